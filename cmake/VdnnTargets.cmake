@@ -1,0 +1,39 @@
+# How every target of this project is built.
+
+add_library(vdnn_flags INTERFACE)
+target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                                            -Wimplicit-fallthrough)
+if(VDNN_WARNINGS_AS_ERRORS)
+  target_compile_options(vdnn_flags INTERFACE -Werror)
+endif()
+if(VDNN_SANITIZE)
+  target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
+                                              -fno-sanitize-recover=all -g)
+  target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
+endif()
+
+# vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ...)
+function(vdnn_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
+endfunction()
+
+# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...]): one test program, each case a ctest.
+# The label `tsan` marks what the thread sanitizer's preset runs; `long` what `scripts/test --long` adds.
+function(vdnn_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_flags GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 900)
+endfunction()
+
+# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ...)
+function(vdnn_benchmark name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_flags benchmark::benchmark_main)
+endfunction()

@@ -1,0 +1,45 @@
+#pragma once
+// The `cpu` driver: trains for real, inside an enforced budget, on a machine without a GPU.
+//
+// Device memory is an arena of address space in which granules of 64 KiB are made accessible as they are
+// committed; beyond the budget commit() fails, whatever the machine has. Page-locked host memory is ordinary
+// memory, touched when it is taken. Each stream is a worker thread; copies to the host and copies to the
+// device go through one copy engine each, so both directions run at once and two copies in one direction do
+// not. A wait blocks the worker, never the host.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+struct CpuDeviceOptions {
+  // Device budget in bytes, rounded down to granules. 0: half of the machine's memory.
+  std::uint64_t budget_bytes = 0;
+  // Budget for page-locked memory in bytes. 0: half of the machine's memory.
+  std::uint64_t host_budget_bytes = 0;
+  // Slows each copy engine to this many 10^9 bytes a second; must be > 0 where given. Absent: as fast as
+  // memcpy goes.
+  std::optional<double> link_gbytes_per_second;
+
+  // --- debugging aids, all off by default
+  // ------------------------------------------------------------------- Random delays (up to a millisecond)
+  // before pieces of work, drawn from this seed: results must not change.
+  std::optional<std::uint64_t> delay_seed;
+  // Blocks start and end on pages, so that protect() can make released memory inaccessible; see
+  // DevicePoolOptions::protect_released.
+  bool page_aligned_blocks = false;
+  // Catches accesses that work did not declare. Streams are serialised; while a piece of work runs, pages of
+  // committed device memory that hold none of its declared bytes are inaccessible and pages that it only
+  // reads are read-only (a violation ends the process with SIGSEGV after naming the work on standard error);
+  // in an AddressSanitizer build everything outside the declared bytes is poisoned besides, to the byte, for
+  // our own (instrumented) kernels. Implies page_aligned_blocks.
+  bool check_accesses = false;
+};
+
+// Throws InvalidArgument for options that cannot be, OutOfMemory where the address space cannot be had.
+std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
+
+}  // namespace vdnn

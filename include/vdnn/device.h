@@ -1,0 +1,229 @@
+#pragma once
+// A device: memory, streams and copies behind about fifteen functions. Everything above (allocator, executor)
+// is written once against this class; a driver (cpu, sim, later cuda) fills in the protected part.
+//
+// Order is made on the device. `submit` and `copy` append to a stream and return at once; `wait` makes a
+// stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
+// stream's frontier (what its next work is ordered after), so that a wait for something that is known already
+// costs nothing and never reaches the driver.
+//
+// Memory is two-fold. Device memory is address space that is reserved once and committed in granules; what is
+// committed counts against the budget of the device. Page-locked host memory is taken in exact sizes.
+//
+// Failures of submitted work surface late: at the next `synchronize` of a frontier that contains it, as the
+// exception that it threw. From then on the stream refuses work with the same cause; its points still become
+// reached, so nothing hangs.
+//
+// Thread-safety: the memory functions, `synchronize`, `reached`, `frontier` and the counters may be called
+// from any thread; one stream must be submitted to by one thread at a time. A Device has no global state: two
+// Devices on two threads are two worlds.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/cost.h"
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+// Bytes [begin, begin + bytes) of a device's or of the host's address space. On `sim` the numbers mean
+// nothing outside the device and must not be dereferenced.
+struct AddressRange {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+
+  std::uint64_t end() const { return begin + bytes; }
+  bool overlaps(const AddressRange& other) const { return begin < other.end() && other.begin < end(); }
+  bool contains(const AddressRange& other) const { return begin <= other.begin && other.end() <= end(); }
+  friend bool operator==(const AddressRange&, const AddressRange&) = default;
+};
+
+// The host pointer behind an address, for work that runs on `cpu`, and for page-locked memory on every driver
+// that touches memory.
+template <class T>
+T* pointer_to(std::uint64_t address) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+}
+
+struct DeviceProperties {
+  std::string name;                     // as `--device` spells it: "cpu", "sim:titan-x"
+  std::uint64_t memory_bytes = 0;       // what there is
+  std::uint64_t budget_bytes = 0;       // what may be committed; commit() throws OutOfMemory beyond
+  std::uint64_t host_budget_bytes = 0;  // likewise for page-locked memory
+  std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
+  std::uint64_t alignment_bytes = 0;    // of blocks that kernels are given; a power of two
+  std::uint64_t library_bytes = 0;      // taken by context and libraries, measured at start
+  bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
+};
+
+// What a piece of work does to one range. `version` names the contents: drivers that check (sim) verify that
+// what is read carries the version that the reader expects; 0 on a read means "not checked", on a write
+// "scratch: nobody may read this with a version afterwards".
+struct Access {
+  AddressRange range;
+  std::uint64_t version = 0;
+};
+
+// One piece of work. The spans need to live only for the call; `name` until the work has completed.
+struct Work {
+  std::string_view name;
+  std::span<const Access> reads;
+  std::span<const Access> writes;
+  Cost cost;
+  // Called with the driver's native stream (cpu: nullptr, on the stream's own thread; cuda: the cudaStream_t,
+  // on the submitting thread). May throw. Never called by `sim`.
+  std::function<void(void* native_stream)> run;
+};
+
+enum class CopyDirection : std::uint8_t { kDeviceToHost, kHostToDevice };
+
+// One side of a copy; both sides have the same number of bytes.
+struct Copy {
+  std::string_view name;
+  CopyDirection direction = CopyDirection::kDeviceToHost;
+  Access destination;
+  Access source;
+};
+
+enum class Protection : std::uint8_t { kAccessible, kInaccessible };
+
+// Counted since the device was made; bytes of device memory are whole granules, of host memory as asked.
+struct DeviceCounters {
+  std::uint64_t commits = 0;
+  std::uint64_t decommits = 0;
+  std::uint64_t committed_bytes = 0;
+  std::uint64_t peak_committed_bytes = 0;
+  std::uint64_t pinned_allocations = 0;
+  std::uint64_t pinned_frees = 0;
+  std::uint64_t pinned_bytes = 0;
+  std::uint64_t peak_pinned_bytes = 0;
+};
+
+// How a stream spent its time so far: working, and blocked in `wait` on other streams. Seconds of
+// now_seconds().
+struct StreamTimes {
+  double busy_seconds = 0;
+  double waiting_seconds = 0;
+};
+
+// One bar (`begin` to `end`) on a stream's track, or one sample of a named counter (`end` == `begin`).
+struct TraceEvent {
+  enum class Kind : std::uint8_t { kWork, kWait, kCounter };
+  Kind kind = Kind::kWork;
+  StreamId stream = 0;
+  std::string name;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+  std::uint64_t value = 0;  // of a counter
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceProperties& properties() const { return properties_; }
+  DeviceCounters counters() const;
+
+  // --- device memory ---------------------------------------------------------------------------------------
+  // Address space for `bytes` (rounded up to granules), nothing committed. Throws OutOfMemory.
+  virtual AddressRange reserve(std::uint64_t bytes) = 0;
+  // Gives a whole reservation back; all of it must have been decommitted, all work on it completed.
+  virtual void unreserve(AddressRange reservation) = 0;
+  // Backs `range` (granule-aligned, inside a reservation, not committed) with memory of undefined content.
+  // Throws OutOfMemory when the budget does not allow it, and then changes nothing.
+  void commit(AddressRange range);
+  // The reverse; work that uses it must have completed.
+  void decommit(AddressRange range);
+
+  // --- page-locked host memory -----------------------------------------------------------------------------
+  // Exactly `bytes` (> 0), aligned to 4096. Throws OutOfMemory beyond the host budget.
+  AddressRange allocate_pinned(std::uint64_t bytes);
+  void free_pinned(AddressRange range);
+
+  // --- streams ---------------------------------------------------------------------------------------------
+  StreamId create_stream(std::string name);
+  const std::string& stream_name(StreamId stream) const;
+  std::size_t stream_count() const;
+
+  // Everything that the next work on `stream` is ordered after, its own submissions included.
+  Frontier frontier(StreamId stream) const;
+  // Orders the next work on `stream` after `frontier`, which must contain submitted points only
+  // (InvalidArgument otherwise). The host does not block.
+  void wait(StreamId stream, const Frontier& frontier);
+  Point submit(StreamId stream, const Work& work);
+  Point copy(StreamId stream, const Copy& copy);
+
+  // Blocks the host until `frontier` is reached. Throws what failed work among it threw.
+  void synchronize(const Frontier& frontier);
+  void synchronize_all();
+  // Does not block. For statistics and polling by users; nothing in this project decides by it.
+  virtual bool reached(const Frontier& frontier) = 0;
+
+  // --- time and observation --------------------------------------------------------------------------------
+  // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
+  virtual double now_seconds() const = 0;
+  // Of work that the host has synchronised with.
+  virtual StreamTimes times(StreamId stream) const = 0;
+  // From now on work, waits and counters are recorded (off at start).
+  void set_tracing(bool on) { tracing_.store(on); }
+  bool tracing() const { return tracing_.load(); }
+  std::vector<TraceEvent> take_trace();
+  // While tracing: samples a named counter when `stream` gets here. Not a submission.
+  void mark(StreamId stream, std::string_view counter, std::uint64_t value);
+
+  // --- optional slots --------------------------------------------------------------------------------------
+  // In stream order, forbids or allows every access to `range` of device memory (a debugging aid). Drivers
+  // that can say so; `why_not_protect()` is a reason in words, empty where it is supported.
+  virtual std::string why_not_protect() const { return "this driver cannot protect memory"; }
+  Point protect(StreamId stream, AddressRange range, Protection protection);
+
+ protected:
+  explicit Device(DeviceProperties properties) : properties_(std::move(properties)) {}
+
+  // What a driver fills in. The arguments have been checked; `point` is the point that the work will
+  // complete; `frontier` is the stream's frontier at that submission (its own point excluded).
+  virtual void do_commit(AddressRange range) = 0;
+  virtual void do_decommit(AddressRange range) = 0;
+  virtual AddressRange do_allocate_pinned(std::uint64_t bytes) = 0;
+  virtual void do_free_pinned(AddressRange range) = 0;
+  virtual void do_create_stream(StreamId stream, const std::string& name) = 0;
+  // `stream` has to wait for `point`, of another stream and not known to be reached.
+  virtual void do_wait(StreamId stream, Point point) = 0;
+  virtual void do_submit(Point point, const Frontier& frontier, const Work& work) = 0;
+  virtual void do_copy(Point point, const Frontier& frontier, const Copy& copy) = 0;
+  virtual void do_synchronize(const Frontier& frontier) = 0;
+  virtual void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
+  virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
+
+  void record(TraceEvent event);
+  DeviceProperties& mutable_properties() { return properties_; }
+
+ private:
+  struct Timeline {
+    std::string name;
+    Frontier known;  // own submissions included
+  };
+  Timeline& timeline(StreamId stream);
+  const Timeline& timeline(StreamId stream) const;
+  void check_submitted(const Frontier& frontier) const;
+  // Counts one more submission on `stream`; gives its point and the frontier before it.
+  std::pair<Point, Frontier> advance(StreamId stream);
+
+  DeviceProperties properties_;
+  mutable std::mutex mutex_;  // guards timelines_, counters_, trace_
+  std::vector<std::unique_ptr<Timeline>> timelines_;
+  DeviceCounters counters_;
+  std::vector<TraceEvent> trace_;
+  std::atomic<bool> tracing_{false};
+};
+
+}  // namespace vdnn

@@ -1,0 +1,68 @@
+#pragma once
+// Timelines and frontiers: the one notion of order in this project.
+//
+// Every stream counts its submissions: the n-th piece of work on stream s ends at the *point* (s, n). A
+// *frontier* is a set of points, at most one a stream: a vector clock. A frontier F *dominates* a point (s,
+// n) when F has reached at least n on s: whoever is ordered after F is ordered after that point.
+//
+// Three things are the same arithmetic: waiting (join the other's frontier into mine), reusing memory (a free
+// block carries the frontier of its last users; a requester that dominates it may write at once), and
+// checking for races (two accesses conflict unless one's point is dominated by the other's frontier).
+//
+// The form is Mattern's vector time (1989). Cost: linear in the number of streams involved, which is a
+// handful; up to kInlinePoints of them without touching the heap.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vdnn {
+
+using StreamId = std::uint32_t;
+
+// The end of the `count`-th submission of `stream`; counts begin at 1. Count 0 is reached from the start.
+struct Point {
+  StreamId stream = 0;
+  std::uint64_t count = 0;
+  friend bool operator==(const Point&, const Point&) = default;
+};
+
+// A value type; not synchronised.
+class Frontier {
+ public:
+  static constexpr std::size_t kInlinePoints = 6;
+
+  Frontier() = default;
+  explicit Frontier(Point point) { join(point); }
+
+  // How far this frontier has come on `stream`; 0 where it knows nothing of it.
+  std::uint64_t count(StreamId stream) const;
+
+  // Afterwards this dominates everything that it did before, and the argument.
+  void join(Point point);
+  void join(const Frontier& other);
+
+  bool dominates(Point point) const { return count(point.stream) >= point.count; }
+  bool dominates(const Frontier& other) const;
+
+  bool empty() const { return size_ == 0; }
+  void clear();
+
+  // In ascending order of stream, no count of 0.
+  std::span<const Point> points() const;
+
+  friend bool operator==(const Frontier& a, const Frontier& b);
+
+ private:
+  std::span<Point> mutable_points();
+  void insert(std::size_t position, Point point);
+
+  // The points lie in `inline_` until there are more than fit, then all of them in `spilled_`.
+  std::array<Point, kInlinePoints> inline_{};
+  std::vector<Point> spilled_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,159 @@
+#pragma once
+// How a layer becomes ops on a given device. A catalog is asked for the *recipe* of a layer: which parameters
+// it has and how the device holds them, what its forward pass saves, which ops its passes consist of, which
+// operands each op reads and writes, what it may overwrite, and which algorithms exist with how much
+// workspace. What backward needs is a driver's business: oneDNN's max-pooling saves indices, cuDNN's reads X
+// and Y.
+//
+// A recipe names operands by role and index; `lower_to_tape` (network.h) puts values in their places, joins
+// gradients where a feature map forks, and adds the updates. A catalog never sees a network.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "vdnn/cost.h"
+#include "vdnn/tensor.h"
+
+namespace vdnn {
+
+// --- what a layer is, apart from shapes
+// ----------------------------------------------------------------------- Window geometry has one entry a
+// dimension of space. Output size: (in + 2 padding - kernel) / stride + 1.
+
+struct ConvolutionSpec {  // cross-correlation, bias added; parameters: filter KCRS, bias K
+  std::int64_t filters = 0;
+  Dims kernel;
+  Dims stride;
+  Dims padding;
+};
+
+struct FullyConnectedSpec {  // input flattened in its own layout's order; parameters: weights K x C..., bias
+                             // K
+  std::int64_t outputs = 0;
+};
+
+struct ReluSpec {};
+
+enum class PoolingMode : std::uint8_t { kMax, kAverage };  // average: padding not counted
+struct PoolingSpec {
+  PoolingMode mode = PoolingMode::kMax;
+  Dims kernel;
+  Dims stride;
+  Dims padding;
+};
+
+struct AddSpec {};  // inputs 0 and 1, same type
+
+// Inputs: 0 logits N x K, 1 targets N (i32; a negative target is ignored). Output 0: metrics, two floats: the
+// mean loss over the samples that count, and the number of them whose largest logit is the target.
+struct SoftmaxCrossEntropySpec {};
+
+// Momentum SGD: m = momentum m + (g + weight_decay w); w = w - learning_rate m. One state: m.
+struct SgdSpec {
+  float momentum = 0;
+  float weight_decay = 0;
+};
+
+using OpSpec = std::variant<ConvolutionSpec, FullyConnectedSpec, ReluSpec, PoolingSpec, AddSpec,
+                            SoftmaxCrossEntropySpec, SgdSpec>;
+
+// --- recipes
+// ----------------------------------------------------------------------------------------------------
+
+enum class OperandRole : std::uint8_t {
+  kInput,              // X
+  kOutput,             // Y
+  kParameter,          // W
+  kSaved,              // made by forward for backward, not a feature map (indices, probabilities)
+  kOutputGradient,     // dY
+  kInputGradient,      // dX
+  kParameterGradient,  // dW
+  kState               // of the optimizer
+};
+
+struct Operand {
+  OperandRole role = OperandRole::kInput;
+  std::uint32_t index = 0;
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+enum class Direction : std::uint8_t { kForward, kBackwardData, kBackwardFilter, kUpdate };
+
+// A way to compute one op. `workspace_bytes` counts everything that lives for the op alone: the library's
+// scratchpad and converted copies of filters.
+struct Algorithm {
+  std::string name;
+  std::uint64_t workspace_bytes = 0;
+};
+
+// Write `write` may take the memory of read `read` (positions in the lists of the op): a permission, used
+// where the value read is not needed afterwards.
+struct Overwrite {
+  std::uint32_t write = 0;
+  std::uint32_t read = 0;
+};
+
+struct OpRecipe {
+  Direction direction = Direction::kForward;
+  std::vector<Operand> reads;
+  std::vector<Operand> writes;
+  std::vector<Overwrite> may_overwrite;
+  std::vector<Algorithm> algorithms;  // at least one; the first is the library's own first choice
+  Cost cost;
+};
+
+enum class Initializer : std::uint8_t {
+  kZero,
+  kHeNormal  // normal, variance 2 / fan_in (He et al. 2015)
+};
+
+struct ParameterRecipe {
+  std::string name;                 // "filter", "bias"
+  TensorType type;                  // logical; what hashes and checkpoints see, in KRSC order
+  std::uint64_t storage_bytes = 0;  // as the device holds it (blocked, padded)
+  Initializer initializer = Initializer::kZero;
+  std::int64_t fan_in = 0;  // of kHeNormal
+};
+
+struct SavedRecipe {
+  std::string name;
+  TensorType type;
+};
+
+// Backward ops stand in the order in which they run. An op in `backward` that writes no input gradient and no
+// parameter gradient that anybody asked for is dropped, so gradients of data inputs are never computed.
+struct LayerRecipe {
+  std::vector<ParameterRecipe> parameters;
+  std::vector<SavedRecipe> saved;
+  std::vector<OpRecipe> forward;
+  std::vector<OpRecipe> backward;
+};
+
+// Updates of one parameter: state of the optimizer (each `storage_bytes` of the parameter or less) and the
+// op, which reads and writes Parameter 0 and State, and reads ParameterGradient 0.
+struct UpdateRecipe {
+  std::vector<SavedRecipe> state;
+  OpRecipe op;
+};
+
+enum class Mode : std::uint8_t { kTraining, kInference };  // inference saves nothing, has no backward
+
+// Stateless after construction; thread-safe.
+class OpCatalog {
+ public:
+  virtual ~OpCatalog() = default;
+
+  // `inputs` and `outputs` are the types of the layer's values. Throws InvalidArgument where the device has
+  // no way to compute it.
+  virtual LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
+                             std::span<const TensorType> outputs, Mode mode) const = 0;
+  virtual UpdateRecipe update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) const = 0;
+
+  // As `algorithms_source` reports it: "onednn 2.6.3".
+  virtual std::string algorithms_source() const = 0;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,50 @@
+#pragma once
+// The mathematics of the layers on one kind of device: what an executor is handed. A library knows its
+// catalog (what ops there are) and compiles a tape with chosen algorithms into a program that can run each
+// op.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "vdnn/device.h"
+#include "vdnn/op_catalog.h"
+#include "vdnn/tape.h"
+
+namespace vdnn {
+
+// Where an op's operands lie, in the order of Op::reads and Op::writes. A write that overwrites a read has
+// the same range.
+struct OpOperands {
+  std::span<const AddressRange> reads;
+  std::span<const AddressRange> writes;
+  AddressRange workspace;
+};
+
+// What may change from step to step.
+struct StepScalars {
+  float learning_rate = 0;
+};
+
+// Belongs to one tape and one choice of algorithms. Ops of one program are run by one stream at a time.
+class OpProgram {
+ public:
+  virtual ~OpProgram() = default;
+
+  virtual void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) = 0;
+
+  // A parameter between its logical form (dense fp32; filters in KRSC order) and the device's storage, both
+  // in memory that the host can address. Sizes: elements of the recipe's type; storage_bytes.
+  virtual void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) = 0;
+  virtual void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) = 0;
+};
+
+class OpLibrary {
+ public:
+  virtual ~OpLibrary() = default;
+  virtual const OpCatalog& catalog() const = 0;
+  // `algorithms`: an index for each op of the tape, which must outlive the program.
+  virtual std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) = 0;
+};
+
+}  // namespace vdnn

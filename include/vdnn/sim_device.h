@@ -1,0 +1,83 @@
+#pragma once
+// The `sim` driver: the real executor and the real allocator on a virtual clock. Memory is offsets only;
+// nothing is touched and no work is run. It answers three questions.
+//
+// * How long, and how much memory? Streams are queues on a virtual clock: a piece of work starts when its
+//   stream and everything that it waits for are ready (a copy also needs the engine of its direction) and
+//   takes the time that its cost and the profile's rates give. This is how plans are predicted.
+// * Is every conflicting pair of accesses ordered? The race checker keeps, for each byte range, the last
+// write
+//   and the reads since as points, and asks whether the new access's frontier dominates them (happens-before
+//   by vector clocks, Mattern 1989; the FastTrack idea). It finds a race in the first order that it sees.
+// * Does any permitted order read something else? With `order_seed` the work is executed in a random order
+// out
+//   of all those that streams and waits permit, and the version of each byte range is checked at every read.
+//   This check knows nothing of frontiers.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+// A device by its figures. Rates are what is reached, not what is printed on the box.
+struct SimProfile {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t host_memory_bytes = 0;
+  std::uint64_t granule_bytes = 0;
+  std::uint64_t alignment_bytes = 0;
+  double flops_per_second = 0;
+  double bytes_per_second = 0;  // device memory
+  double device_to_host_bytes_per_second = 0;
+  double host_to_device_bytes_per_second = 0;
+  double launch_seconds = 0;  // added to each piece of work and each copy
+  std::string source;         // where the figures come from, for people
+};
+
+// "titan-x" (the vDNN paper's machine), "h200", and "cpu" (the machine class that CI runs on). Throws
+// InvalidArgument that lists the names.
+SimProfile sim_profile(const std::string& name);
+std::vector<std::string> sim_profile_names();
+
+struct SimDeviceOptions {
+  SimProfile profile;
+  std::uint64_t budget_bytes = 0;       // 0: the profile's memory; may exceed it
+  std::uint64_t host_budget_bytes = 0;  // 0: half of the profile's host memory
+  bool page_aligned_blocks = false;     // as in CpuDeviceOptions, to predict runs that use it
+  bool check_races = false;
+  bool check_versions = false;
+  // Execute in a random permitted order drawn from this seed, instead of by the virtual clock.
+  std::optional<std::uint64_t> order_seed;
+};
+
+// Something that must not happen, with the names of the work involved.
+struct SimFinding {
+  enum class Kind : std::uint8_t { kRace, kStaleVersion, kNotCommitted, kInaccessible };
+  Kind kind = Kind::kRace;
+  std::string first;   // the earlier work in submission order, or who wrote what was found
+  std::string second;  // the work at fault
+  AddressRange range;
+  std::string text;  // one sentence
+};
+
+class SimDevice : public Device {
+ public:
+  // In the order found, at most a hundred.
+  virtual const std::vector<SimFinding>& findings() const = 0;
+  // A hash of the order in which work was executed so far: equal hashes, equal orders.
+  virtual std::uint64_t order_hash() const = 0;
+  // Virtual time at which the device is done with all that was submitted. Not with `order_seed`.
+  virtual double finish_seconds() const = 0;
+
+ protected:
+  using Device::Device;
+};
+
+std::unique_ptr<SimDevice> make_sim_device(const SimDeviceOptions& options);
+
+}  // namespace vdnn

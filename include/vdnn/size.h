@@ -1,0 +1,28 @@
+#pragma once
+// Sizes in bytes and counts of elements: 64-bit everywhere, checked where they are multiplied or added, and
+// written and read in one notation (`512MiB`, `12GB`, or a bare number of bytes).
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+// a * b and a + b; throw InvalidArgument when the result does not fit into 64 bits.
+std::uint64_t checked_multiply(std::uint64_t a, std::uint64_t b);
+std::uint64_t checked_add(std::uint64_t a, std::uint64_t b);
+
+// The smallest multiple of `unit` (not 0) that is not less than `value`; throws InvalidArgument on overflow.
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit);
+
+// `512MiB`, `12GiB` (binary: KiB, MiB, GiB, TiB), `12GB` (decimal: KB, MB, GB, TB), `4096` (bytes). Fractions
+// such as `1.5GiB` are accepted where they come to whole bytes. Anything else throws InvalidArgument with a
+// text that shows the forms.
+std::uint64_t parse_size(std::string_view text);
+
+// For people: `24.5 MiB (25690112 bytes)`, `64 KiB (65536 bytes)`, `12 bytes`.
+std::string format_size(std::uint64_t bytes);
+
+}  // namespace vdnn

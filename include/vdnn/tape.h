@@ -1,0 +1,132 @@
+#pragma once
+// The tape: one iteration as a straight line of ops (forward, loss, backward, update), each naming the
+// *values* that it reads and makes. Values, not buffers: which memory a value lies in, when it leaves for the
+// host and whether something overwrites it is decided later (plan.h, schedule.h). Liveness is a fact of the
+// tape.
+//
+// A value is made by one op, but for *persistent* values (parameters and the optimizer's state), which exist
+// before the iteration and may be rewritten in it, and inputs, which are loaded before their first reader.
+//
+// Immutable once built; may be read from any number of threads.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vdnn/op_catalog.h"
+#include "vdnn/tensor.h"
+
+namespace vdnn {
+
+using ValueId = std::uint32_t;
+using OpId = std::uint32_t;
+inline constexpr std::uint32_t kNone = 0xffffffffu;
+
+enum class ValueKind : std::uint8_t {
+  kInput,              // images
+  kTarget,             // labels
+  kParameter,          // persistent
+  kOptimizerState,     // persistent
+  kFeatureMap,         // made in forward
+  kSaved,              // made in forward for backward, not a feature map
+  kGradientMap,        // made in backward
+  kParameterGradient,  // made in backward
+  kMetrics             // loss and correct answers; read by the host
+};
+
+struct Value {
+  std::string name;  // unique: "conv1.y", "conv1.filter"
+  ValueKind kind = ValueKind::kFeatureMap;
+  TensorType type;          // logical
+  std::uint64_t bytes = 0;  // as the device holds it
+
+  bool persistent() const { return kind == ValueKind::kParameter || kind == ValueKind::kOptimizerState; }
+  bool loaded() const { return kind == ValueKind::kInput || kind == ValueKind::kTarget; }
+};
+
+enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
+
+struct Op {
+  std::string name;  // unique: "conv1.forward", "conv1.backward_filter"
+  std::uint32_t layer = 0;
+  Phase phase = Phase::kForward;
+  Direction direction = Direction::kForward;
+  OpSpec spec;
+  // Types of the layer's inputs and outputs: with `spec` and `direction` all that a library needs to build
+  // it.
+  std::vector<TensorType> layer_inputs;
+  std::vector<TensorType> layer_outputs;
+  std::vector<ValueId> reads;
+  std::vector<ValueId> writes;
+  std::vector<Overwrite> may_overwrite;
+  std::vector<Algorithm> algorithms;
+  Cost cost;
+};
+
+// What policies may ask about a layer.
+struct TapeLayer {
+  std::string name;
+  bool convolution = false;
+  bool classifier = false;  // a fully connected layer or anything computed from one
+};
+
+// One parameter in order of creation, with what initialisation, updates and hashes need.
+struct TapeParameter {
+  ValueId value = kNone;
+  std::vector<ValueId> state;
+  ParameterRecipe recipe;
+};
+
+class Tape {
+ public:
+  struct Parts {
+    std::string model;
+    std::vector<Value> values;
+    std::vector<Op> ops;
+    std::vector<TapeLayer> layers;
+    std::vector<TapeParameter> parameters;
+    std::vector<ValueId> inputs;  // what a step is given, in this order: images, targets
+    ValueId metrics = kNone;
+  };
+
+  // Throws InvalidArgument where the parts break a rule: an operand out of range, a value read before it is
+  // made or made twice, an op without an algorithm, a permission that names no operand, names that repeat.
+  explicit Tape(Parts parts);
+
+  const std::string& model() const { return parts_.model; }
+  std::span<const Value> values() const { return parts_.values; }
+  std::span<const Op> ops() const { return parts_.ops; }
+  std::span<const TapeLayer> layers() const { return parts_.layers; }
+  std::span<const TapeParameter> parameters() const { return parts_.parameters; }
+  std::span<const ValueId> inputs() const { return parts_.inputs; }
+  ValueId metrics() const { return parts_.metrics; }
+
+  const Value& value(ValueId id) const { return parts_.values[id]; }
+  const Op& op(OpId id) const { return parts_.ops[id]; }
+
+  // The op that makes the value (kNone for inputs and persistent values), and the ops that read it, in order.
+  OpId producer(ValueId id) const { return producers_[id]; }
+  std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
+  // The last op that reads or makes it; kNone where nobody does.
+  OpId last_use(ValueId id) const;
+  // Number of forward ops; they come first.
+  OpId forward_ops() const { return forward_ops_; }
+
+  // Sums, in bytes.
+  std::uint64_t feature_map_bytes() const;  // feature maps and the images
+  std::uint64_t weight_bytes() const;       // all parameters
+
+ private:
+  void check_operands() const;
+  void check_names() const;
+  void index_uses();
+
+  Parts parts_;
+  std::vector<OpId> producers_;
+  std::vector<std::vector<OpId>> readers_;
+  OpId forward_ops_ = 0;
+};
+
+}  // namespace vdnn
