@@ -1,0 +1,141 @@
+#pragma once
+// The executor: a plain interpreter of schedules. It knows no policy and no kind of layer; it is handed the
+// device, the pools, the mathematics and the schedule, and submits one step after the other. The host does
+// not wait inside a step: order is made on the device, and what a step returns (loss, correct answers) is
+// read when the caller asks for it, one step late in a training loop.
+//
+// Placement depends on the order of instructions and on frontiers alone, so every step returns the same
+// addresses, and a run on `sim` takes the same memory, to the byte, as a run on the device that it stands
+// for.
+//
+// An executor belongs to one thread. After an exception it takes no further step; its destructor waits for
+// what is in flight and gives everything back.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vdnn/device.h"
+#include "vdnn/device_pool.h"
+#include "vdnn/op_library.h"
+#include "vdnn/parameter_store.h"
+#include "vdnn/pinned_pool.h"
+#include "vdnn/schedule.h"
+#include "vdnn/tape.h"
+
+namespace vdnn {
+
+// One stream for each role, made once for a device and shared by its executors.
+class StreamSet {
+ public:
+  explicit StreamSet(Device& device);
+  StreamId operator[](StreamRole role) const { return streams_[static_cast<std::size_t>(role)]; }
+  // Everything submitted to any of them so far.
+  Frontier everything(const Device& device) const;
+
+ private:
+  std::array<StreamId, kStreamRoles> streams_{};
+};
+
+// A step that has been submitted.
+struct StepTicket {
+  std::uint64_t step = 0;
+  Frontier inputs_copied;  // the host may write the batch's memory again
+  Frontier metrics_ready;
+  Frontier done;  // everything of this step
+};
+
+struct StepMetrics {
+  float loss = 0;     // mean over the samples that count
+  float correct = 0;  // how many of them
+};
+
+// Of the last step submitted.
+struct StepMemory {
+  double average_bytes = 0;      // handed out by the pool: the mean over the step's instructions
+  std::uint64_t peak_bytes = 0;  // handed out by the pool: the most
+};
+
+// What an executor is handed; everything must outlive it. `program` is null on a device that does not run
+// work.
+struct ExecutorParts {
+  Device* device = nullptr;
+  DevicePool* pool = nullptr;
+  PinnedPool* pinned = nullptr;
+  const StreamSet* streams = nullptr;
+  ParameterStore* parameters = nullptr;
+  const Tape* tape = nullptr;
+  const Schedule* schedule = nullptr;
+  OpProgram* program = nullptr;
+};
+
+class Executor {
+ public:
+  // Takes the schedule's persistent buffers. Throws OutOfMemory. The schedule must have passed the checker
+  // (checker.h): what it proves is not checked again.
+  explicit Executor(const ExecutorParts& parts);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Submits one step. `inputs`: page-locked memory in the order of Tape::inputs(), not to be written before
+  // inputs_copied. At most two steps may be submitted whose metrics have not been waited for. Throws
+  // OutOfMemory (numbers inside) and what the device throws.
+  StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
+  // Blocks until the step's metrics are on the host.
+  StepMetrics wait(const StepTicket& ticket);
+
+  const StepMemory& memory() const { return memory_; }
+  // Where a non-persistent buffer was placed last (its range is empty before); for tests of placement.
+  const std::vector<AddressRange>& placements() const { return placements_; }
+
+ private:
+  struct Launch;
+  struct BufferState;
+
+  void bind_persistent_buffers();
+  void take(BufferId buffer, StreamId stream);
+  void give_back(BufferId buffer, const Frontier& last_use);
+  void give_back_everything() noexcept;
+
+  void execute(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
+               const StepScalars& scalars);
+  Frontier waited_for(const Instruction& instruction) const;
+  void release(const Instruction& instruction);
+  void launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
+  void load(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs);
+  void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
+  void read_metrics(std::uint32_t index, const Instruction& instruction);
+  void copy(std::uint32_t index, CopyDirection direction, const Access& destination, const Access& source);
+
+  AddressRange operand_range(BufferId buffer, ValueId value) const;
+  std::uint64_t version_of(BufferId buffer, ValueId value) const;
+  std::uint64_t new_version(BufferId buffer, ValueId value);
+  void note_memory();
+  void mark_memory(StreamId stream);
+
+  ExecutorParts parts_;
+  std::vector<std::string> names_;  // an instruction: what traces and findings call it
+  std::vector<BufferState> buffers_;
+  std::vector<AddressRange> placements_;
+  std::vector<std::shared_ptr<const Launch>> launches_;  // an instruction: operands as they were last
+  std::vector<bool> waited_on_;                          // an instruction: does anybody wait for it?
+  std::array<std::vector<Frontier>, 2> frontiers_;       // even and odd steps: after each instruction
+  std::array<std::optional<AddressRange>, 2> metrics_slots_;
+  std::vector<Access> reads_;  // scratch of launch()
+  std::vector<Access> writes_;
+  Frontier inputs_copied_;
+  Frontier metrics_ready_;
+  std::uint64_t step_ = 0;
+  std::uint64_t live_bytes_ = 0;  // of the pool, by this executor's count
+  std::uint64_t live_host_bytes_ = 0;
+  double live_sum_ = 0;
+  StepMemory memory_;
+  bool failed_ = false;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,62 @@
+#pragma once
+// Where parameters and the optimizer's state lie: taken from the pool once, shared by every executor that
+// trains or evaluates the same network. Not thread-safe; belongs to the thread of its executors.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "vdnn/device_pool.h"
+#include "vdnn/op_library.h"
+#include "vdnn/pinned_pool.h"
+#include "vdnn/tape.h"
+
+namespace vdnn {
+
+class ParameterStore {
+ public:
+  // Takes memory for the parameters and states of `tape` in their order. Throws OutOfMemory.
+  ParameterStore(DevicePool& pool, StreamId stream, const Tape& tape);
+  ~ParameterStore();
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+
+  // One persistent value in memory. `version` counts its rewrites (see Access::version).
+  struct Slot {
+    AddressRange range;
+    std::uint64_t version = 0;
+  };
+  std::size_t parameters() const { return parameter_slots_.size(); }
+  Slot& parameter(std::size_t index) { return slots_[parameter_slots_[index]]; }
+  // The slot of a persistent value of `tape`, which need not be the tape of the constructor: an evaluation
+  // tape has the same parameters in the same order. Throws InvalidArgument where it has not.
+  Slot& slot(const Tape& tape, ValueId value);
+
+  // Versions that no other work on this device uses; see Access.
+  std::uint64_t next_version() { return ++versions_; }
+
+  // Overwrites parameters and clears states on `stream`, from logical values (an array a parameter, in the
+  // order and form of OpProgram::pack_parameter); blocks until done. On a device that does not touch memory
+  // only the versions move.
+  void upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
+              std::span<const std::vector<float>> logical);
+  // The reverse, after everything that `stream` knows of; blocks.
+  std::vector<std::vector<float>> download(PinnedPool& pinned, StreamId stream, OpProgram& program);
+
+ private:
+  struct Shape {
+    std::uint64_t bytes = 0;
+    std::uint64_t elements = 0;
+  };
+  AddressRange take(std::uint64_t bytes);
+
+  DevicePool& pool_;
+  StreamId stream_;
+  std::vector<Slot> slots_;                   // parameters and states, in order of creation
+  std::vector<std::size_t> parameter_slots_;  // a parameter: its slot; its states follow it
+  std::vector<Shape> shapes_;                 // a parameter
+  std::uint64_t versions_ = 0;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,35 @@
+#pragma once
+// What a schedule will take and how long a step will be, without running it: the real executor and the real
+// allocator on the `sim` driver. There is no second model of the runtime that could drift from the first, so
+// the predicted peak is the peak that the device will count, to the byte. Times are as good as the profile.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vdnn/schedule.h"
+#include "vdnn/sim_device.h"
+#include "vdnn/tape.h"
+
+namespace vdnn {
+
+struct PredictionOptions {
+  SimProfile profile;                // of the device that it stands for
+  bool page_aligned_blocks = false;  // as the device is made
+  bool trace = false;                // record the last step
+};
+
+struct Prediction {
+  std::uint64_t peak_bytes = 0;  // committed; with any budget not below this, the same
+  double average_bytes = 0;      // handed out, mean over the step's instructions
+  std::uint64_t host_bytes = 0;  // page-locked, with the batches' staging
+  double step_seconds = 0;       // from step to step in the steady state
+  double stall_seconds = 0;      // of the compute stream, waiting for transfers
+  std::vector<TraceEvent> trace;
+  std::vector<std::string> stream_names;
+};
+
+// Deterministic. Needs as much simulated memory as it takes: no budget can refuse.
+Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options);
+
+}  // namespace vdnn

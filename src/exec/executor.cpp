@@ -1,0 +1,355 @@
+#include "vdnn/executor.h"
+
+#include <algorithm>
+
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+StreamSet::StreamSet(Device& device) {
+  for (std::size_t role = 0; role < kStreamRoles; ++role) {
+    streams_[role] = device.create_stream(to_string(static_cast<StreamRole>(role)));
+  }
+}
+
+Frontier StreamSet::everything(const Device& device) const {
+  Frontier result;
+  for (const StreamId stream : streams_) {
+    result.join(device.frontier(stream));
+  }
+  return result;
+}
+
+// The operands of a launch as the program gets them. Shared with the work in flight: the next step makes a
+// new one only where an address has changed.
+struct Executor::Launch {
+  std::vector<AddressRange> ranges;  // reads, then writes, then the workspace
+  std::size_t reads = 0;
+
+  OpOperands operands() const {
+    const std::span<const AddressRange> all(ranges);
+    return {.reads = all.first(reads),
+            .writes = all.subspan(reads, all.size() - reads - 1),
+            .workspace = all.back()};
+  }
+};
+
+struct Executor::BufferState {
+  AddressRange range;
+  bool alive = false;
+  bool owned = false;                    // taken by this executor, to be given back
+  ParameterStore::Slot* slot = nullptr;  // a parameter or a state
+  ValueId value = kNone;                 // what it holds
+  std::uint64_t version = 0;
+};
+
+namespace {
+
+constexpr std::uint64_t kMetricsBytes = 2 * sizeof(float);
+
+}  // namespace
+
+Executor::Executor(const ExecutorParts& parts)
+    : parts_(parts),
+      buffers_(parts.schedule->buffers.size()),
+      placements_(parts.schedule->buffers.size()),
+      launches_(parts.schedule->instructions.size()),
+      waited_on_(parts.schedule->instructions.size(), false) {
+  for (const Instruction& instruction : parts_.schedule->instructions) {
+    names_.push_back(describe(*parts_.tape, instruction));
+    for (const Wait& wait : instruction.waits) {
+      waited_on_[wait.instruction] = true;
+    }
+  }
+  for (auto& frontiers : frontiers_) {
+    frontiers.resize(parts_.schedule->instructions.size());
+  }
+  try {
+    bind_persistent_buffers();
+    for (auto& slot : metrics_slots_) {
+      slot = parts_.pinned->allocate_for_host(kMetricsBytes);
+      if (!slot) {
+        throw OutOfMemory("page-locked memory for metrics", parts_.pinned->shortage(kMetricsBytes));
+      }
+    }
+  } catch (...) {
+    give_back_everything();
+    throw;
+  }
+}
+
+Executor::~Executor() {
+  give_back_everything();
+}
+
+void Executor::bind_persistent_buffers() {
+  for (const Instruction& instruction : parts_.schedule->instructions) {
+    for (const BufferUse& use : uses(*parts_.tape, instruction)) {
+      if (use.value != kNone && parts_.tape->value(use.value).persistent()) {
+        BufferState& state = buffers_[use.buffer];
+        state.slot = &parts_.parameters->slot(*parts_.tape, use.value);
+        state.range = state.slot->range;
+        state.alive = true;
+      }
+    }
+  }
+  for (BufferId id = 0; id < buffers_.size(); ++id) {
+    if (parts_.schedule->buffers[id].persistent && !buffers_[id].alive) {
+      take(id, (*parts_.streams)[StreamRole::kCompute]);
+    }
+  }
+}
+
+void Executor::take(BufferId id, StreamId stream) {
+  const Buffer& buffer = parts_.schedule->buffers[id];
+  const bool on_device = buffer.space == Space::kDevice;
+  const auto range =
+      on_device ? parts_.pool->allocate(buffer.bytes, stream) : parts_.pinned->allocate(buffer.bytes, stream);
+  if (!range) {
+    throw OutOfMemory(
+        buffer.name, on_device ? parts_.pool->shortage(buffer.bytes) : parts_.pinned->shortage(buffer.bytes));
+  }
+  buffers_[id] = {.range = *range, .alive = true, .owned = true};
+  placements_[id] = *range;
+  if (on_device) {
+    live_bytes_ += round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
+  } else {
+    live_host_bytes_ += buffer.bytes;
+  }
+}
+
+void Executor::give_back(BufferId id, const Frontier& last_use) {
+  const Buffer& buffer = parts_.schedule->buffers[id];
+  BufferState& state = buffers_[id];
+  state.alive = false;
+  state.owned = false;
+  if (buffer.space == Space::kDevice) {
+    live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
+    parts_.pool->free(state.range, last_use);
+  } else {
+    live_host_bytes_ -= buffer.bytes;
+    parts_.pinned->free(state.range, last_use);
+  }
+}
+
+void Executor::give_back_everything() noexcept {
+  try {
+    parts_.device->synchronize(parts_.streams->everything(*parts_.device));
+  } catch (...) {  // NOLINT(bugprone-empty-catch): whoever stepped has been told, or will not look any more
+  }
+  try {
+    for (BufferId id = 0; id < buffers_.size(); ++id) {
+      if (buffers_[id].owned) {
+        give_back(id, {});
+      }
+    }
+    for (auto& slot : metrics_slots_) {
+      if (slot) {
+        parts_.pinned->free(*slot, {});
+      }
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+  }
+}
+
+StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScalars& scalars) {
+  if (failed_) {
+    throw DeviceError("this executor has failed in an earlier step and takes no other");
+  }
+  if (inputs.size() != parts_.tape->inputs().size()) {
+    throw InvalidArgument("a step of '" + parts_.tape->model() + "' takes " +
+                          std::to_string(parts_.tape->inputs().size()) + " inputs, not " +
+                          std::to_string(inputs.size()));
+  }
+  failed_ = true;  // until the end of the step says otherwise
+  live_bytes_ = parts_.pool->statistics().in_use_bytes;
+  live_sum_ = 0;
+  memory_ = {};
+  inputs_copied_.clear();
+  metrics_ready_.clear();
+  const std::vector<Instruction>& instructions = parts_.schedule->instructions;
+  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
+    execute(index, instructions[index], inputs, scalars);
+    note_memory();
+  }
+  memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
+  failed_ = false;
+  return {.step = step_++,
+          .inputs_copied = inputs_copied_,
+          .metrics_ready = metrics_ready_,
+          .done = parts_.streams->everything(*parts_.device)};
+}
+
+StepMetrics Executor::wait(const StepTicket& ticket) {
+  parts_.device->synchronize(ticket.metrics_ready);
+  if (!parts_.device->properties().touches_memory) {
+    return {};
+  }
+  const float* numbers = pointer_to<const float>(metrics_slots_[ticket.step % 2]->begin);
+  return {.loss = numbers[0], .correct = numbers[1]};
+}
+
+void Executor::note_memory() {
+  live_sum_ += static_cast<double>(live_bytes_);
+  memory_.peak_bytes = std::max(memory_.peak_bytes, live_bytes_);
+}
+
+void Executor::mark_memory(StreamId stream) {
+  if (parts_.device->tracing()) {
+    parts_.device->mark(stream, "device memory in use", live_bytes_);
+    parts_.device->mark(stream, "page-locked memory in use", live_host_bytes_);
+  }
+}
+
+Frontier Executor::waited_for(const Instruction& instruction) const {
+  Frontier result;
+  for (const Wait& wait : instruction.waits) {
+    if (wait.steps_ago <= step_) {
+      result.join(frontiers_[(step_ - wait.steps_ago) % 2][wait.instruction]);
+    }
+  }
+  return result;
+}
+
+void Executor::execute(std::uint32_t index, const Instruction& instruction,
+                       std::span<const AddressRange> inputs, const StepScalars& scalars) {
+  const StreamId stream = (*parts_.streams)[instruction.stream];
+  if (instruction.kind == InstructionKind::kRelease) {
+    release(instruction);
+    return;
+  }
+  parts_.device->wait(stream, waited_for(instruction));
+  switch (instruction.kind) {
+    case InstructionKind::kAllocate:
+      take(instruction.buffer, stream);
+      mark_memory(stream);
+      break;
+    case InstructionKind::kLoad:
+      load(index, instruction, inputs);
+      break;
+    case InstructionKind::kLaunch:
+      launch(index, instruction, scalars);
+      break;
+    case InstructionKind::kOffload:
+      move(index, instruction, instruction.buffer, instruction.host_buffer);
+      break;
+    case InstructionKind::kPrefetch:
+      move(index, instruction, instruction.host_buffer, instruction.buffer);
+      break;
+    case InstructionKind::kReadMetrics:
+      read_metrics(index, instruction);
+      break;
+    case InstructionKind::kRelease:
+      break;
+  }
+  if (waited_on_[index]) {
+    frontiers_[step_ % 2][index] = parts_.device->frontier(stream);
+  }
+}
+
+void Executor::release(const Instruction& instruction) {
+  give_back(instruction.buffer, waited_for(instruction));
+  mark_memory((*parts_.streams)[instruction.stream]);
+}
+
+AddressRange Executor::operand_range(BufferId buffer, ValueId value) const {
+  return {.begin = buffers_[buffer].range.begin, .bytes = parts_.tape->value(value).bytes};
+}
+
+// Which contents a reader means: what was last written to the buffer in the order of the list, provided that
+// it is this value. What the list order means is the schedule's business; that no permitted order reads
+// anything else is what versions check.
+std::uint64_t Executor::version_of(BufferId buffer, ValueId value) const {
+  const BufferState& state = buffers_[buffer];
+  if (state.slot != nullptr) {
+    return state.slot->version;
+  }
+  return state.value == value ? state.version : ~std::uint64_t{0};
+}
+
+std::uint64_t Executor::new_version(BufferId buffer, ValueId value) {
+  BufferState& state = buffers_[buffer];
+  state.value = value;
+  state.version = parts_.parameters->next_version();
+  if (state.slot != nullptr) {
+    state.slot->version = state.version;
+  }
+  return state.version;
+}
+
+void Executor::launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars) {
+  const Op& op = parts_.tape->op(instruction.op);
+  reads_.clear();
+  writes_.clear();
+  Launch operands{.ranges = {}, .reads = op.reads.size()};
+  for (const BufferUse& use : uses(*parts_.tape, instruction)) {
+    if (use.value == kNone) {
+      writes_.push_back({.range = buffers_[use.buffer].range});
+      operands.ranges.push_back(buffers_[use.buffer].range);
+      continue;
+    }
+    const AddressRange range = operand_range(use.buffer, use.value);
+    operands.ranges.push_back(range);
+    if (use.write) {
+      writes_.push_back({.range = range, .version = new_version(use.buffer, use.value)});
+    } else {
+      reads_.push_back({.range = range, .version = version_of(use.buffer, use.value)});
+    }
+  }
+  if (instruction.operands.back() == kNone) {
+    operands.ranges.emplace_back();
+  }
+  std::shared_ptr<const Launch>& kept = launches_[index];
+  if (!kept || kept->ranges != operands.ranges) {
+    kept = std::make_shared<const Launch>(std::move(operands));
+  }
+  Work work{.name = names_[index], .reads = reads_, .writes = writes_, .cost = op.cost, .run = {}};
+  if (parts_.program != nullptr) {
+    work.run = [program = parts_.program, id = instruction.op, launch = kept, scalars](void* native_stream) {
+      program->run(id, launch->operands(), scalars, native_stream);
+    };
+  }
+  parts_.device->submit((*parts_.streams)[instruction.stream], work);
+}
+
+void Executor::copy(std::uint32_t index, CopyDirection direction, const Access& destination,
+                    const Access& source) {
+  const Instruction& instruction = parts_.schedule->instructions[index];
+  parts_.device->copy(
+      (*parts_.streams)[instruction.stream],
+      {.name = names_[index], .direction = direction, .destination = destination, .source = source});
+}
+
+void Executor::load(std::uint32_t index, const Instruction& instruction,
+                    std::span<const AddressRange> inputs) {
+  const auto all = parts_.tape->inputs();
+  const auto position = static_cast<std::size_t>(std::ranges::find(all, instruction.value) - all.begin());
+  const AddressRange range = operand_range(instruction.buffer, instruction.value);
+  copy(index, CopyDirection::kHostToDevice,
+       {.range = range, .version = new_version(instruction.buffer, instruction.value)},
+       {.range = {.begin = inputs[position].begin, .bytes = range.bytes}});
+  inputs_copied_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
+}
+
+// Offload and prefetch: the contents, and so the version, stay what they are.
+void Executor::move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to) {
+  const ValueId value = instruction.value;
+  const std::uint64_t version = version_of(from, value);
+  buffers_[to].value = value;
+  buffers_[to].version = version;
+  const bool to_host = parts_.schedule->buffers[to].space == Space::kHost;
+  copy(index, to_host ? CopyDirection::kDeviceToHost : CopyDirection::kHostToDevice,
+       {.range = operand_range(to, value), .version = version},
+       {.range = operand_range(from, value), .version = version});
+}
+
+void Executor::read_metrics(std::uint32_t index, const Instruction& instruction) {
+  const AddressRange slot{.begin = metrics_slots_[step_ % 2]->begin, .bytes = kMetricsBytes};
+  copy(index, CopyDirection::kDeviceToHost, {.range = slot},
+       {.range = operand_range(instruction.buffer, instruction.value),
+        .version = version_of(instruction.buffer, instruction.value)});
+  metrics_ready_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
+}
+
+}  // namespace vdnn

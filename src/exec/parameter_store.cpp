@@ -1,0 +1,135 @@
+#include "vdnn/parameter_store.h"
+
+#include <cstring>
+#include <string>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+// A page-locked block that goes back to its pool whatever happens.
+class PinnedBlock {
+ public:
+  PinnedBlock(PinnedPool& pool, std::uint64_t bytes) : pool_(pool) {
+    const auto range = pool.allocate_for_host(bytes);
+    if (!range) {
+      throw OutOfMemory("page-locked memory to move a parameter", pool.shortage(bytes));
+    }
+    range_ = *range;
+  }
+  ~PinnedBlock() { pool_.free(range_, last_use_); }
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+
+  AddressRange range() const { return range_; }
+  void used_until(const Frontier& frontier) { last_use_.join(frontier); }
+
+ private:
+  PinnedPool& pool_;
+  AddressRange range_;
+  Frontier last_use_;
+};
+
+}  // namespace
+
+ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& tape)
+    : pool_(pool), stream_(stream) {
+  try {
+    for (const TapeParameter& parameter : tape.parameters()) {
+      parameter_slots_.push_back(slots_.size());
+      shapes_.push_back(
+          {.bytes = parameter.recipe.storage_bytes, .elements = parameter.recipe.type.elements()});
+      slots_.push_back({.range = take(parameter.recipe.storage_bytes)});
+      for (const ValueId state : parameter.state) {
+        slots_.push_back({.range = take(tape.value(state).bytes)});
+      }
+    }
+  } catch (...) {
+    for (const Slot& slot : slots_) {
+      pool_.free(slot.range, {});
+    }
+    throw;
+  }
+}
+
+ParameterStore::~ParameterStore() {
+  const Frontier everything = pool_.device().frontier(stream_);
+  for (const Slot& slot : slots_) {
+    pool_.free(slot.range, everything);
+  }
+}
+
+AddressRange ParameterStore::take(std::uint64_t bytes) {
+  const auto range = pool_.allocate(bytes, stream_);
+  if (!range) {
+    throw OutOfMemory("parameters and optimizer state", pool_.shortage(bytes));
+  }
+  return *range;
+}
+
+ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
+  for (std::size_t index = 0; index < tape.parameters().size() && index < parameter_slots_.size(); ++index) {
+    const TapeParameter& parameter = tape.parameters()[index];
+    if (parameter.value == value && parameter.recipe.storage_bytes == shapes_[index].bytes) {
+      return slots_[parameter_slots_[index]];
+    }
+    for (std::size_t state = 0; state < parameter.state.size(); ++state) {
+      if (parameter.state[state] == value) {
+        return slots_[parameter_slots_[index] + 1 + state];
+      }
+    }
+  }
+  throw InvalidArgument("the parameters of '" + tape.model() + "' lack " + tape.value(value).name);
+}
+
+void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
+                            std::span<const std::vector<float>> logical) {
+  Device& device = pool_.device();
+  const auto copy_in = [&](Slot& slot, const auto& fill) {
+    PinnedBlock block(pinned, slot.range.bytes);
+    if (device.properties().touches_memory) {
+      fill(pointer_to<std::byte>(block.range().begin));
+    }
+    slot.version = next_version();
+    const Copy copy{.name = "upload of a parameter",
+                    .direction = CopyDirection::kHostToDevice,
+                    .destination = {.range = slot.range, .version = slot.version},
+                    .source = {.range = block.range()}};
+    const Frontier done{device.copy(stream, copy)};
+    block.used_until(done);
+    device.synchronize(done);
+  };
+  for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
+    const std::size_t first = parameter_slots_[index];
+    const std::size_t end = index + 1 < parameter_slots_.size() ? parameter_slots_[index + 1] : slots_.size();
+    copy_in(slots_[first],
+            [&](std::byte* storage) { program->pack_parameter(index, logical[index], storage); });
+    for (std::size_t state = first + 1; state < end; ++state) {
+      copy_in(slots_[state], [&](std::byte* storage) { std::memset(storage, 0, slots_[state].range.bytes); });
+    }
+  }
+}
+
+std::vector<std::vector<float>> ParameterStore::download(PinnedPool& pinned, StreamId stream,
+                                                         OpProgram& program) {
+  Device& device = pool_.device();
+  std::vector<std::vector<float>> result;
+  for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
+    const Slot& slot = slots_[parameter_slots_[index]];
+    PinnedBlock block(pinned, slot.range.bytes);
+    const Copy copy{.name = "download of a parameter",
+                    .direction = CopyDirection::kDeviceToHost,
+                    .destination = {.range = block.range()},
+                    .source = {.range = slot.range, .version = slot.version}};
+    const Frontier done{device.copy(stream, copy)};
+    block.used_until(done);
+    device.synchronize(done);
+    result.emplace_back(shapes_[index].elements);
+    program.unpack_parameter(index, pointer_to<std::byte>(block.range().begin), result.back());
+  }
+  return result;
+}
+
+}  // namespace vdnn

@@ -1,0 +1,229 @@
+#include "vdnn/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "src/plan/overwrite.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+std::string to_string(Policy policy) {
+  switch (policy) {
+    case Policy::kBaseline:
+      return "baseline";
+    case Policy::kNone:
+      return "none";
+    case Policy::kAll:
+      return "all";
+    case Policy::kConv:
+      return "conv";
+  }
+  return "?";
+}
+
+std::string to_string(AlgorithmPreference preference) {
+  return preference == AlgorithmPreference::kMemory ? "memory" : "performance";
+}
+
+namespace {
+
+// Indices into `algorithms`, most preferred first.
+std::vector<std::uint32_t> by_preference(const std::vector<Algorithm>& algorithms,
+                                         AlgorithmPreference preference) {
+  std::vector<std::uint32_t> order(algorithms.size());
+  std::iota(order.begin(), order.end(), 0U);
+  if (preference == AlgorithmPreference::kMemory) {
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return algorithms[a].workspace_bytes < algorithms[b].workspace_bytes;
+    });
+  }
+  return order;
+}
+
+std::uint32_t choose_algorithm(const Op& op, const PlanOptions& options) {
+  for (const std::uint32_t index : by_preference(op.algorithms, options.preference)) {
+    if (!options.workspace_limit || op.algorithms[index].workspace_bytes <= *options.workspace_limit) {
+      return index;
+    }
+  }
+  const auto least = std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
+  throw InvalidArgument(op.name + ": no algorithm obeys the workspace limit of " +
+                        format_size(*options.workspace_limit) + "; the least is " + least->name + " with " +
+                        format_size(least->workspace_bytes));
+}
+
+// Does backward read it, and only outside the classifier? Those are the feature maps that vDNN virtualises.
+bool is_virtualised(const Tape& tape, ValueId id) {
+  const ValueKind kind = tape.value(id).kind;
+  if (kind != ValueKind::kFeatureMap && kind != ValueKind::kInput) {
+    return false;
+  }
+  bool read_in_backward = false;
+  for (const OpId reader : tape.readers(id)) {
+    if (tape.op(reader).phase == Phase::kBackward) {
+      read_in_backward = true;
+      if (tape.layers()[tape.op(reader).layer].classifier) {
+        return false;
+      }
+    }
+  }
+  return read_in_backward;
+}
+
+bool is_read_by_convolution(const Tape& tape, ValueId id) {
+  return std::ranges::any_of(tape.readers(id), [&](OpId reader) {
+    const Op& op = tape.op(reader);
+    return op.phase == Phase::kForward && tape.layers()[op.layer].convolution;
+  });
+}
+
+bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
+  switch (policy) {
+    case Policy::kBaseline:
+    case Policy::kNone:
+      return false;
+    case Policy::kAll:
+      return is_virtualised(tape, id);
+    case Policy::kConv:
+      return is_virtualised(tape, id) && is_read_by_convolution(tape, id);
+  }
+  return false;
+}
+
+// The fork rule. A feature map that no forward op reads leaves with its producer.
+OpId last_forward_use(const Tape& tape, ValueId id) {
+  OpId last = tape.producer(id);
+  for (const OpId reader : tape.readers(id)) {
+    if (tape.op(reader).phase == Phase::kForward) {
+      last = reader;
+    }
+  }
+  return last;
+}
+
+OpId first_backward_reader(const Tape& tape, ValueId id) {
+  return *std::ranges::find_if(tape.readers(id),
+                               [&](OpId reader) { return tape.op(reader).phase == Phase::kBackward; });
+}
+
+// The paper's prefetch window (section III-B, figure 10), with layers in the tape's order.
+class PrefetchWindow {
+ public:
+  PrefetchWindow(const Tape& tape, std::vector<Transfer>& transfers)
+      : tape_(tape), waiting_(tape.layers().size()) {
+    for (Transfer& transfer : transfers) {
+      waiting_[tape.op(first_backward_reader(tape, transfer.value)).layer].push_back(&transfer);
+    }
+  }
+
+  void assign() {
+    std::uint32_t previous = kNone;
+    for (OpId id = tape_.forward_ops(); id < tape_.ops().size(); ++id) {
+      const Op& op = tape_.op(id);
+      if (op.phase == Phase::kBackward && op.layer != previous) {
+        previous = op.layer;
+        fetch(op.layer, id);  // what no window has reached is needed now
+        fetch_ahead(op.layer, id);
+      }
+    }
+  }
+
+ private:
+  bool fetch(std::uint32_t layer, OpId with) {
+    for (Transfer* transfer : waiting_[layer]) {
+      transfer->prefetch_with = with;
+    }
+    const bool found = !waiting_[layer].empty();
+    waiting_[layer].clear();
+    return found;
+  }
+
+  void fetch_ahead(std::uint32_t layer, OpId with) {
+    while (layer-- > 0) {
+      if (fetch(layer, with) || tape_.layers()[layer].convolution) {
+        return;
+      }
+    }
+  }
+
+  const Tape& tape_;
+  std::vector<std::vector<Transfer*>> waiting_;  // a layer: offloaded, not fetched yet
+};
+
+std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
+  std::vector<Transfer> transfers;
+  for (ValueId id = 0; id < tape.values().size(); ++id) {
+    if (is_offloaded(tape, id, policy)) {
+      transfers.push_back({.value = id, .offload_with = last_forward_use(tape, id), .prefetch_with = kNone});
+    }
+  }
+  std::ranges::stable_sort(transfers, {}, &Transfer::offload_with);
+  PrefetchWindow(tape, transfers).assign();
+  return transfers;
+}
+
+}  // namespace
+
+Plan make_plan(const Tape& tape, const PlanOptions& options) {
+  Plan plan;
+  plan.options = options;
+  plan.network_wide = options.policy == Policy::kBaseline;
+  for (const Op& op : tape.ops()) {
+    plan.algorithms.push_back(choose_algorithm(op, options));
+  }
+  plan.transfers = plan_transfers(tape, options.policy);
+  return plan;
+}
+
+std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan) {
+  std::uint64_t largest = 0;
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    largest = std::max(largest, tape.op(id).algorithms[plan.algorithms[id]].workspace_bytes);
+  }
+  return largest;
+}
+
+std::uint64_t offload_bytes(const Tape& tape, const Plan& plan) {
+  std::uint64_t sum = 0;
+  for (const Transfer& transfer : plan.transfers) {
+    sum = checked_add(sum, tape.value(transfer.value).bytes);
+  }
+  return sum;
+}
+
+namespace {
+
+// A value that takes the memory of another does not count again.
+bool has_own_memory(const Tape& tape, ValueId id) {
+  const OpId producer = tape.producer(id);
+  if (producer == kNone) {
+    return true;
+  }
+  const auto& writes = tape.op(producer).writes;
+  const auto position = static_cast<std::uint32_t>(std::ranges::find(writes, id) - writes.begin());
+  return !overwritten_read(tape, producer, position);
+}
+
+}  // namespace
+
+std::uint64_t paper_baseline_bytes(const Tape& tape, const Plan& plan) {
+  std::uint64_t maps = 0;
+  std::uint64_t largest_gradient = 0;
+  for (ValueId id = 0; id < tape.values().size(); ++id) {
+    const Value& value = tape.value(id);
+    if (value.kind == ValueKind::kGradientMap) {
+      largest_gradient = std::max(largest_gradient, value.bytes);
+    } else if ((value.kind == ValueKind::kFeatureMap || value.kind == ValueKind::kInput) &&
+               has_own_memory(tape, id)) {
+      maps = checked_add(maps, value.bytes);
+    }
+  }
+  const std::uint64_t gradients = checked_multiply(2, largest_gradient);
+  return checked_add(checked_add(maps, tape.weight_bytes()),
+                     checked_add(gradients, workspace_bytes(tape, plan)));
+}
+
+}  // namespace vdnn

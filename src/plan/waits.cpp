@@ -1,0 +1,134 @@
+#include "src/plan/waits.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace vdnn {
+
+namespace {
+
+// Instructions are numbered through two steps: in the second one, dependencies on the first are visible, and
+// every step from then on looks the same. Positions count from 1, so that 0 is "nothing".
+using Position = std::uint64_t;
+
+// The last position that is known to be done, a stream.
+using Clock = std::array<Position, kStreamRoles>;
+
+void join(Clock& clock, const Clock& other) {
+  std::ranges::transform(clock, other, clock.begin(), [](Position a, Position b) { return std::max(a, b); });
+}
+
+struct BufferState {
+  Position write = 0;
+  std::vector<Position> reads;  // since the write
+};
+
+class WaitDeriver {
+ public:
+  WaitDeriver(const Tape& tape, Schedule& schedule)
+      : tape_(tape),
+        schedule_(schedule),
+        count_(schedule.instructions.size()),
+        clocks_(2 * count_ + 1),
+        states_(schedule.buffers.size()) {}
+
+  void run() {
+    for (std::uint32_t step = 0; step < 2; ++step) {
+      for (std::uint32_t index = 0; index < count_; ++index) {
+        visit(step, index);
+      }
+    }
+  }
+
+ private:
+  std::size_t stream_of(Position position) const {
+    return static_cast<std::size_t>(instruction(position).stream);
+  }
+  const Instruction& instruction(Position position) const {
+    return schedule_.instructions[(position - 1) % count_];
+  }
+
+  void visit(std::uint32_t step, std::uint32_t index) {
+    Instruction& me = schedule_.instructions[index];
+    const Position position = step * count_ + index + 1;
+    const bool release = me.kind == InstructionKind::kRelease;
+    const std::vector<BufferUse> my_uses = uses(tape_, me);
+    std::vector<Position> needed = release ? all_uses(me.buffer) : conflicts(my_uses);
+    Clock clock = release ? Clock{} : streams_[static_cast<std::size_t>(me.stream)];
+    me.waits = reduce(needed, clock, position);
+    if (release) {
+      states_[me.buffer] = {};
+      return;
+    }
+    clock[static_cast<std::size_t>(me.stream)] = position;
+    clocks_[position] = clock;
+    streams_[static_cast<std::size_t>(me.stream)] = clock;
+    note(my_uses, me, position);
+  }
+
+  std::vector<Position> all_uses(BufferId buffer) const {
+    std::vector<Position> result = states_[buffer].reads;
+    result.push_back(states_[buffer].write);
+    return result;
+  }
+
+  std::vector<Position> conflicts(const std::vector<BufferUse>& my_uses) const {
+    std::vector<Position> result;
+    for (const BufferUse& use : my_uses) {
+      result.push_back(states_[use.buffer].write);
+      if (use.write) {
+        result.insert(result.end(), states_[use.buffer].reads.begin(), states_[use.buffer].reads.end());
+      }
+    }
+    return result;
+  }
+
+  // The few of `needed` that imply all the others. Latest first: a later one tends to imply earlier ones.
+  std::vector<Wait> reduce(std::vector<Position>& needed, Clock& clock, Position position) const {
+    std::ranges::sort(needed, std::ranges::greater());
+    const std::uint64_t step = (position - 1) / count_;
+    std::vector<Wait> waits;
+    for (const Position other : needed) {
+      if (other == 0 || clock[stream_of(other)] >= other) {
+        continue;
+      }
+      const std::uint64_t other_step = (other - 1) / count_;
+      waits.push_back({.instruction = static_cast<std::uint32_t>((other - 1) % count_),
+                       .steps_ago = static_cast<std::uint32_t>(step - other_step)});
+      join(clock, clocks_[other]);
+    }
+    return waits;
+  }
+
+  void note(const std::vector<BufferUse>& my_uses, const Instruction& me, Position position) {
+    if (me.kind == InstructionKind::kAllocate) {
+      states_[me.buffer] = {.write = position, .reads = {}};
+    }
+    for (const BufferUse& use : my_uses) {
+      if (!use.write) {
+        states_[use.buffer].reads.push_back(position);
+      }
+    }
+    for (const BufferUse& use : my_uses) {
+      if (use.write) {
+        states_[use.buffer] = {.write = position, .reads = {}};
+      }
+    }
+  }
+
+  const Tape& tape_;
+  Schedule& schedule_;
+  const std::uint64_t count_;
+  std::array<Clock, kStreamRoles> streams_{};
+  std::vector<Clock> clocks_;  // a position: what is done when it is done
+  std::vector<BufferState> states_;
+};
+
+}  // namespace
+
+void derive_waits(const Tape& tape, Schedule& schedule) {
+  WaitDeriver(tape, schedule).run();
+}
+
+}  // namespace vdnn
