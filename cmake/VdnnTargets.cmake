@@ -2,7 +2,9 @@
 
 add_library(vdnn_flags INTERFACE)
 target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-                                            -Wimplicit-fallthrough)
+                                            -Wimplicit-fallthrough
+                                            # Designated initialisers name what differs from the defaults.
+                                            -Wno-missing-field-initializers)
 if(VDNN_WARNINGS_AS_ERRORS)
   target_compile_options(vdnn_flags INTERFACE -Werror)
 endif()

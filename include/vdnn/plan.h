@@ -24,7 +24,7 @@
 
 namespace vdnn {
 
-enum class Policy : std::uint8_t { kBaseline, kNone, kAll, kConv };
+enum class Policy : std::uint8_t { kBaseline, kOffloadNone, kOffloadAll, kOffloadConv };
 enum class AlgorithmPreference : std::uint8_t {
   kMemory,      // least workspace; among equals the library's first
   kPerformance  // the library's own first choice
@@ -42,7 +42,7 @@ struct Transfer {
 };
 
 struct PlanOptions {
-  Policy policy = Policy::kNone;
+  Policy policy = Policy::kOffloadNone;
   AlgorithmPreference preference = AlgorithmPreference::kPerformance;
   // No op may use more workspace: each steps down in the order of preference until it fits.
   std::optional<std::uint64_t> workspace_limit;

@@ -14,11 +14,11 @@ std::string to_string(Policy policy) {
   switch (policy) {
     case Policy::kBaseline:
       return "baseline";
-    case Policy::kNone:
+    case Policy::kOffloadNone:
       return "none";
-    case Policy::kAll:
+    case Policy::kOffloadAll:
       return "all";
-    case Policy::kConv:
+    case Policy::kOffloadConv:
       return "conv";
   }
   return "?";
@@ -83,11 +83,11 @@ bool is_read_by_convolution(const Tape& tape, ValueId id) {
 bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
   switch (policy) {
     case Policy::kBaseline:
-    case Policy::kNone:
+    case Policy::kOffloadNone:
       return false;
-    case Policy::kAll:
+    case Policy::kOffloadAll:
       return is_virtualised(tape, id);
-    case Policy::kConv:
+    case Policy::kOffloadConv:
       return is_virtualised(tape, id) && is_read_by_convolution(tape, id);
   }
   return false;
