@@ -1,0 +1,20 @@
+#pragma once
+// Timelines in the Chrome trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: one
+// track a stream, one counter track a counter.
+
+#include <iosfwd>
+#include <span>
+#include <string>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+// Writes `events` as one JSON object. Times are in microseconds since the earliest event, to the nanosecond.
+// Waits are shown as "wait", with what is waited for among the arguments. `stream_names` by StreamId. Throws
+// InvalidArgument for an event on a stream without a name, before anything is written, and DataError when
+// `out` fails.
+void write_chrome_trace(std::ostream& out, const std::string& process_name,
+                        std::span<const std::string> stream_names, std::span<const TraceEvent> events);
+
+}  // namespace vdnn

@@ -1,0 +1,64 @@
+#include "src/report/output_path.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void reject(const fs::path& path, const std::string& reason) {
+  throw InvalidArgument("cannot write '" + path.string() + "': " + reason);
+}
+
+void check_directory(const fs::path& path, const fs::path& directory) {
+  std::error_code error;
+  if (fs::is_directory(directory, error)) {
+    return;
+  }
+  if (fs::exists(directory, error)) {
+    reject(path, "'" + directory.string() + "' is not a directory");
+  }
+  reject(path, "there is no directory '" + directory.string() + "'");
+}
+
+// Asking for permissions does not find every reason (file systems that create nothing, quotas); trying does.
+void try_to_create(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) {
+    reject(path, std::strerror(errno));
+  }
+  ::close(file);
+  ::unlink(path.c_str());
+}
+
+}  // namespace
+
+void check_output_path(const fs::path& path) {
+  if (path.empty()) {
+    reject(path, "the path is empty");
+  }
+  std::error_code error;
+  if (fs::is_directory(path, error) || !path.has_filename()) {
+    reject(path, "it is a directory");
+  }
+  if (path.has_parent_path()) {
+    check_directory(path, path.parent_path());
+  }
+  if (!fs::exists(path, error)) {
+    try_to_create(path);
+  } else if (::access(path.c_str(), W_OK) != 0) {
+    reject(path, std::strerror(errno));
+  }
+}
+
+}  // namespace vdnn

@@ -1,0 +1,64 @@
+#include "src/train/batch_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "src/train/random.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+void check(const BatchOrder& order) {
+  if (order.samples == 0) {
+    throw InvalidArgument("batches of a data set without samples");
+  }
+  if (order.batch < 1) {
+    throw InvalidArgument("batches of " + std::to_string(order.batch) + " samples: expected at least 1");
+  }
+}
+
+// Fisher and Yates's shuffle, in Durstenfeld's form.
+void shuffle(std::vector<std::uint64_t>& samples, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  for (std::size_t left = samples.size(); left > 1; --left) {
+    std::swap(samples[left - 1], samples[random.below(left)]);
+  }
+}
+
+}  // namespace
+
+std::uint64_t BatchOrder::batches_per_epoch() const {
+  check(*this);
+  const auto places = static_cast<std::uint64_t>(batch);
+  return samples / places + (samples % places == 0 ? 0 : 1);
+}
+
+std::vector<std::uint64_t> BatchOrder::indices(std::uint64_t number) const {
+  BatchCursor cursor(*this);
+  const std::span<const std::uint64_t> found = cursor.indices(number);
+  return {found.begin(), found.end()};
+}
+
+BatchCursor::BatchCursor(const BatchOrder& order) : order_(order) {
+  check(order_);
+}
+
+std::span<const std::uint64_t> BatchCursor::indices(std::uint64_t number) {
+  const std::uint64_t epoch = number / order_.batches_per_epoch();
+  if (epoch_ != epoch) {
+    samples_.resize(order_.samples);
+    std::iota(samples_.begin(), samples_.end(), std::uint64_t{0});
+    if (order_.shuffle) {
+      shuffle(samples_, mix_seed(order_.seed, epoch));
+    }
+    epoch_ = epoch;
+  }
+  const auto places = static_cast<std::uint64_t>(order_.batch);
+  const std::uint64_t begin = number % order_.batches_per_epoch() * places;
+  return std::span(samples_).subspan(begin, std::min(places, order_.samples - begin));
+}
+
+}  // namespace vdnn

@@ -1,0 +1,424 @@
+#include "vdnn/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes idx_header(std::uint8_t type, const std::vector<std::uint32_t>& dims) {
+  Bytes bytes{0, 0, type, static_cast<std::uint8_t>(dims.size())};
+  for (const std::uint32_t dim : dims) {
+    for (const int shift : {24, 16, 8, 0}) {
+      bytes.push_back(static_cast<std::uint8_t>(dim >> shift));
+    }
+  }
+  return bytes;
+}
+
+void write_file(const fs::path& path, const Bytes& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(file.good());
+}
+
+Bytes read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_gzip(const fs::path& path, const Bytes& bytes) {
+  const gzFile file = gzopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())), static_cast<int>(bytes.size()));
+  EXPECT_EQ(gzclose(file), Z_OK);
+}
+
+struct Sample {
+  std::vector<float> image;
+  std::int32_t target = -1;
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+Sample read_sample(const Dataset& data, std::uint64_t index) {
+  Sample sample;
+  sample.image.resize(element_count(data.sample_dims()));
+  data.read(index, sample.image, sample.target);
+  return sample;
+}
+
+std::vector<Sample> read_all(const Dataset& data) {
+  std::vector<Sample> samples;
+  for (std::uint64_t i = 0; i < data.size(); ++i) {
+    samples.push_back(read_sample(data, i));
+  }
+  return samples;
+}
+
+constexpr std::size_t kPixels = 28 * 28;
+const Dims kShape{1, 28, 28};
+
+// A directory with a small, sound data set: three training samples, two test samples. Pixel j of sample i is
+// (i + j) % 256, its label 9 - i.
+class FashionMnistTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+    directory_ = fs::path(::testing::TempDir()) / (std::string("vdnn_fashion_mnist_") + test->name());
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+    write_split("train", 3);
+    write_split("t10k", 2);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  void write_split(const std::string& split, std::uint32_t samples) const {
+    write_gzip(images(split), image_bytes(samples));
+    write_gzip(labels(split), label_bytes(samples));
+  }
+  static Bytes image_bytes(std::uint32_t samples) {
+    Bytes bytes = idx_header(8, {samples, 28, 28});
+    for (std::size_t i = 0; i < samples * kPixels; ++i) {
+      bytes.push_back(static_cast<std::uint8_t>(i / kPixels + i % kPixels));
+    }
+    return bytes;
+  }
+  static Bytes label_bytes(std::uint32_t samples) {
+    Bytes bytes = idx_header(8, {samples});
+    for (std::uint32_t i = 0; i < samples; ++i) {
+      bytes.push_back(static_cast<std::uint8_t>(9 - i));
+    }
+    return bytes;
+  }
+  fs::path images(const std::string& split) const { return directory_ / (split + "-images-idx3-ubyte.gz"); }
+  fs::path labels(const std::string& split) const { return directory_ / (split + "-labels-idx1-ubyte.gz"); }
+
+  DatasetSplits open() const { return open_dataset("fashion-mnist:" + directory_.string(), kShape, 10, 0); }
+
+  // The text of the DataError that opening throws.
+  std::string problem() const {
+    try {
+      open();
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(FashionMnistTest, ReadsBothSplits) {
+  const DatasetSplits splits = open();
+  ASSERT_NE(splits.training, nullptr);
+  ASSERT_NE(splits.test, nullptr);
+  EXPECT_EQ(splits.training->size(), 3U);
+  EXPECT_EQ(splits.test->size(), 2U);
+  EXPECT_EQ(splits.training->sample_dims(), kShape);
+  EXPECT_EQ(splits.training->classes(), 10);
+
+  std::vector<float> image(kPixels);
+  std::int32_t target = -1;
+  splits.training->read(2, image, target);
+  EXPECT_EQ(target, 7);
+  for (std::size_t j = 0; j < kPixels; ++j) {
+    EXPECT_NEAR(image[j], (static_cast<double>((2 + j) % 256) / 255 - 0.2860) / 0.3530, 1e-6) << j;
+  }
+}
+
+TEST_F(FashionMnistTest, RefusesToReadPastTheEndOrIntoTheWrongRoom) {
+  const DatasetSplits splits = open();
+  std::vector<float> image(kPixels);
+  std::int32_t target = 0;
+  EXPECT_THROW(splits.training->read(3, image, target), InvalidArgument);
+  EXPECT_THROW(splits.training->read(0, std::span(image).first(kPixels - 1), target), InvalidArgument);
+}
+
+TEST_F(FashionMnistTest, RefusesAnotherShapeNamingBoth) {
+  for (const auto& [dims, classes] : std::vector<std::pair<Dims, std::int64_t>>{
+           {{1, 28, 28}, 11}, {{3, 28, 28}, 10}, {{1, 32, 32}, 10}, {{28, 28}, 10}, {{}, 10}}) {
+    try {
+      open_dataset("fashion-mnist:" + directory_.string(), dims, classes, 0);
+      ADD_FAILURE() << to_string(dims) << " in " << classes << " was accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("1x28x28 in 10"),
+                                      HasSubstr(to_string(dims) + " in " + std::to_string(classes))));
+    }
+  }
+}
+
+TEST_F(FashionMnistTest, AMissingDirectoryNamesTheDebianPackage) {
+  fs::remove_all(directory_);
+  EXPECT_THAT(problem(), AllOf(HasSubstr(directory_.string()), HasSubstr("dataset-fashion-mnist")));
+  write_file(directory_, {1});
+  EXPECT_THAT(problem(), HasSubstr("something else"));
+}
+
+TEST_F(FashionMnistTest, AMissingFileIsNamed) {
+  for (const std::string split : {"train", "t10k"}) {
+    for (const fs::path& path : {images(split), labels(split)}) {
+      const Bytes sound = read_file(path);
+      fs::remove(path);
+      EXPECT_THAT(problem(), AllOf(HasSubstr(path.string()), HasSubstr("No such file"))) << path;
+      write_file(path, sound);
+    }
+  }
+  open();
+}
+
+TEST_F(FashionMnistTest, ADirectoryInPlaceOfAFileIsAnError) {
+  fs::remove(images("train"));
+  fs::create_directory(images("train"));
+  EXPECT_THAT(problem(), AllOf(HasSubstr(images("train").string()), HasSubstr("directory")));
+}
+
+// Every prefix of a compressed file is truncated; zlib's own file functions call some of them complete.
+TEST_F(FashionMnistTest, EveryTruncationIsFound) {
+  const Bytes sound = read_file(images("train"));
+  for (std::size_t size = 0; size < sound.size(); ++size) {
+    write_file(images("train"), Bytes(sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(size)));
+    EXPECT_THAT(problem(), AllOf(HasSubstr(images("train").string()), HasSubstr("truncated"))) << size;
+  }
+}
+
+// Or does no harm: a match may be found at another distance too, and the last bits of the data are padding.
+TEST_F(FashionMnistTest, DamagedCompressedDataIsFound) {
+  const Bytes sound = read_file(images("train"));
+  const std::vector<Sample> samples = read_all(*open().training);
+  constexpr std::size_t kGzipHeader = 10;
+  std::size_t found = 0;
+  for (std::size_t at = kGzipHeader; at < sound.size(); ++at) {
+    Bytes damaged = sound;
+    damaged[at] ^= 0x10;
+    write_file(images("train"), damaged);
+    try {
+      EXPECT_EQ(read_all(*open().training), samples) << "byte " << at << " flipped";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(images("train").string())) << "byte " << at << " flipped";
+      ++found;
+    }
+  }
+  EXPECT_GT(found, (sound.size() - kGzipHeader) * 9 / 10);
+}
+
+TEST_F(FashionMnistTest, GarbageAfterTheCompressedDataIsFound) {
+  Bytes bytes = read_file(labels("t10k"));
+  bytes.push_back(0);
+  write_file(labels("t10k"), bytes);
+  EXPECT_THAT(problem(), AllOf(HasSubstr(labels("t10k").string()), HasSubstr("found more bytes")));
+}
+
+TEST_F(FashionMnistTest, FilesThatAreNotCompressedAreRefused) {
+  write_file(images("train"), image_bytes(3));
+  EXPECT_THAT(problem(), AllOf(HasSubstr(images("train").string()), HasSubstr("damaged gzip data")));
+}
+
+struct Damage {
+  const char* name;
+  std::function<Bytes(Bytes)> images;  // what becomes of the training images, decompressed
+  std::function<Bytes(Bytes)> labels;
+  std::vector<const char*> says;
+};
+
+Bytes as_it_is(Bytes bytes) {
+  return bytes;
+}
+
+Bytes with(Bytes bytes, std::size_t at, std::uint8_t value) {
+  bytes.at(at) = value;
+  return bytes;
+}
+
+Bytes shorter(Bytes bytes, std::size_t by) {
+  bytes.resize(bytes.size() - by);
+  return bytes;
+}
+
+Bytes longer(Bytes bytes) {
+  bytes.push_back(0);
+  return bytes;
+}
+
+TEST_F(FashionMnistTest, DamagedContentsAreFound) {
+  const std::vector<Damage> damages{
+      {"type of elements", [](Bytes b) { return with(b, 2, 9); }, as_it_is, {"0x00000803", "0x00000903"}},
+      {"labels as images",
+       [](const Bytes&) { return label_bytes(30); },
+       as_it_is,
+       {"0x00000803", "0x00000801"}},
+      {"images as labels",
+       as_it_is,
+       [](const Bytes&) { return image_bytes(1); },
+       {"0x00000801", "0x00000803"}},
+      {"empty", [](const Bytes&) { return Bytes(); }, as_it_is, {"header of 16 bytes", "found 0 bytes"}},
+      {"half a header",
+       [](const Bytes& b) { return Bytes(b.begin(), b.begin() + 15); },
+       as_it_is,
+       {"header of 16 bytes", "found 15 bytes"}},
+      {"one byte too few",
+       [](Bytes b) { return shorter(b, 1); },
+       as_it_is,
+       {"3x28x28", "expected 2352", "found 2351"}},
+      {"one byte too many", longer, as_it_is, {"expected 2352", "found 2353"}},
+      {"one label too many", as_it_is, longer, {"expected 3", "found 4"}},
+      {"one label too few",
+       as_it_is,
+       [](Bytes b) { return with(shorter(b, 1), 7, 2); },
+       {"expected 3 labels", "found 2"}},
+      {"no samples", [](Bytes b) { return with(b, 7, 0); }, as_it_is, {"found 0 in dimension 0"}},
+      {"other images", [](Bytes b) { return with(with(b, 11, 14), 15, 56); }, as_it_is, {"28x28", "14x56"}},
+      {"sizes without end",
+       [](const Bytes&) {
+         return idx_header(8, {0xffffffff, 0xffffffff, 0xffffffff});
+       },
+       as_it_is,
+       {"overflows 64 bits"}},
+      {"a label of 10", as_it_is, [](Bytes b) { return with(b, 9, 10); }, {"0 to 9", "found 10 at sample 1"}},
+  };
+  for (const Damage& damage : damages) {
+    SCOPED_TRACE(damage.name);
+    write_gzip(images("train"), damage.images(image_bytes(3)));
+    write_gzip(labels("train"), damage.labels(label_bytes(3)));
+    const std::string text = problem();
+    EXPECT_THAT(text, HasSubstr("-ubyte.gz'"));
+    for (const char* const expected : damage.says) {
+      EXPECT_THAT(text, HasSubstr(expected));
+    }
+  }
+}
+
+TEST(FashionMnist, IsWhereDebianPutsIt) {
+  if (!fs::exists("/usr/share/datasets/fashion-mnist")) {
+    GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
+  }
+  const DatasetSplits splits = open_dataset("fashion-mnist", kShape, 10, 0);
+  EXPECT_EQ(splits.training->size(), 60'000U);
+  EXPECT_EQ(splits.test->size(), 10'000U);
+  // Normalised with the split's own mean and deviation.
+  std::vector<float> image(kPixels);
+  std::vector<int> labels(10);
+  double sum = 0;
+  double squares = 0;
+  for (std::uint64_t i = 0; i < splits.training->size(); ++i) {
+    std::int32_t target = -1;
+    splits.training->read(i, image, target);
+    ++labels.at(static_cast<std::size_t>(target));
+    for (const float pixel : image) {
+      sum += pixel;
+      squares += static_cast<double>(pixel) * pixel;
+    }
+  }
+  const double count = 60'000.0 * kPixels;
+  EXPECT_NEAR(sum / count, 0, 1e-3);
+  EXPECT_NEAR(std::sqrt(squares / count), 1, 1e-3);
+  EXPECT_THAT(labels, Each(6'000));
+}
+
+// --- synthetic ---------------------------------------------------------------------------------------------
+
+TEST(Synthetic, HasTheShapeThatIsAskedFor) {
+  for (const Dims& dims : {Dims{3, 16, 20}, Dims{2, 3, 5, 7}, Dims{1, 1, 1}, Dims{12}}) {
+    const DatasetSplits splits = open_dataset("synthetic", dims, 7, 1);
+    EXPECT_EQ(splits.test, nullptr);
+    EXPECT_EQ(splits.training->size(), 4096U);
+    EXPECT_EQ(splits.training->sample_dims(), dims);
+    EXPECT_EQ(splits.training->classes(), 7);
+    const Sample last = read_sample(*splits.training, 4095);
+    EXPECT_TRUE(std::ranges::all_of(last.image, [](float x) { return x >= -2 && x < 2; }));
+    EXPECT_THROW(read_sample(*splits.training, 4096), InvalidArgument);
+  }
+}
+
+TEST(Synthetic, IsAFunctionOfSeedAndIndex) {
+  const Dims dims{3, 8, 8};
+  const auto one = open_dataset("synthetic", dims, 5, 1).training;
+  const auto same = open_dataset("synthetic", dims, 5, 1).training;
+  const auto other = open_dataset("synthetic", dims, 5, 2).training;
+  const Sample late = read_sample(*one, 77);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(read_sample(*one, i), read_sample(*same, i)) << i;
+    EXPECT_NE(read_sample(*one, i).image, read_sample(*other, i).image) << i;
+    EXPECT_NE(read_sample(*one, i).image, read_sample(*one, i + 1).image) << i;
+  }
+  EXPECT_EQ(read_sample(*one, 77), late);
+}
+
+TEST(Synthetic, EveryClassComesUpEquallyOften) {
+  const auto data = open_dataset("synthetic", {1, 2, 2}, 8, 1).training;
+  std::vector<int> counts(8);
+  for (std::uint64_t i = 0; i < data->size(); ++i) {
+    ++counts.at(static_cast<std::size_t>(read_sample(*data, i).target));
+  }
+  EXPECT_THAT(counts, Each(512));
+}
+
+// The mean image of each class over the first half classifies the second: there is something to learn.
+TEST(Synthetic, CanBeLearned) {
+  const auto data = open_dataset("synthetic", {3, 16, 16}, 10, 3).training;
+  const std::size_t elements = 3 * 16 * 16;
+  std::vector<std::vector<double>> means(10, std::vector<double>(elements));
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const Sample sample = read_sample(*data, i);
+    for (std::size_t j = 0; j < elements; ++j) {
+      means[static_cast<std::size_t>(sample.target)][j] += sample.image[j] / 100;
+    }
+  }
+  int right = 0;
+  for (std::uint64_t i = 1000; i < 1500; ++i) {
+    const Sample sample = read_sample(*data, i);
+    const auto distance = [&sample](const std::vector<double>& mean) {
+      double sum = 0;
+      for (std::size_t j = 0; j < mean.size(); ++j) {
+        sum += (sample.image[j] - mean[j]) * (sample.image[j] - mean[j]);
+      }
+      return sum;
+    };
+    const auto nearest = std::ranges::min_element(means, {}, distance);
+    right += nearest - means.begin() == sample.target ? 1 : 0;
+  }
+  EXPECT_GT(right, 475);
+}
+
+TEST(Synthetic, RefusesWhatCannotBe) {
+  EXPECT_THROW(open_dataset("synthetic", {}, 10, 0), InvalidArgument);
+  EXPECT_THROW(open_dataset("synthetic", {3, 0, 4}, 10, 0), InvalidArgument);
+  EXPECT_THROW(open_dataset("synthetic", {3, 4, 4}, 0, 0), InvalidArgument);
+  EXPECT_THROW(open_dataset("synthetic", {3, 4, 4}, std::int64_t{1} << 31, 0), InvalidArgument);
+}
+
+TEST(OpenDataset, SaysWhatThereIs) {
+  const auto problem = [](const std::string& text) -> std::string {
+    try {
+      open_dataset(text, kShape, 10, 0);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  for (const char* const text : {"", "mnist", "fashion", "synthetic:dir", "fashion-mnist:", "Synthetic"}) {
+    EXPECT_THAT(problem(text), HasSubstr(std::string("'") + text + "'"));
+  }
+  EXPECT_THAT(problem("mnist"), AllOf(HasSubstr("fashion-mnist[:DIR]"), HasSubstr("synthetic")));
+  EXPECT_THAT(problem("cifar10:somewhere"), HasSubstr("this version does not have cifar10"));
+  EXPECT_THAT(problem("images:somewhere"), HasSubstr("this version does not have images"));
+}
+
+}  // namespace
+}  // namespace vdnn
