@@ -1,0 +1,31 @@
+#pragma once
+// Collects what the checks of the `sim` driver find. Pieces of one range that say the same become one
+// finding.
+
+#include <string>
+#include <vector>
+
+#include "vdnn/sim_device.h"
+
+namespace vdnn {
+
+// `[0x10000000000, 0x10000000400)`
+std::string format_range(AddressRange range);
+
+// Not synchronised.
+class Findings {
+ public:
+  static constexpr std::size_t kMost = 100;
+
+  // `what` is the sentence without its bytes and full stop; it names `first` and `second`.
+  void add(SimFinding::Kind kind, const std::string& first, const std::string& second, AddressRange range,
+           const std::string& what);
+
+  const std::vector<SimFinding>& all() const { return all_; }
+
+ private:
+  std::vector<SimFinding> all_;
+  std::string last_what_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,116 @@
+#pragma once
+// A map from bytes to values that is constant on intervals: what memory is committed, which version a byte
+// carries, who used it last. Intervals are split where an operation begins or ends inside them; they merge
+// only by being assigned as a whole, which is how tensors are used.
+//
+// Cost: O(log n) and what lies in the range.
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+template <class Value>
+class IntervalMap {
+ public:
+  // Calls visitor(piece, value) for consecutive pieces that make up `range`; value is null where nothing has
+  // been assigned.
+  template <class Visitor>
+  void visit(AddressRange range, Visitor&& visitor) const {
+    std::uint64_t at = range.begin;
+    for (auto it = first_after(at); at < range.end(); ++it) {
+      const std::uint64_t gap_end = it == intervals_.end() ? range.end() : std::min(it->first, range.end());
+      if (at < gap_end) {
+        visitor(AddressRange{.begin = at, .bytes = gap_end - at}, static_cast<const Value*>(nullptr));
+        at = gap_end;
+      }
+      if (at == range.end()) {
+        return;
+      }
+      const std::uint64_t end = std::min(it->second.end, range.end());
+      visitor(AddressRange{.begin = at, .bytes = end - at}, &it->second.value);
+      at = end;
+    }
+  }
+
+  // Calls change(piece, value) for consecutive pieces that make up `range`; pieces without a value start with
+  // a default one.
+  template <class Change>
+  void update(AddressRange range, Change&& change) {
+    if (range.bytes == 0) {
+      return;
+    }
+    split(range.begin);
+    split(range.end());
+    std::uint64_t at = range.begin;
+    for (auto it = intervals_.lower_bound(at); at < range.end(); ++it) {
+      if (it == intervals_.end() || it->first > at) {
+        const std::uint64_t end = it == intervals_.end() ? range.end() : std::min(it->first, range.end());
+        it = intervals_.emplace_hint(it, at, Interval{.end = end, .value = {}});
+      }
+      change(AddressRange{.begin = at, .bytes = it->second.end - at}, it->second.value);
+      at = it->second.end;
+    }
+  }
+
+  void assign(AddressRange range, Value value) {
+    if (range.bytes == 0) {
+      return;
+    }
+    const auto next = clear(range);
+    intervals_.emplace_hint(next, range.begin, Interval{.end = range.end(), .value = std::move(value)});
+  }
+
+  void erase(AddressRange range) {
+    if (range.bytes != 0) {
+      clear(range);
+    }
+  }
+
+  std::size_t size() const { return intervals_.size(); }
+
+ private:
+  struct Interval {
+    std::uint64_t end = 0;
+    Value value{};
+  };
+  using Intervals = std::map<std::uint64_t, Interval>;
+
+  // The first interval that ends after `at`.
+  typename Intervals::const_iterator first_after(std::uint64_t at) const {
+    auto it = intervals_.upper_bound(at);
+    if (it != intervals_.begin() && std::prev(it)->second.end > at) {
+      --it;
+    }
+    return it;
+  }
+
+  // Makes `at` a border.
+  void split(std::uint64_t at) {
+    auto it = intervals_.lower_bound(at);
+    if (it == intervals_.begin()) {
+      return;
+    }
+    Interval& before = std::prev(it)->second;
+    if (before.end > at) {
+      intervals_.emplace_hint(it, at, Interval{.end = before.end, .value = before.value});
+      before.end = at;
+    }
+  }
+
+  // Takes `range` out; returns what follows it.
+  typename Intervals::iterator clear(AddressRange range) {
+    split(range.begin);
+    split(range.end());
+    return intervals_.erase(intervals_.lower_bound(range.begin), intervals_.lower_bound(range.end()));
+  }
+
+  Intervals intervals_;  // by begin; disjoint, none empty
+};
+
+}  // namespace vdnn

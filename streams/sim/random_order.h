@@ -1,0 +1,60 @@
+#pragma once
+// Executes submitted work in a random order out of all those that streams and waits permit, drawn from a
+// seed.
+//
+// Each stream is a queue. Its head is ready when it is a piece of work, or a wait for a point that has been
+// executed; of the streams whose heads are ready one is chosen, each with the same probability. How eagerly
+// work follows its submission is drawn too, a device: from "not before the host waits" to "almost at once".
+// The numbers are SplitMix64's, so that a seed means the same order everywhere.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+// Not synchronised.
+class RandomOrder {
+ public:
+  explicit RandomOrder(std::uint64_t seed);
+
+  void add_stream() { streams_.emplace_back(); }
+
+  // The next submission of `stream`. Afterwards, some work may be executed.
+  void submit(StreamId stream, std::function<void()> execute);
+  // Executed as soon as what stands before it in the stream has been: not a submission.
+  void follow(StreamId stream, std::function<void()> execute);
+  // `awaited` must have been submitted. `execute` is called when the wait is over.
+  void wait(StreamId stream, Point awaited, std::function<void()> execute);
+
+  bool executed(Point point) const { return streams_[point.stream].executed >= point.count; }
+  // Executes random ready work until `frontier` is reached; all of it must have been submitted.
+  void run_until(const Frontier& frontier);
+
+ private:
+  struct Item {
+    enum class Kind : std::uint8_t { kWork, kFollow, kWait };
+    Kind kind = Kind::kWork;
+    Point awaited;  // count 0: nothing
+    std::function<void()> execute;
+  };
+  struct Stream {
+    std::deque<Item> queue;
+    std::uint64_t executed = 0;
+  };
+  std::uint64_t draw(std::uint64_t limit);  // uniform below `limit`
+  void settle(Stream& stream);
+  // The streams with work at their heads, after all waits that are over and all followers were taken off.
+  const std::vector<StreamId>& ready();
+  bool run_one();
+
+  std::uint64_t state_;
+  std::uint64_t eagerness_;  // in eighths
+  std::vector<Stream> streams_;
+  std::vector<StreamId> ready_;
+};
+
+}  // namespace vdnn

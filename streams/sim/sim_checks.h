@@ -1,0 +1,52 @@
+#pragma once
+// The checks of the `sim` driver in one place: they turn what is submitted and what is executed into
+// findings. Races are a matter of submission, versions and the state of memory a matter of execution.
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "streams/sim/findings.h"
+#include "streams/sim/race_checker.h"
+#include "streams/sim/sim_memory.h"
+#include "streams/sim/version_map.h"
+
+namespace vdnn {
+
+// One submission, as the checks see it: work, or a copy with one read and one write.
+struct SimStep {
+  Point point;
+  std::string_view name;
+  std::span<const Access> reads;
+  std::span<const Access> writes;
+  std::optional<CopyDirection> copy;
+  double seconds = 0;
+};
+
+// Not synchronised. `memory` must outlive this.
+class SimChecks {
+ public:
+  SimChecks(bool races, bool versions, const SimMemory& memory);
+
+  bool any() const { return races_ || versions_; }
+  void add_stream();
+  void submitted(const SimStep& step, const Frontier& frontier);
+  void executed(const SimStep& step);
+  void synchronize(const Frontier& frontier);
+  // `range` is about to be taken away by `operation` of the host.
+  void release(AddressRange range, const std::string& operation);
+
+  const std::vector<SimFinding>& findings() const { return findings_.all(); }
+
+ private:
+  void check_memory(const SimStep& step, const Access& access, bool writes);
+  void check_version(const SimStep& step, const Access& read);
+  RaceChecker::Report reporter(const std::string& later);
+
+  const SimMemory& memory_;
+  Findings findings_;
+  std::optional<RaceChecker> races_;
+  std::optional<VersionMap> versions_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,308 @@
+#include "vdnn/sim_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "streams/sim/mix.h"
+#include "streams/sim/random_order.h"
+#include "streams/sim/sim_checks.h"
+#include "streams/sim/sim_memory.h"
+#include "streams/sim/virtual_clock.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+// As on `cpu`: page tables protect whole pages.
+constexpr std::uint64_t kPageBytes = 4096;
+
+void check_profile(const SimProfile& profile) {
+  const auto require = [&](bool holds, const char* what) {
+    if (!holds) {
+      throw InvalidArgument("sim profile '" + profile.name + "': " + what);
+    }
+  };
+  require(std::has_single_bit(profile.granule_bytes), "the granule must be a power of two");
+  require(std::has_single_bit(profile.alignment_bytes), "the alignment must be a power of two");
+  require(profile.granule_bytes <= profile.memory_bytes, "the granule must fit into the memory");
+  require(profile.flops_per_second > 0 && profile.bytes_per_second > 0 &&
+              profile.device_to_host_bytes_per_second > 0 && profile.host_to_device_bytes_per_second > 0,
+          "rates must be positive");
+  require(profile.launch_seconds >= 0, "the time of a launch must not be negative");
+}
+
+DeviceProperties properties_of(const SimDeviceOptions& options) {
+  const SimProfile& profile = options.profile;
+  check_profile(profile);
+  const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : profile.memory_bytes;
+  DeviceProperties properties;
+  properties.name = "sim:" + profile.name;
+  properties.memory_bytes = profile.memory_bytes;
+  properties.budget_bytes = budget - budget % profile.granule_bytes;
+  properties.host_budget_bytes =
+      options.host_budget_bytes != 0 ? options.host_budget_bytes : profile.host_memory_bytes / 2;
+  properties.granule_bytes = profile.granule_bytes;
+  properties.alignment_bytes =
+      options.page_aligned_blocks ? std::max(profile.alignment_bytes, kPageBytes) : profile.alignment_bytes;
+  properties.touches_memory = false;
+  return properties;
+}
+
+// A step whose name and accesses outlive the call that submitted it.
+struct QueuedStep {
+  explicit QueuedStep(const SimStep& from)
+      : step(from),
+        name(from.name),
+        reads(from.reads.begin(), from.reads.end()),
+        writes(from.writes.begin(), from.writes.end()) {}
+
+  SimStep view() const {
+    SimStep viewed = step;
+    viewed.name = name;
+    viewed.reads = reads;
+    viewed.writes = writes;
+    return viewed;
+  }
+
+  SimStep step;  // its name and spans are those of the call
+  std::string name;
+  std::vector<Access> reads;
+  std::vector<Access> writes;
+};
+
+// Submissions, waits and marks become executions: at once, or when the random order says so. An execution
+// takes its time on the virtual clock, is checked, and is recorded.
+class SimDeviceDriver final : public SimDevice {
+ public:
+  explicit SimDeviceDriver(const SimDeviceOptions& options)
+      : SimDevice(properties_of(options)),
+        profile_(options.profile),
+        memory_(properties().name, properties().granule_bytes),
+        checks_(options.check_races, options.check_versions, memory_) {
+    if (options.order_seed) {
+      order_.emplace(*options.order_seed);
+    }
+  }
+
+  AddressRange reserve(std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    return memory_.reserve(bytes);
+  }
+
+  void unreserve(AddressRange reservation) override {
+    const std::lock_guard lock(mutex_);
+    memory_.unreserve(reservation);
+  }
+
+  bool reached(const Frontier& frontier) override {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(frontier.points(), [this](const Point& point) {
+      return order_ ? order_->executed(point) : clock_.reached(point);
+    });
+  }
+
+  double now_seconds() const override {
+    const std::lock_guard lock(mutex_);
+    return clock_.now();
+  }
+
+  StreamTimes times(StreamId stream) const override {
+    const std::lock_guard lock(mutex_);
+    return clock_.times(stream);
+  }
+
+  std::string why_not_protect() const override { return ""; }
+
+  const std::vector<SimFinding>& findings() const override { return checks_.findings(); }
+
+  std::uint64_t order_hash() const override {
+    const std::lock_guard lock(mutex_);
+    return order_hash_;
+  }
+
+  double finish_seconds() const override {
+    const std::lock_guard lock(mutex_);
+    if (order_) {
+      throw InvalidArgument(properties().name + ": a random order has no finishing time");
+    }
+    return clock_.finish();
+  }
+
+ private:
+  void do_commit(AddressRange range) override {
+    const std::lock_guard lock(mutex_);
+    memory_.commit(range);
+  }
+
+  void do_decommit(AddressRange range) override {
+    const std::lock_guard lock(mutex_);
+    memory_.decommit(range);
+    checks_.release(range, "decommit");
+  }
+
+  AddressRange do_allocate_pinned(std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    return memory_.allocate_pinned(bytes);
+  }
+
+  void do_free_pinned(AddressRange range) override {
+    const std::lock_guard lock(mutex_);
+    memory_.free_pinned(range);
+    checks_.release(range, "free_pinned");
+  }
+
+  void do_create_stream(StreamId, const std::string&) override {
+    const std::lock_guard lock(mutex_);
+    clock_.add_stream();
+    checks_.add_stream();
+    if (order_) {
+      order_->add_stream();
+    }
+  }
+
+  void do_wait(StreamId stream, Point point) override {
+    const std::lock_guard lock(mutex_);
+    if (order_) {
+      order_->wait(stream, point, [this, stream, point] { execute_wait(stream, point); });
+    } else {
+      execute_wait(stream, point);
+    }
+  }
+
+  void do_submit(Point point, const Frontier& frontier, const Work& work) override {
+    const double seconds = profile_.launch_seconds + std::max(work.cost.flops / profile_.flops_per_second,
+                                                              work.cost.bytes / profile_.bytes_per_second);
+    submit_step({.point = point,
+                 .name = work.name,
+                 .reads = work.reads,
+                 .writes = work.writes,
+                 .copy = {},
+                 .seconds = seconds},
+                frontier);
+  }
+
+  void do_copy(Point point, const Frontier& frontier, const Copy& copy) override {
+    const double rate = copy.direction == CopyDirection::kDeviceToHost
+                            ? profile_.device_to_host_bytes_per_second
+                            : profile_.host_to_device_bytes_per_second;
+    submit_step({.point = point,
+                 .name = copy.name,
+                 .reads = {&copy.source, 1},
+                 .writes = {&copy.destination, 1},
+                 .copy = copy.direction,
+                 .seconds = profile_.launch_seconds + static_cast<double>(copy.source.range.bytes) / rate},
+                frontier);
+  }
+
+  void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override {
+    const std::lock_guard lock(mutex_);
+    // Whoever still uses the range, or will without being told to wait, conflicts: as with a write.
+    const Access access{.range = range};
+    checks_.submitted({.point = point, .name = "protect", .reads = {}, .writes = {&access, 1}, .copy = {}},
+                      frontier);
+    dispatch(point, [this, point, range, protection] {
+      memory_.protect(range, protection);
+      take_time({.point = point, .name = "protect", .reads = {}, .writes = {}, .copy = {}});
+    });
+  }
+
+  void do_synchronize(const Frontier& frontier) override {
+    const std::lock_guard lock(mutex_);
+    if (order_) {
+      order_->run_until(frontier);
+    }
+    clock_.synchronize(frontier);
+    checks_.synchronize(frontier);
+  }
+
+  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
+    const std::lock_guard lock(mutex_);
+    if (order_) {
+      order_->follow(stream,
+                     [this, stream, value, name = std::string(counter)] { sample(stream, name, value); });
+    } else {
+      sample(stream, std::string(counter), value);
+    }
+  }
+
+  template <class Execute>
+  void dispatch(Point point, Execute&& execute) {
+    if (order_) {
+      order_->submit(point.stream, std::forward<Execute>(execute));
+    } else {
+      execute();
+    }
+  }
+
+  void submit_step(const SimStep& step, const Frontier& frontier) {
+    const std::lock_guard lock(mutex_);
+    checks_.submitted(step, frontier);
+    if (order_) {
+      order_->submit(step.point.stream, [this, queued = QueuedStep(step)] { execute_step(queued.view()); });
+    } else {
+      execute_step(step);
+    }
+  }
+
+  void execute_step(const SimStep& step) {
+    if (checks_.any()) {
+      checks_.executed(step);
+    }
+    take_time(step);
+  }
+
+  void take_time(const SimStep& step) {
+    const StreamId stream = step.point.stream;
+    const TimeSpan span =
+        step.copy ? clock_.copy(stream, *step.copy, step.seconds) : clock_.run(stream, step.seconds);
+    order_hash_ = mix64(mix64(order_hash_ ^ stream) ^ step.point.count);
+    if (tracing()) {
+      record({.kind = TraceEvent::Kind::kWork,
+              .stream = stream,
+              .name = std::string(step.name),
+              .begin_seconds = span.begin,
+              .end_seconds = span.end});
+    }
+  }
+
+  void execute_wait(StreamId stream, Point awaited) {
+    const TimeSpan span = clock_.wait(stream, awaited);
+    if (tracing() && span.begin < span.end) {
+      record({.kind = TraceEvent::Kind::kWait,
+              .stream = stream,
+              .name = "wait for " + stream_name(awaited.stream),
+              .begin_seconds = span.begin,
+              .end_seconds = span.end});
+    }
+  }
+
+  void sample(StreamId stream, const std::string& counter, std::uint64_t value) {
+    const double at = clock_.ready(stream);
+    record({.kind = TraceEvent::Kind::kCounter,
+            .stream = stream,
+            .name = counter,
+            .begin_seconds = at,
+            .end_seconds = at,
+            .value = value});
+  }
+
+  const SimProfile profile_;
+  mutable std::mutex mutex_;  // guards all below
+  SimMemory memory_;
+  SimChecks checks_;
+  VirtualClock clock_;
+  std::optional<RandomOrder> order_;
+  std::uint64_t order_hash_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<SimDevice> make_sim_device(const SimDeviceOptions& options) {
+  return std::make_unique<SimDeviceDriver>(options);
+}
+
+}  // namespace vdnn

@@ -1,0 +1,62 @@
+#pragma once
+// Time on a device that does not exist: eager list scheduling. Each submission is placed as soon as it is
+// made, at the earliest time that its stream, what the stream waits for, the engine of a copy's direction and
+// the host's own clock allow. Engines serve in the order of submission, as the hardware's queues do.
+//
+// Cost: a few additions and comparisons for each submission. The end of a point is kept for as long as it
+// lies ahead of the host; a point behind the host's clock can delay nobody.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "vdnn/device.h"
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+struct TimeSpan {
+  double begin = 0;
+  double end = 0;
+};
+
+// Not synchronised.
+class VirtualClock {
+ public:
+  void add_stream() { streams_.emplace_back(); }
+
+  // The next submission of `stream`, which takes `seconds`.
+  TimeSpan run(StreamId stream, double seconds);
+  // Likewise for a copy, which needs the engine of its direction.
+  TimeSpan copy(StreamId stream, CopyDirection direction, double seconds);
+  // Holds the stream back until `awaited`, which must have been placed. The span is empty when it does not
+  // have to wait. A stream that is idle because the host is late is not waiting.
+  TimeSpan wait(StreamId stream, Point awaited);
+
+  // When the next submission of `stream` could start.
+  double ready(StreamId stream) const;
+  // Takes the host to the time at which `frontier` is complete.
+  void synchronize(const Frontier& frontier);
+  bool reached(Point point) const { return end(point) <= now_; }
+
+  double now() const { return now_; }
+  double finish() const;
+  StreamTimes times(StreamId stream) const { return streams_[stream].times; }
+
+ private:
+  struct Stream {
+    double ready = 0;
+    StreamTimes times;
+    std::uint64_t behind = 0;  // submissions whose ends were dropped, since the host is past them
+    std::vector<double> ends;  // of the submissions after those, ascending
+  };
+  // The end of `point`, or 0 if the host is past it.
+  double end(Point point) const;
+  TimeSpan place(StreamId stream, double begin, double seconds);
+
+  double now_ = 0;
+  std::array<double, 2> engine_ready_{};  // by CopyDirection
+  std::vector<Stream> streams_;
+};
+
+}  // namespace vdnn
