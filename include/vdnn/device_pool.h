@@ -7,9 +7,10 @@
 //
 // A free block carries the *frontier* of its last users. When a stream asks for memory and its own frontier
 // dominates the block's, it gets the block at once; else the stream is made to wait, on the device, for just
-// what is missing. Reuse, waiting included, always comes before growth: so the peak of a given sequence of
-// requests does not depend on the budget, and placement depends on the order of requests and on frontiers,
-// never on what happens to have completed. Neighbouring free blocks are merged at once and their frontiers
+// what is missing. Reuse, waiting included, always comes before growth, and the free end of the range is
+// taken last whether it is committed or not: so the peak of a given sequence of requests does not depend on
+// the budget, and placement depends on the order of requests and on frontiers, never on what happens to have
+// completed or how far the pool has grown. Neighbouring free blocks are merged at once and their frontiers
 // joined.
 //
 // Cost: O(1) an allocation and a free, but for the exact search before growth, which is linear in the free
@@ -63,7 +64,9 @@ class DevicePool {
   // `bytes` (0 is treated as 1) for use by `stream`, and by whoever is ordered after it. Empty when the
   // budget does not allow it: an expected outcome, see `shortage`. Throws only what the device throws.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamId stream);
-  // Gives a block back. `last_use` must dominate every use of it.
+  // Gives a block back, exactly as it was handed out. `last_use` must dominate every use of it; empty says
+  // that it was never used. Throws InvalidArgument, and changes nothing, when the block is not in use or
+  // `last_use` names a submission that has not been made.
   void free(AddressRange block, const Frontier& last_use);
 
   // The numbers of a request that was refused.

@@ -41,6 +41,7 @@ class PinnedPool {
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamId stream);
   // For use by the host: blocks the caller until a reused block is free in fact.
   std::optional<AddressRange> allocate_for_host(std::uint64_t bytes);
+  // As DevicePool::free.
   void free(AddressRange block, const Frontier& last_use);
 
   // Gives every cached block back to the system; waits for the work in flight on them.

@@ -1,0 +1,261 @@
+#include "vdnn/pinned_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <memory_resource>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocator/last_use.h"
+
+namespace vdnn {
+
+namespace {
+
+struct PinnedBlock {
+  AddressRange range;
+  // What must have been reached before the block may be written.
+  Frontier frontier;
+  std::uint64_t age = 0;  // grows with every free
+};
+
+// Waits for the block's last users, then gives it back to the system, even when they failed: they are done
+// with it all the same.
+void give_back(Device& device, const PinnedBlock& block) {
+  try {
+    device.synchronize(block.frontier);
+  } catch (...) {
+    device.free_pinned(block.range);
+    throw;
+  }
+  device.free_pinned(block.range);
+}
+
+}  // namespace
+
+class PinnedPool::Impl {
+ public:
+  Impl(Device& device, std::uint64_t budget_bytes)
+      : device_(device), budget_(budget_bytes == 0 ? device.properties().host_budget_bytes : budget_bytes) {}
+
+  ~Impl() {
+    try {
+      device_.synchronize_all();
+    } catch (const Error&) {
+      // Work that failed is done with the memory too; its owner hears of it at a wait of its own.
+    }
+    try {
+      for (const auto& [bytes, blocks] : cache_) {
+        for (const PinnedBlock& block : blocks) {
+          device_.free_pinned(block.range);
+        }
+      }
+      for (const auto& [begin, block] : in_use_) {
+        device_.free_pinned(block.range);
+      }
+    } catch (const Error&) {
+      // A device that is lost takes nothing back.
+    }
+  }
+
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // `order` makes the user of the block wait for the frontier that it is handed.
+  template <class Order>
+  std::optional<AddressRange> allocate(std::uint64_t bytes, const Order& order) {
+    if (bytes == 0) {
+      throw InvalidArgument("a page-locked block of 0 bytes was asked for");
+    }
+    const std::optional<PinnedBlock> block = take(bytes);
+    if (!block) {
+      return std::nullopt;
+    }
+    try {
+      order(block->frontier);
+    } catch (...) {
+      free(block->range, Frontier());
+      throw;
+    }
+    return block->range;
+  }
+
+  void free(AddressRange range, const Frontier& last_use) {
+    check_last_use(device_, last_use);
+    const std::lock_guard lock(mutex_);
+    const auto found = in_use_.find(range.begin);
+    if (found == in_use_.end() || found->second.range != range) {
+      throw InvalidArgument("no page-locked block of " + std::to_string(range.bytes) +
+                            " bytes is in use at address " + std::to_string(range.begin));
+    }
+    // Freed unused, a block still waits for the users before.
+    PinnedBlock& block = found->second;
+    if (!last_use.empty()) {
+      block.frontier = last_use;
+    }
+    block.age = ++frees_;
+    cache_[range.bytes].push_back(std::move(block));
+    in_use_.erase(found);
+    in_use_bytes_ -= range.bytes;
+  }
+
+  void trim() {
+    std::unique_lock lock(mutex_);
+    while (evict_oldest(lock)) {
+    }
+  }
+
+  MemoryShortage shortage(std::uint64_t asked) const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t largest = 0;
+    for (const auto& [bytes, blocks] : cache_) {
+      if (!blocks.empty()) {
+        largest = bytes;  // sizes ascend
+      }
+    }
+    return {.asked = asked,
+            .in_use = in_use_bytes_,
+            .cached = locked_bytes_ - in_use_bytes_,
+            .largest_free_block = largest,
+            .budget = budget_,
+            .would_have_fitted = budget_ - in_use_bytes_};
+  }
+
+  PinnedPoolStatistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    return {.in_use_bytes = in_use_bytes_,
+            .cached_bytes = locked_bytes_ - in_use_bytes_,
+            .peak_bytes = peak_bytes_,
+            .allocations = allocations_,
+            .page_locks = page_locks_,
+            .failures = failures_};
+  }
+
+  Device& device() { return device_; }
+
+ private:
+  // A block of the size, from the cache or new; it counts as in use from here on.
+  std::optional<PinnedBlock> take(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      if (const auto found = cache_.find(bytes); found != cache_.end() && !found->second.empty()) {
+        PinnedBlock block = std::move(found->second.back());
+        found->second.pop_back();
+        return hand_out(std::move(block));
+      }
+      if (bytes > budget_ || in_use_bytes_ > budget_ - bytes) {
+        ++failures_;
+        return std::nullopt;
+      }
+      if (locked_bytes_ <= budget_ - bytes) {
+        return hand_out(page_lock(bytes));
+      }
+      // What is left of the cache, if nothing is to be evicted, is being given back by other threads.
+      if (!evict_oldest(lock)) {
+        given_back_.wait(lock);
+      }
+    }
+  }
+
+  PinnedBlock page_lock(std::uint64_t bytes) {
+    PinnedBlock block{.range = device_.allocate_pinned(bytes), .frontier = {}};
+    ++page_locks_;
+    locked_bytes_ += bytes;
+    peak_bytes_ = std::max(peak_bytes_, locked_bytes_);
+    return block;
+  }
+
+  PinnedBlock hand_out(PinnedBlock block) {
+    in_use_.emplace(block.range.begin, block);
+    in_use_bytes_ += block.range.bytes;
+    ++allocations_;
+    return block;
+  }
+
+  // Gives the block that was freed first back to the system; the lock is open while the host waits, so that
+  // whoever it waits for can use the pool. False when nothing is cached.
+  bool evict_oldest(std::unique_lock<std::mutex>& lock) {
+    const auto oldest = std::ranges::min_element(cache_, {}, [](const auto& entry) {
+      return entry.second.empty() ? ~std::uint64_t{0} : entry.second.front().age;
+    });
+    if (oldest == cache_.end() || oldest->second.empty()) {
+      return false;
+    }
+    const PinnedBlock block = std::move(oldest->second.front());
+    oldest->second.erase(oldest->second.begin());
+    if (oldest->second.empty()) {
+      cache_.erase(oldest);
+    }
+    lock.unlock();
+    try {
+      give_back(device_, block);
+    } catch (...) {
+      lock.lock();
+      count_as_given_back(block);
+      throw;
+    }
+    lock.lock();
+    count_as_given_back(block);
+    return true;
+  }
+
+  void count_as_given_back(const PinnedBlock& block) {
+    locked_bytes_ -= block.range.bytes;
+    given_back_.notify_all();
+  }
+
+  Device& device_;
+  const std::uint64_t budget_;
+
+  mutable std::mutex mutex_;            // guards what follows
+  std::condition_variable given_back_;  // an eviction has ended
+  // By size; within a size the block that was freed last is at the back, and is taken first.
+  std::map<std::uint64_t, std::vector<PinnedBlock>> cache_;
+  std::pmr::unsynchronized_pool_resource map_memory_;                         // recycles the map's nodes
+  std::pmr::unordered_map<std::uint64_t, PinnedBlock> in_use_{&map_memory_};  // by address
+  std::uint64_t in_use_bytes_ = 0;
+  std::uint64_t locked_bytes_ = 0;  // in use, cached, or being given back
+  std::uint64_t peak_bytes_ = 0;
+  std::uint64_t frees_ = 0;
+  std::uint64_t allocations_ = 0;
+  std::uint64_t page_locks_ = 0;
+  std::uint64_t failures_ = 0;
+};
+
+PinnedPool::PinnedPool(Device& device, std::uint64_t budget_bytes)
+    : impl_(std::make_unique<Impl>(device, budget_bytes)) {}
+
+PinnedPool::~PinnedPool() = default;
+
+std::optional<AddressRange> PinnedPool::allocate(std::uint64_t bytes, StreamId stream) {
+  return impl_->allocate(bytes, [&](const Frontier& frontier) { impl_->device().wait(stream, frontier); });
+}
+
+std::optional<AddressRange> PinnedPool::allocate_for_host(std::uint64_t bytes) {
+  return impl_->allocate(bytes, [&](const Frontier& frontier) {
+    if (!frontier.empty()) {
+      impl_->device().synchronize(frontier);
+    }
+  });
+}
+
+void PinnedPool::free(AddressRange block, const Frontier& last_use) {
+  impl_->free(block, last_use);
+}
+
+void PinnedPool::trim() {
+  impl_->trim();
+}
+
+MemoryShortage PinnedPool::shortage(std::uint64_t asked) const {
+  return impl_->shortage(asked);
+}
+
+PinnedPoolStatistics PinnedPool::statistics() const {
+  return impl_->statistics();
+}
+
+}  // namespace vdnn

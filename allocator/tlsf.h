@@ -1,0 +1,142 @@
+#pragma once
+// Offset bookkeeping: which parts of [0, end) are in use. It touches no memory; the range grows at its end.
+//
+// The algorithm is TLSF (Masmano et al., "TLSF: a new dynamic memory allocator for real-time systems", 2004).
+// Free blocks lie in lists by size. The first level of classes is the power of two, the second cuts each
+// power into 32 equal steps; a bitmap a level says which lists are not empty, so that "the smallest list
+// above this size" is two bit scans. Free neighbours are merged at once, so no two free blocks ever touch.
+//
+// Two things differ from the paper.
+//
+// * The free block at the end (the *tail*) is in no list and is taken last, after every hole in front of it
+//   that fits. Whether its bytes are there already or must be grown first then changes no choice: an address
+//   is a function of the requests and their frontiers, not of how far the range has grown before. So the peak
+//   does not depend on the budget, and once everything that a sequence of requests took has been freed there
+//   are no holes, only the tail: the same sequence gets the same addresses again. (Among several holes the
+//   frontiers choose, so "the same" includes which requesters know of which frees.)
+// * A good fit alone may overlook a fitting block that lies in the request's own class. The first few blocks
+//   of that class are tried first, which also finds the exact fit that repetitive requests leave behind, and
+//   all of it is searched before the tail is taken.
+//
+// A free block carries the frontier of its last users; merging joins frontiers, splitting leaves the rest the
+// whole one. Among the first kCandidates of a list a block whose frontier the requester dominates is
+// preferred.
+//
+// Invariants: blocks tile [0, end); offsets and sizes are multiples of the unit; no two neighbours are free;
+// a free block is in the list of its class unless it is the tail.
+//
+// Cost: allocate and free are O(1), except that allocate scans its own size class before it takes the tail.
+// Nothing is allocated from the heap once as many blocks have existed as ever exist together.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+// Not synchronised.
+class Tlsf {
+ public:
+  static constexpr int kCandidates = 4;
+
+  struct Block {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;  // a multiple of the unit
+    // What must have been reached before these bytes may be written.
+    Frontier frontier;
+  };
+
+  // All offsets and sizes are multiples of `unit` (not 0). The range is empty at first.
+  explicit Tlsf(std::uint64_t unit) : unit_(unit) { heads_.fill(kNone); }
+
+  // `asked` bytes, rounded up to units (0 is treated as 1), for a requester that is ordered after
+  // `requester`. Empty exactly when no free block is large enough. Throws InvalidArgument when rounding
+  // overflows.
+  std::optional<Block> allocate(std::uint64_t asked, const Frontier& requester);
+
+  // By how much the range must grow so that the tail holds `asked` bytes; 0 when it does already.
+  std::uint64_t missing(std::uint64_t asked) const;
+  // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used.
+  void grow(std::uint64_t bytes);
+
+  // The block in use that allocate(asked) gave at `offset`. Throws InvalidArgument when there is none; so do
+  // the next two, and then nothing changes.
+  Block in_use(std::uint64_t offset, std::uint64_t asked) const;
+  // Says what the next user of a block in use must be ordered after, should it be freed unused.
+  void set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontier& frontier);
+  // `last_use` must dominate every use. Where it is empty the block was never used, and keeps the frontier
+  // that it was handed out with.
+  void free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use);
+
+  std::uint64_t end() const { return end_; }
+  std::uint64_t in_use_bytes() const { return in_use_bytes_; }
+  std::uint64_t asked_bytes() const { return asked_bytes_; }
+  std::size_t blocks_in_use() const { return in_use_.size(); }
+  std::uint64_t tail_bytes() const;
+  std::uint64_t largest_free_block_bytes() const;
+  // In order of offset; linear in the number of blocks.
+  std::vector<Block> free_blocks() const;
+
+ private:
+  using Index = std::uint32_t;
+  static constexpr Index kNone = ~Index{0};
+  static constexpr unsigned kSecondLevelBits = 5;
+  static constexpr unsigned kSecondLevel = 1U << kSecondLevelBits;
+  static constexpr unsigned kFirstLevel = 64 - kSecondLevelBits + 1;
+  static constexpr unsigned kClasses = kFirstLevel * kSecondLevel;
+
+  struct Node {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t asked = 0;  // while in use
+    bool free = false;
+    Index before = kNone;  // neighbours in address order
+    Index after = kNone;
+    Index previous = kNone;  // neighbours in the list of a size class
+    Index next = kNone;      // likewise, and of the spare nodes
+    Frontier frontier;
+  };
+
+  unsigned class_of(std::uint64_t bytes) const;
+  // The first class from `from` on that is not empty; kClasses if all are.
+  unsigned next_class(unsigned from) const;
+  Index find_hole(std::uint64_t bytes, const Frontier& requester) const;
+  // The first of at most `limit` blocks of a class that fits and that the requester dominates, or else the
+  // first that fits.
+  Index pick(unsigned size_class, std::uint64_t bytes, const Frontier& requester, std::size_t limit) const;
+  Index lookup(std::uint64_t offset, std::uint64_t asked) const;
+
+  void enlist(Index node);
+  void unlist(Index node);
+  // Makes sure that append needs no memory.
+  void prepare_node();
+  // A new free block behind `before` in address order.
+  Index append(Index before, std::uint64_t offset, std::uint64_t bytes);
+  void split(Index node, std::uint64_t bytes);
+  // `node` takes over its neighbour behind it.
+  void absorb_after(Index node);
+
+  std::uint64_t unit_;
+  std::uint64_t end_ = 0;
+  std::uint64_t in_use_bytes_ = 0;
+  std::uint64_t asked_bytes_ = 0;
+  std::vector<Node> nodes_;
+  Index spare_ = kNone;
+  Index last_ = kNone;  // in address order
+
+  std::uint64_t first_level_ = 0;
+  std::array<std::uint32_t, kFirstLevel> second_level_{};
+  std::array<Index, kClasses> heads_{};
+
+  // Recycles the map's nodes.
+  std::pmr::unsynchronized_pool_resource map_memory_;
+  std::pmr::unordered_map<std::uint64_t, Index> in_use_{&map_memory_};  // by offset
+};
+
+}  // namespace vdnn
