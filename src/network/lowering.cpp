@@ -1,0 +1,511 @@
+// Lowering: recipes of a catalog become ops over values. Three things are decided here and nowhere else.
+// Which gradients are wanted: those of feature maps that some parameter has a part in; the others (data
+// inputs, and what is computed from them without parameters) are never computed. Where a feature map forks,
+// the contributions to its gradient are added in the order in which the backward pass makes them, each as
+// soon as it is made, so that no more than two of them are alive. And a parameter is updated right after the
+// last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "vdnn/error.h"
+#include "vdnn/network.h"
+
+namespace vdnn {
+
+namespace {
+
+// What is known of one layer while the network is lowered.
+struct LayerState {
+  LayerRecipe recipe;
+  std::vector<std::size_t> kept;      // positions in recipe.backward of the ops that make a wanted gradient
+  std::vector<UpdateRecipe> updates;  // a parameter
+  std::vector<ValueId> parameters;
+  std::vector<ValueId> parameter_gradients;
+  std::vector<ValueId> saved;
+  std::size_t first_parameter = 0;  // in Tape::Parts::parameters
+};
+
+// The gradient of one feature map while its contributions come in.
+struct GradientSum {
+  bool wanted = false;
+  std::uint32_t expected = 0;  // contributions in all
+  std::uint32_t arrived = 0;
+  ValueId value = kNone;  // their sum so far
+};
+
+[[noreturn]] void reject(const std::string& layer, const std::string& why) {
+  throw InvalidArgument("layer " + layer + ": the catalog's recipe " + why);
+}
+
+// What an op is called behind its layer's name: "backward_data", numbered where the recipe has several ops of
+// that direction.
+std::string op_suffix(const std::vector<OpRecipe>& recipes, std::size_t position) {
+  static constexpr std::array<const char*, 4> kNames{"forward", "backward_data", "backward_filter", "update"};
+  const Direction direction = recipes[position].direction;
+  const auto same = [direction](const OpRecipe& recipe) { return recipe.direction == direction; };
+  const std::string name = kNames.at(static_cast<std::size_t>(direction));
+  if (std::ranges::count_if(recipes, same) == 1) {
+    return name;
+  }
+  const auto begin = recipes.begin();
+  return name + std::to_string(std::count_if(begin, begin + static_cast<std::ptrdiff_t>(position), same));
+}
+
+// Throws where a recipe names an operand that its layer does not have.
+void check_operands(const std::string& layer, const LayerRecipe& recipe, std::size_t inputs) {
+  const auto count_of = [&](OperandRole role) -> std::size_t {
+    switch (role) {
+      case OperandRole::kInput:
+      case OperandRole::kInputGradient:
+        return inputs;
+      case OperandRole::kOutput:
+      case OperandRole::kOutputGradient:
+        return 1;
+      case OperandRole::kParameter:
+      case OperandRole::kParameterGradient:
+        return recipe.parameters.size();
+      case OperandRole::kSaved:
+        return recipe.saved.size();
+      case OperandRole::kState:
+        break;
+    }
+    return 0;
+  };
+  for (const std::vector<OpRecipe>* ops : {&recipe.forward, &recipe.backward}) {
+    for (std::size_t position = 0; position < ops->size(); ++position) {
+      for (const std::vector<Operand>* operands : {&(*ops)[position].reads, &(*ops)[position].writes}) {
+        for (const Operand& operand : *operands) {
+          if (operand.index >= count_of(operand.role)) {
+            reject(layer, "names an operand that does not exist in op " + op_suffix(*ops, position));
+          }
+        }
+      }
+    }
+  }
+}
+
+bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_t index) {
+  return std::ranges::any_of(operands, [role, index](const Operand& operand) {
+    return operand.role == role && operand.index == index;
+  });
+}
+
+class Lowering {
+ public:
+  // No optimizer: evaluation.
+  Lowering(const Network& network, const OpCatalog& catalog, const SgdSpec* optimizer)
+      : network_(network),
+        catalog_(catalog),
+        optimizer_(optimizer),
+        layers_(network.layers().size()),
+        feature_maps_(network.layers().size() + 2, kNone),
+        gradients_(feature_maps_.size()) {}
+
+  std::shared_ptr<const Tape> run();
+
+ private:
+  const Layer& layer(std::uint32_t id) const { return network_.layers()[id]; }
+  std::vector<TensorType> input_types(std::uint32_t id) const;
+
+  void declare_inputs();
+  void describe(std::uint32_t id);
+  void fetch_recipe(std::uint32_t id);
+  void declare_parameters(std::uint32_t id);
+  bool wanted(std::uint32_t id, const Operand& write) const;
+  void choose_backward_ops(std::uint32_t id);
+  void expect_contributions(std::uint32_t id);
+
+  void lower_forward(std::uint32_t id);
+  void lower_backward(std::uint32_t id);
+  void take_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value);
+  void lower_updates(std::uint32_t id, std::size_t position);
+  bool last_use_of_parameter(std::uint32_t id, std::size_t position, std::size_t parameter) const;
+
+  ValueId declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes);
+  ValueId read(std::uint32_t id, const Operand& operand) const;
+  ValueId make(std::uint32_t id, const Operand& operand);
+  ValueId make_output(std::uint32_t id);
+  ValueId make_saved(std::uint32_t id, std::uint32_t index);
+  ValueId make_input_gradient(std::uint32_t id, std::uint32_t index);
+  ValueId make_parameter_gradient(std::uint32_t id, std::uint32_t index);
+  Op layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes, std::size_t position);
+
+  const Network& network_;
+  const OpCatalog& catalog_;
+  const SgdSpec* optimizer_;
+  std::vector<LayerState> layers_;
+  std::vector<ValueId> feature_maps_;
+  std::vector<GradientSum> gradients_;  // a feature map
+  Tape::Parts parts_;
+};
+
+std::vector<TensorType> Lowering::input_types(std::uint32_t id) const {
+  std::vector<TensorType> types;
+  for (const std::uint32_t input : layer(id).inputs) {
+    types.push_back(network_.type(input));
+  }
+  return types;
+}
+
+ValueId Lowering::declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes) {
+  parts_.values.push_back({std::move(name), kind, type, bytes});
+  return static_cast<ValueId>(parts_.values.size() - 1);
+}
+
+void Lowering::declare_inputs() {
+  const std::array<std::pair<std::uint32_t, ValueKind>, 2> inputs{
+      {{network_.input(), ValueKind::kInput}, {network_.targets(), ValueKind::kTarget}}};
+  for (const auto& [id, kind] : inputs) {
+    const TensorType& type = network_.type(id);
+    feature_maps_[id] = declare(network_.feature_map_name(id), kind, type, type.bytes());
+    parts_.inputs.push_back(feature_maps_[id]);
+  }
+}
+
+void Lowering::describe(std::uint32_t id) {
+  const bool after_classifier = std::ranges::any_of(layer(id).inputs, [&](std::uint32_t input) {
+    for (std::uint32_t earlier = 0; earlier < id; ++earlier) {
+      if (layer(earlier).output == input) {
+        return parts_.layers[earlier].classifier;
+      }
+    }
+    return false;
+  });
+  const OpSpec& spec = layer(id).spec;
+  parts_.layers.push_back(
+      {.name = layer(id).name,
+       .convolution = std::holds_alternative<ConvolutionSpec>(spec),
+       .classifier = after_classifier || std::holds_alternative<FullyConnectedSpec>(spec)});
+}
+
+void Lowering::fetch_recipe(std::uint32_t id) {
+  const std::array<TensorType, 1> outputs{network_.type(layer(id).output)};
+  LayerState& state = layers_[id];
+  state.recipe = catalog_.recipe(layer(id).spec, input_types(id), outputs,
+                                 optimizer_ == nullptr ? Mode::kInference : Mode::kTraining);
+  check_operands(layer(id).name, state.recipe, layer(id).inputs.size());
+  state.saved.assign(state.recipe.saved.size(), kNone);
+  state.parameter_gradients.assign(state.recipe.parameters.size(), kNone);
+}
+
+void Lowering::declare_parameters(std::uint32_t id) {
+  LayerState& state = layers_[id];
+  state.first_parameter = parts_.parameters.size();
+  for (const ParameterRecipe& recipe : state.recipe.parameters) {
+    const std::string name = layer(id).name + "." + recipe.name;
+    TapeParameter parameter{.value = declare(name, ValueKind::kParameter, recipe.type, recipe.storage_bytes),
+                            .state = {},
+                            .recipe = recipe};
+    state.parameters.push_back(parameter.value);
+    if (optimizer_ != nullptr) {
+      state.updates.push_back(catalog_.update_recipe(*optimizer_, recipe));
+      for (const SavedRecipe& kept : state.updates.back().state) {
+        parameter.state.push_back(
+            declare(name + "." + kept.name, ValueKind::kOptimizerState, kept.type, kept.type.bytes()));
+      }
+    }
+    parts_.parameters.push_back(std::move(parameter));
+  }
+}
+
+bool Lowering::wanted(std::uint32_t id, const Operand& write) const {
+  return write.role == OperandRole::kParameterGradient ||
+         (write.role == OperandRole::kInputGradient && gradients_[layer(id).inputs[write.index]].wanted);
+}
+
+void Lowering::choose_backward_ops(std::uint32_t id) {
+  LayerState& state = layers_[id];
+  for (std::size_t position = 0; position < state.recipe.backward.size(); ++position) {
+    const std::vector<Operand>& writes = state.recipe.backward[position].writes;
+    const auto count = std::ranges::count_if(writes, [&](const Operand& write) { return wanted(id, write); });
+    if (count == 0) {
+      continue;
+    }
+    if (static_cast<std::size_t>(count) != writes.size()) {
+      reject(layer(id).name, "makes gradients that are wanted and others that are not in one op, " +
+                                 op_suffix(state.recipe.backward, position));
+    }
+    state.kept.push_back(position);
+  }
+}
+
+void Lowering::expect_contributions(std::uint32_t id) {
+  const LayerState& state = layers_[id];
+  for (std::uint32_t input = 0; input < layer(id).inputs.size(); ++input) {
+    GradientSum& gradient = gradients_[layer(id).inputs[input]];
+    if (!gradient.wanted) {
+      continue;
+    }
+    const auto makers = std::ranges::count_if(state.kept, [&](std::size_t position) {
+      return mentions(state.recipe.backward[position].writes, OperandRole::kInputGradient, input);
+    });
+    if (makers != 1) {
+      reject(layer(id).name, "makes the gradient of input " + std::to_string(input) + " " +
+                                 std::to_string(makers) + " times");
+    }
+    ++gradient.expected;
+  }
+}
+
+// The value that an op of layer `id` reads there; kNone where there is none (yet).
+ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
+  const LayerState& state = layers_[id];
+  switch (operand.role) {
+    case OperandRole::kInput:
+      return feature_maps_[layer(id).inputs[operand.index]];
+    case OperandRole::kOutput:
+      return feature_maps_[layer(id).output];
+    case OperandRole::kParameter:
+      return state.parameters[operand.index];
+    case OperandRole::kSaved:
+      return state.saved[operand.index];
+    case OperandRole::kOutputGradient:
+      return gradients_[layer(id).output].value;
+    case OperandRole::kParameterGradient:
+      return state.parameter_gradients[operand.index];
+    case OperandRole::kInputGradient:
+    case OperandRole::kState:
+      break;
+  }
+  return kNone;
+}
+
+ValueId Lowering::make_output(std::uint32_t id) {
+  const std::uint32_t output = layer(id).output;
+  const bool metrics = std::holds_alternative<SoftmaxCrossEntropySpec>(layer(id).spec);
+  const TensorType& type = network_.type(output);
+  feature_maps_[output] = declare(network_.feature_map_name(output),
+                                  metrics ? ValueKind::kMetrics : ValueKind::kFeatureMap, type, type.bytes());
+  if (metrics) {
+    parts_.metrics = feature_maps_[output];
+  }
+  return feature_maps_[output];
+}
+
+ValueId Lowering::make_saved(std::uint32_t id, std::uint32_t index) {
+  LayerState& state = layers_[id];
+  const SavedRecipe& recipe = state.recipe.saved[index];
+  state.saved[index] =
+      declare(layer(id).name + "." + recipe.name, ValueKind::kSaved, recipe.type, recipe.type.bytes());
+  return state.saved[index];
+}
+
+// A contribution; the only one to a feature map is its gradient.
+ValueId Lowering::make_input_gradient(std::uint32_t id, std::uint32_t index) {
+  const std::uint32_t feature_map = layer(id).inputs[index];
+  std::string name = network_.feature_map_name(feature_map) + ".gradient";
+  if (gradients_[feature_map].expected > 1) {
+    name += "." + layer(id).name;
+    if (std::ranges::count(layer(id).inputs, feature_map) > 1) {
+      name += "." + std::to_string(index);
+    }
+  }
+  const TensorType& type = network_.type(feature_map);
+  return declare(std::move(name), ValueKind::kGradientMap, type, type.bytes());
+}
+
+ValueId Lowering::make_parameter_gradient(std::uint32_t id, std::uint32_t index) {
+  LayerState& state = layers_[id];
+  const Value parameter = parts_.values[state.parameters[index]];
+  state.parameter_gradients[index] =
+      declare(parameter.name + ".gradient", ValueKind::kParameterGradient, parameter.type, parameter.bytes);
+  return state.parameter_gradients[index];
+}
+
+ValueId Lowering::make(std::uint32_t id, const Operand& operand) {
+  switch (operand.role) {
+    case OperandRole::kOutput:
+      return make_output(id);
+    case OperandRole::kSaved:
+      return make_saved(id, operand.index);
+    case OperandRole::kInputGradient:
+      return make_input_gradient(id, operand.index);
+    case OperandRole::kParameterGradient:
+      return make_parameter_gradient(id, operand.index);
+    default:
+      return kNone;
+  }
+}
+
+// An op of the layer with all but its operands.
+Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes,
+                      std::size_t position) {
+  const OpRecipe& recipe = recipes[position];
+  Op op{.name = layer(id).name + "." + op_suffix(recipes, position),
+        .layer = id,
+        .phase = phase,
+        .direction = recipe.direction,
+        .spec = layer(id).spec,
+        .layer_inputs = input_types(id),
+        .layer_outputs = {network_.type(layer(id).output)},
+        .reads = {},
+        .writes = {},
+        .may_overwrite = recipe.may_overwrite,
+        .algorithms = recipe.algorithms,
+        .cost = recipe.cost};
+  for (const Operand& operand : recipe.reads) {
+    op.reads.push_back(read(id, operand));
+    if (op.reads.back() == kNone) {
+      reject(layer(id).name, "reads an operand that no op makes, in op " + op.name);
+    }
+  }
+  for (const Operand& operand : recipe.writes) {
+    op.writes.push_back(make(id, operand));
+    if (op.writes.back() == kNone) {
+      reject(layer(id).name, "writes an operand that is not its own, in op " + op.name);
+    }
+  }
+  return op;
+}
+
+void Lowering::lower_forward(std::uint32_t id) {
+  const std::vector<OpRecipe>& recipes = layers_[id].recipe.forward;
+  for (std::size_t position = 0; position < recipes.size(); ++position) {
+    parts_.ops.push_back(layer_op(id, Phase::kForward, recipes, position));
+  }
+}
+
+void Lowering::lower_backward(std::uint32_t id) {
+  const LayerState& state = layers_[id];
+  for (const std::size_t position : state.kept) {
+    const OpRecipe& recipe = state.recipe.backward[position];
+    Op op = layer_op(id, Phase::kBackward, state.recipe.backward, position);
+    const std::vector<ValueId> writes = op.writes;
+    parts_.ops.push_back(std::move(op));
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      if (recipe.writes[i].role == OperandRole::kInputGradient) {
+        take_contribution(id, layer(id).inputs[recipe.writes[i].index], writes[i]);
+      }
+    }
+    lower_updates(id, position);
+  }
+}
+
+// Adds what layer `id` contributes to the gradient of a feature map to what has arrived before.
+void Lowering::take_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value) {
+  GradientSum& gradient = gradients_[feature_map];
+  ++gradient.arrived;
+  if (gradient.arrived == 1) {
+    gradient.value = value;
+    return;
+  }
+  const std::string& name = network_.feature_map_name(feature_map);
+  const TensorType& type = network_.type(feature_map);
+  const std::string op_name = name + ".accumulate" + std::to_string(gradient.arrived - 1);
+  const std::array<TensorType, 2> inputs{type, type};
+  const std::array<TensorType, 1> outputs{type};
+  const LayerRecipe recipe = catalog_.recipe(AddSpec{}, inputs, outputs, Mode::kInference);
+  if (recipe.forward.size() != 1) {
+    reject(op_name, "adds in " + std::to_string(recipe.forward.size()) + " ops");
+  }
+  const ValueId sum = declare(gradient.arrived == gradient.expected ? name + ".gradient" : op_name,
+                              ValueKind::kGradientMap, type, type.bytes());
+  Op op{.name = op_name,
+        .layer = id,
+        .phase = Phase::kBackward,
+        .direction = Direction::kForward,
+        .spec = AddSpec{},
+        .layer_inputs = {type, type},
+        .layer_outputs = {type},
+        .reads = {gradient.value, value},
+        .writes = {sum},
+        .may_overwrite = recipe.forward[0].may_overwrite,
+        .algorithms = recipe.forward[0].algorithms,
+        .cost = recipe.forward[0].cost};
+  // The sum stays where the first contribution lies, however many follow.
+  std::erase_if(op.may_overwrite, [](const Overwrite& overwrite) { return overwrite.read != 0; });
+  parts_.ops.push_back(std::move(op));
+  gradient.value = sum;
+}
+
+bool Lowering::last_use_of_parameter(std::uint32_t id, std::size_t position, std::size_t parameter) const {
+  const LayerState& state = layers_[id];
+  std::size_t last = state.kept.size();
+  for (std::size_t i = 0; i < state.kept.size(); ++i) {
+    const OpRecipe& recipe = state.recipe.backward[state.kept[i]];
+    if (mentions(recipe.reads, OperandRole::kParameter, parameter) ||
+        mentions(recipe.writes, OperandRole::kParameterGradient, parameter)) {
+      last = i;
+    }
+  }
+  return last < state.kept.size() && state.kept[last] == position;
+}
+
+// The updates that have become possible with backward op `position`.
+void Lowering::lower_updates(std::uint32_t id, std::size_t position) {
+  const LayerState& state = layers_[id];
+  for (std::size_t index = 0; index < state.parameters.size(); ++index) {
+    if (!last_use_of_parameter(id, position, index)) {
+      continue;
+    }
+    const TapeParameter& parameter = parts_.parameters[state.first_parameter + index];
+    const OpRecipe& recipe = state.updates[index].op;
+    const auto resolve = [&](const Operand& operand) {
+      switch (operand.role) {
+        case OperandRole::kParameter:
+          return parameter.value;
+        case OperandRole::kParameterGradient:
+          return state.parameter_gradients[index];
+        case OperandRole::kState:
+          return operand.index < parameter.state.size() ? parameter.state[operand.index] : kNone;
+        default:
+          return kNone;
+      }
+    };
+    Op op{.name = parts_.values[parameter.value].name + ".update",
+          .layer = id,
+          .phase = Phase::kUpdate,
+          .direction = Direction::kUpdate,
+          .spec = *optimizer_,
+          .layer_inputs = {parameter.recipe.type},
+          .layer_outputs = {parameter.recipe.type},
+          .reads = {},
+          .writes = {},
+          .may_overwrite = recipe.may_overwrite,
+          .algorithms = recipe.algorithms,
+          .cost = recipe.cost};
+    std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
+    std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
+    parts_.ops.push_back(std::move(op));
+  }
+}
+
+std::shared_ptr<const Tape> Lowering::run() {
+  parts_.model = network_.name();
+  declare_inputs();
+  const auto count = static_cast<std::uint32_t>(layers_.size());
+  for (std::uint32_t id = 0; id < count; ++id) {
+    describe(id);
+    fetch_recipe(id);
+    declare_parameters(id);
+    const bool below =
+        std::ranges::any_of(layer(id).inputs, [&](std::uint32_t i) { return gradients_[i].wanted; });
+    gradients_[layer(id).output].wanted = below || !layers_[id].parameters.empty();
+    lower_forward(id);
+  }
+  if (optimizer_ != nullptr) {
+    for (std::uint32_t id = 0; id < count; ++id) {
+      choose_backward_ops(id);
+      expect_contributions(id);
+    }
+    for (std::uint32_t id = count; id-- > 0;) {
+      lower_backward(id);
+    }
+  }
+  return std::make_shared<const Tape>(std::move(parts_));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
+                                          const SgdSpec& optimizer) {
+  return Lowering(network, catalog, &optimizer).run();
+}
+
+std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog) {
+  return Lowering(network, catalog, nullptr).run();
+}
+
+}  // namespace vdnn

@@ -1,0 +1,189 @@
+#include "vdnn/tape.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+[[noreturn]] void reject(const std::string& where, const std::string& why) {
+  throw InvalidArgument("tape: " + where + ": " + why);
+}
+
+void check_id(const std::string& where, const std::string& role, ValueId id, std::size_t values) {
+  if (id >= values) {
+    reject(where, role + " names value " + std::to_string(id) + " of " + std::to_string(values));
+  }
+}
+
+template <typename Named>
+void check_unique(const std::vector<Named>& all, const std::string& kind) {
+  std::unordered_set<std::string_view> names;
+  for (const Named& one : all) {
+    if (!names.insert(one.name).second) {
+      reject(one.name, "the name of a " + kind + " repeats");
+    }
+  }
+}
+
+bool contains(const std::vector<ValueId>& ids, ValueId id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+void check_op(const Op& op, std::size_t values, std::size_t layers) {
+  if (op.layer >= layers) {
+    reject(op.name, "belongs to layer " + std::to_string(op.layer) + " of " + std::to_string(layers));
+  }
+  for (const ValueId id : op.reads) {
+    check_id(op.name, "a read", id, values);
+  }
+  for (const ValueId id : op.writes) {
+    check_id(op.name, "a write", id, values);
+  }
+  if (op.algorithms.empty()) {
+    reject(op.name, "has no algorithm");
+  }
+  for (const Overwrite& overwrite : op.may_overwrite) {
+    if (overwrite.write >= op.writes.size() || overwrite.read >= op.reads.size()) {
+      reject(op.name, "may overwrite read " + std::to_string(overwrite.read) + " with write " +
+                          std::to_string(overwrite.write) + ", and one of them does not exist");
+    }
+  }
+}
+
+// Persistent values are rewritten in place: an op that writes one reads it too, so that its last reader is
+// its last user.
+void check_persistent_write(const Op& op, const Value& value, ValueId id) {
+  if (op.phase != Phase::kUpdate) {
+    reject(op.name, "writes " + value.name + ", which is persistent, and is not an update");
+  }
+  if (!contains(op.reads, id)) {
+    reject(op.name, "rewrites " + value.name + ", which is persistent, without reading it");
+  }
+}
+
+void check_listed(const Tape::Parts& parts) {
+  std::vector<ValueId> loaded;
+  for (const ValueId id : parts.inputs) {
+    check_id("inputs", "an entry", id, parts.values.size());
+    const Value& value = parts.values[id];
+    if (!value.loaded() || contains(loaded, id)) {
+      reject("inputs", value.name + (value.loaded() ? " is listed twice" : " is not loaded"));
+    }
+    loaded.push_back(id);
+  }
+  for (const TapeParameter& parameter : parts.parameters) {
+    check_id("parameters", "an entry", parameter.value, parts.values.size());
+    if (parts.values[parameter.value].kind != ValueKind::kParameter) {
+      reject("parameters", parts.values[parameter.value].name + " is not a parameter");
+    }
+    for (const ValueId id : parameter.state) {
+      check_id("parameters", "a state", id, parts.values.size());
+      if (parts.values[id].kind != ValueKind::kOptimizerState) {
+        reject("parameters", parts.values[id].name + " is not a state of the optimizer");
+      }
+    }
+  }
+  if (parts.metrics != kNone) {
+    check_id("metrics", "it", parts.metrics, parts.values.size());
+    if (parts.values[parts.metrics].kind != ValueKind::kMetrics) {
+      reject("metrics", parts.values[parts.metrics].name + " is of another kind");
+    }
+  }
+}
+
+}  // namespace
+
+Tape::Tape(Parts parts) : parts_(std::move(parts)) {
+  check_names();
+  check_operands();
+  index_uses();
+}
+
+void Tape::check_names() const {
+  check_unique(parts_.values, "value");
+  check_unique(parts_.ops, "op");
+  check_unique(parts_.layers, "layer");
+}
+
+void Tape::check_operands() const {
+  check_listed(parts_);
+  bool forward = true;
+  for (const Op& op : parts_.ops) {
+    check_op(op, parts_.values.size(), parts_.layers.size());
+    if (op.phase == Phase::kForward && !forward) {
+      reject(op.name, "is a forward op and comes after the forward pass");
+    }
+    forward = op.phase == Phase::kForward;
+  }
+}
+
+void Tape::index_uses() {
+  producers_.assign(parts_.values.size(), kNone);
+  readers_.resize(parts_.values.size());
+  for (OpId id = 0; id < parts_.ops.size(); ++id) {
+    const Op& op = parts_.ops[id];
+    forward_ops_ += op.phase == Phase::kForward ? 1 : 0;
+    for (const ValueId read : op.reads) {
+      const Value& value = parts_.values[read];
+      if (!value.persistent() && !value.loaded() && producers_[read] == kNone) {
+        reject(op.name, "reads " + value.name + " before it is made");
+      }
+      if (value.loaded() && !contains(parts_.inputs, read)) {
+        reject(op.name, "reads " + value.name + ", which the inputs do not list");
+      }
+      if (readers_[read].empty() || readers_[read].back() != id) {
+        readers_[read].push_back(id);
+      }
+    }
+    for (const ValueId write : op.writes) {
+      const Value& value = parts_.values[write];
+      if (value.persistent()) {
+        check_persistent_write(op, value, write);
+        continue;
+      }
+      if (value.loaded()) {
+        reject(op.name, "writes " + value.name + ", which is loaded");
+      }
+      if (producers_[write] != kNone) {
+        reject(op.name,
+               "makes " + value.name + ", which " + parts_.ops[producers_[write]].name + " has made already");
+      }
+      producers_[write] = id;
+    }
+  }
+  for (ValueId id = 0; id < parts_.values.size(); ++id) {
+    const Value& value = parts_.values[id];
+    if (!value.persistent() && !value.loaded() && producers_[id] == kNone) {
+      reject(value.name, "no op makes this value");
+    }
+  }
+}
+
+OpId Tape::last_use(ValueId id) const {
+  return readers_[id].empty() ? producers_[id] : readers_[id].back();
+}
+
+std::uint64_t Tape::feature_map_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Value& value : parts_.values) {
+    if (value.kind == ValueKind::kFeatureMap || value.kind == ValueKind::kInput) {
+      sum = checked_add(sum, value.bytes);
+    }
+  }
+  return sum;
+}
+
+std::uint64_t Tape::weight_bytes() const {
+  std::uint64_t sum = 0;
+  for (const TapeParameter& parameter : parts_.parameters) {
+    sum = checked_add(sum, parts_.values[parameter.value].bytes);
+  }
+  return sum;
+}
+
+}  // namespace vdnn
