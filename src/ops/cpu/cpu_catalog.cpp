@@ -1,0 +1,33 @@
+#include "src/ops/cpu/cpu_catalog.h"
+
+#include "src/ops/cpu/layer_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cpu {
+
+LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
+                               std::span<const TensorType> outputs, Mode mode) const {
+  const ThreadScope scope(context_.threads);
+  try {
+    return std::visit(
+        [&](const auto& known) {
+          return make_recipe(context_, known, LayerTypes{inputs, outputs}, mode);
+        },
+        spec);
+  } catch (const dnnl::error& error) {
+    throw InvalidArgument(algorithms_source() + " cannot compute a layer over " +
+                          (inputs.empty() ? "nothing" : to_string(inputs[0].dims)) + ": " + error.what());
+  }
+}
+
+UpdateRecipe CpuCatalog::update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) const {
+  return make_update_recipe(spec, parameter);
+}
+
+std::string CpuCatalog::algorithms_source() const {
+  const dnnl_version_t& version = *dnnl::version();
+  return "onednn " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch);
+}
+
+}  // namespace vdnn::cpu

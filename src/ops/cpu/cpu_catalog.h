@@ -1,0 +1,22 @@
+#pragma once
+// The catalog of the CPU: asks oneDNN for the implementations of each layer.
+
+#include "src/ops/cpu/dnnl_support.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cpu {
+
+class CpuCatalog final : public OpCatalog {
+ public:
+  explicit CpuCatalog(const Context& context) : context_(context) {}
+
+  LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
+                     std::span<const TensorType> outputs, Mode mode) const override;
+  UpdateRecipe update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) const override;
+  std::string algorithms_source() const override;
+
+ private:
+  Context context_;
+};
+
+}  // namespace vdnn::cpu

@@ -1,0 +1,156 @@
+#include "vdnn/cpu_ops.h"
+
+#include <vector>
+
+#include "src/ops/cpu/convolution.h"
+#include "src/ops/cpu/cpu_catalog.h"
+#include "src/ops/cpu/fully_connected.h"
+#include "src/ops/cpu/layer_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace cpu {
+
+namespace {
+
+// A parameter's two forms: as checkpoints see it and as kernels do.
+struct ParameterForms {
+  dnnl::memory::desc logical;
+  dnnl::memory::desc storage;
+};
+
+// How the filter is stored for the op that multiplies by it.
+dnnl::memory::desc storage_for(const Context& context, const Op& op) {
+  const TensorType& input = op.layer_inputs[0];
+  const TensorType& output = op.layer_outputs[0];
+  if (const auto* convolution = std::get_if<ConvolutionSpec>(&op.spec)) {
+    return filter_layer(context, *convolution, input, output).storage;
+  }
+  if (const auto* connected = std::get_if<FullyConnectedSpec>(&op.spec)) {
+    return filter_layer(context, *connected, input, output).storage;
+  }
+  throw InvalidArgument("op '" + op.name + "' has no filter");
+}
+
+// Filters are the second read of a layer's forward op; everything else is stored as it is written.
+ParameterForms forms_of(const Context& context, const Tape& tape, const TapeParameter& parameter) {
+  const dnnl::memory::desc logical = dense_desc(parameter.recipe.type.dims);
+  for (const Op& op : tape.ops().first(tape.forward_ops())) {
+    if (op.reads.size() == 3 && op.reads[1] == parameter.value) {
+      return {.logical = logical, .storage = storage_for(context, op)};
+    }
+  }
+  return {.logical = logical, .storage = logical};
+}
+
+class CpuProgram final : public OpProgram {
+ public:
+  CpuProgram(const Context& context, const Tape& tape, std::span<const std::uint32_t> algorithms)
+      : context_(context), tape_(tape) {
+    for (OpId id = 0; id < tape.ops().size(); ++id) {
+      kernels_.push_back(compile(id, algorithms[id]));
+    }
+    for (const TapeParameter& parameter : tape.parameters()) {
+      forms_.push_back(forms_of(context, tape, parameter));
+    }
+  }
+
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void*) override {
+    try {
+      kernels_.at(op)->run(operands, scalars);
+    } catch (const dnnl::error& error) {
+      throw DeviceError("cpu: op '" + tape_.op(op).name + "' failed: " + error.what());
+    }
+  }
+
+  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
+    const ParameterForms& forms = forms_of_parameter(parameter, logical.size_bytes());
+    // oneDNN's memory objects know no const; the source of a reorder is only read.
+    reorder({forms.logical, const_cast<float*>(logical.data())}, {forms.storage, storage});
+  }
+
+  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
+    const ParameterForms& forms = forms_of_parameter(parameter, logical.size_bytes());
+    reorder({forms.storage, const_cast<void*>(storage)}, {forms.logical, logical.data()});
+  }
+
+ private:
+  struct Side {
+    dnnl::memory::desc desc;
+    void* data = nullptr;
+  };
+
+  std::unique_ptr<CpuKernel> compile(OpId id, std::uint32_t algorithm) const {
+    const Op& op = tape_.op(id);
+    if (algorithm >= op.algorithms.size()) {
+      throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
+                            " algorithms, not one of index " + std::to_string(algorithm));
+    }
+    try {
+      return std::visit(
+          [&](const auto& spec) {
+            return make_kernel(context_, spec, {.tape = tape_, .op = op, .algorithm = algorithm});
+          },
+          op.spec);
+    } catch (const dnnl::error& error) {
+      throw InvalidArgument("op '" + op.name + "' cannot be compiled: " + error.what());
+    }
+  }
+
+  const ParameterForms& forms_of_parameter(std::uint32_t parameter, std::uint64_t logical_bytes) const {
+    if (parameter >= forms_.size() || forms_[parameter].logical.get_size() != logical_bytes) {
+      throw InvalidArgument("there is no parameter " + std::to_string(parameter) + " of " +
+                            std::to_string(logical_bytes) + " bytes");
+    }
+    return forms_[parameter];
+  }
+
+  void reorder(const Side& from, const Side& to) const {
+    const ThreadScope scope(context_.threads);
+    dnnl::memory source(from.desc, context_.engine, from.data);
+    dnnl::memory destination(to.desc, context_.engine, to.data);
+    dnnl::stream stream(context_.engine);
+    dnnl::reorder(source, destination).execute(stream, source, destination);
+    stream.wait();
+  }
+
+  Context context_;
+  const Tape& tape_;
+  std::vector<std::unique_ptr<CpuKernel>> kernels_;  // of the tape's ops
+  std::vector<ParameterForms> forms_;                // of the tape's parameters
+};
+
+class CpuOps final : public OpLibrary {
+ public:
+  explicit CpuOps(const Context& context) : context_(context), catalog_(context) {}
+
+  const OpCatalog& catalog() const override { return catalog_; }
+
+  std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {
+    if (algorithms.size() != tape.ops().size()) {
+      throw InvalidArgument(std::to_string(algorithms.size()) + " algorithms for " +
+                            std::to_string(tape.ops().size()) + " ops");
+    }
+    const ThreadScope scope(context_.threads);
+    return std::make_unique<CpuProgram>(context_, tape, algorithms);
+  }
+
+ private:
+  Context context_;
+  CpuCatalog catalog_;
+};
+
+}  // namespace
+
+}  // namespace cpu
+
+std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options) {
+  if (options.threads < 1) {
+    throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads");
+  }
+  return std::make_unique<cpu::CpuOps>(
+      cpu::Context{.engine = dnnl::engine(dnnl::engine::kind::cpu, 0), .threads = options.threads});
+}
+
+}  // namespace vdnn

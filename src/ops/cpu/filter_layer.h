@@ -1,0 +1,41 @@
+#pragma once
+// Convolutions and fully connected layers are the same thing to a runtime: a filter and a bias applied to an
+// input, three passes, and an opinion of each implementation on how the filter should lie in memory.
+//
+// The filter is stored in the layout that the first forward implementation asks for (padding included, which
+// stays zero: oneDNN writes zeros there and an update of zeros by zeros makes zeros). An implementation that
+// wants it otherwise gets a reorder through its workspace. Each pass offers oneDNN's implementations in
+// oneDNN's order, then those that can also work on the stored layout itself ("@stored"), which need no copy.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/ops/cpu/dnnl_support.h"
+#include "src/ops/cpu/primitive_sequence.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cpu {
+
+// The first implementation of a pass over a filter (or a gradient of one) that lies so; the others follow by
+// next_impl(). Empty where there is none.
+using FirstImplementation = std::function<dnnl::primitive_desc(Direction, const dnnl::memory::desc& filter)>;
+
+struct FilterLayer {
+  TensorType input;
+  TensorType output;
+  TensorType filter;  // logical: K, C, space
+  TensorType bias;
+  FirstImplementation first_implementation;
+  dnnl::memory::desc storage;  // of the filter
+};
+
+// Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
+FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter,
+                              FirstImplementation first_implementation);
+
+LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode);
+std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,
+                                               const KernelRequest& request);
+
+}  // namespace vdnn::cpu

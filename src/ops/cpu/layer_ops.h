@@ -1,0 +1,49 @@
+#pragma once
+// Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
+// has, `make_kernel` compiles one of them. Both throw InvalidArgument (or dnnl::error, which the callers
+// translate) for a layer that cannot be computed.
+
+#include <memory>
+#include <span>
+
+#include "src/ops/cpu/dnnl_support.h"
+#include "src/ops/cpu/kernel.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cpu {
+
+struct LayerTypes {
+  std::span<const TensorType> inputs;
+  std::span<const TensorType> outputs;
+};
+
+LayerRecipe make_recipe(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const ReluSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const PoolingSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const AddSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const SoftmaxCrossEntropySpec& spec, const LayerTypes& types,
+                        Mode mode);
+// An optimizer is no layer: throws.
+LayerRecipe make_recipe(const Context& context, const SgdSpec& spec, const LayerTypes& types, Mode mode);
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConvolutionSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const FullyConnectedSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const PoolingSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AddSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SoftmaxCrossEntropySpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
+                                       const KernelRequest& request);
+
+UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter);
+
+}  // namespace vdnn::cpu

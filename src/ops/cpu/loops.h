@@ -1,0 +1,37 @@
+#pragma once
+// Loops of our own over arrays: split evenly over the compute threads, every element computed by itself, so
+// that neither the number of threads nor overwriting in place changes a result.
+
+#include <cstdint>
+
+#include "vdnn/device.h"
+#include "vdnn/op_library.h"
+
+namespace vdnn::cpu {
+
+// Calls work(begin, end) for ranges that cover [0, count), at most one a thread. `work` must not throw.
+template <class Work>
+void for_each_range(std::uint64_t count, int threads, const Work& work) {
+  // Below this a team costs more than it saves.
+  constexpr std::uint64_t kLeastElements = 16384;
+  const auto parts = static_cast<std::uint64_t>(threads);
+#pragma omp parallel for num_threads(threads) if (threads > 1 && count >= kLeastElements) schedule(static)
+  for (std::uint64_t part = 0; part < parts; ++part) {
+    const std::uint64_t base = count / parts;
+    const std::uint64_t rest = count % parts;
+    const std::uint64_t begin = part * base + (part < rest ? part : rest);
+    work(begin, begin + base + (part < rest ? 1 : 0));
+  }
+}
+
+template <class T>
+const T* read_pointer(const OpOperands& operands, std::size_t index) {
+  return pointer_to<const T>(operands.reads[index].begin);
+}
+
+template <class T>
+T* write_pointer(const OpOperands& operands, std::size_t index) {
+  return pointer_to<T>(operands.writes[index].begin);
+}
+
+}  // namespace vdnn::cpu

@@ -1,0 +1,71 @@
+// Momentum SGD over a parameter as it is stored: the order of the elements does not matter to it, and padding
+// (zero in parameter, gradient and momentum) stays zero.
+
+#include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/recipes.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cpu {
+
+namespace {
+
+class SgdKernel final : public CpuKernel {
+ public:
+  SgdKernel(const Context& context, const SgdSpec& spec, std::uint64_t elements)
+      : threads_(context.threads), spec_(spec), elements_(elements) {}
+
+  void run(const OpOperands& operands, const StepScalars& scalars) override {
+    const float* const w = read_pointer<float>(operands, 0);
+    const float* const g = read_pointer<float>(operands, 1);
+    const float* const m = read_pointer<float>(operands, 2);
+    float* const new_w = write_pointer<float>(operands, 0);
+    float* const new_m = write_pointer<float>(operands, 1);
+    const SgdSpec spec = spec_;
+    const float learning_rate = scalars.learning_rate;
+    for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
+#pragma omp simd
+      for (std::uint64_t i = begin; i < end; ++i) {
+        const float momentum = spec.momentum * m[i] + (g[i] + spec.weight_decay * w[i]);
+        new_m[i] = momentum;
+        new_w[i] = w[i] - learning_rate * momentum;
+      }
+    });
+  }
+
+ private:
+  int threads_;
+  SgdSpec spec_;
+  std::uint64_t elements_;
+};
+
+}  // namespace
+
+UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) {
+  using enum OperandRole;
+  if (!(spec.momentum >= 0) || !(spec.weight_decay >= 0)) {
+    throw InvalidArgument("sgd: momentum " + std::to_string(spec.momentum) + " and weight decay " +
+                          std::to_string(spec.weight_decay) + " must not be negative");
+  }
+  const std::uint64_t elements = parameter.storage_bytes / sizeof(float);
+  return {.state = {{.name = "momentum", .type = {.dims = {static_cast<std::int64_t>(elements)}}}},
+          .op = {.direction = Direction::kUpdate,
+                 .reads = {{kParameter, 0}, {kParameterGradient, 0}, {kState, 0}},
+                 .writes = {{kParameter, 0}, {kState, 0}},
+                 .may_overwrite = {{.write = 0, .read = 0}, {.write = 1, .read = 2}},
+                 .algorithms = own_algorithm(),
+                 .cost = {.flops = 6 * static_cast<double>(elements),
+                          .bytes = 5 * static_cast<double>(parameter.storage_bytes)}}};
+}
+
+LayerRecipe make_recipe(const Context&, const SgdSpec&, const LayerTypes&, Mode) {
+  throw InvalidArgument("sgd is an optimizer, not a layer");
+}
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
+                                       const KernelRequest& request) {
+  const std::uint64_t bytes = request.tape.value(request.op.reads[0]).bytes;
+  return std::make_unique<SgdKernel>(context, spec, bytes / sizeof(float));
+}
+
+}  // namespace vdnn::cpu
