@@ -32,4 +32,9 @@ struct Prediction {
 // Deterministic. Needs as much simulated memory as it takes: no budget can refuse.
 Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options);
 
+// The peak (committed bytes) of evaluating while the parameters and the optimizer's state of `training` are
+// resident and nothing else of it is.
+std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,
+                                      const Schedule& evaluation_schedule, const PredictionOptions& options);
+
 }  // namespace vdnn

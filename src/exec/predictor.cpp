@@ -16,61 +16,99 @@ constexpr int kWarmUpSteps = 2;
 // As many batches as the loader stages (dataset.h).
 constexpr int kStagedBatches = 3;
 
-// Page-locked memory for the inputs of a step, as a loader would take it.
-std::vector<AddressRange> stage_inputs(const Tape& tape, PinnedPool& pinned) {
-  std::vector<AddressRange> blocks;
-  for (int batch = 0; batch < kStagedBatches; ++batch) {
-    for (const ValueId input : tape.inputs()) {
-      blocks.push_back(*pinned.allocate_for_host(tape.value(input).bytes));
+// Page-locked memory for the inputs of steps, as a loader would take it.
+class Staging {
+ public:
+  Staging(PinnedPool& pinned, const Tape& tape) : pinned_(pinned), inputs_(tape.inputs().size()) {
+    for (int batch = 0; batch < kStagedBatches; ++batch) {
+      for (const ValueId input : tape.inputs()) {
+        blocks_.push_back(*pinned.allocate_for_host(tape.value(input).bytes));
+      }
     }
   }
-  return blocks;
-}
+  ~Staging() {
+    for (const AddressRange& block : blocks_) {
+      pinned_.free(block, {});
+    }
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  std::span<const AddressRange> inputs() const { return {blocks_.data(), inputs_}; }
+
+ private:
+  PinnedPool& pinned_;
+  std::size_t inputs_;
+  std::vector<AddressRange> blocks_;
+};
+
+// A simulated device with everything that an executor is handed but tape and schedule.
+class SimulatedRun {
+ public:
+  SimulatedRun(const Tape& training, const PredictionOptions& options)
+      : device(make_sim_device({.profile = options.profile,
+                                .budget_bytes = kBoundless,
+                                .host_budget_bytes = kBoundless,
+                                .page_aligned_blocks = options.page_aligned_blocks})),
+        pool(*device, {}),
+        pinned(*device),
+        streams(*device),
+        parameters(pool, streams[StreamRole::kCompute], training) {}
+
+  ExecutorParts parts(const Tape& tape, const Schedule& schedule) {
+    return {.device = device.get(),
+            .pool = &pool,
+            .pinned = &pinned,
+            .streams = &streams,
+            .parameters = &parameters,
+            .tape = &tape,
+            .schedule = &schedule};
+  }
+  double compute_waited_seconds() const {
+    return device->times(streams[StreamRole::kCompute]).waiting_seconds;
+  }
+
+  std::unique_ptr<SimDevice> device;
+  DevicePool pool;
+  PinnedPool pinned;
+  StreamSet streams;
+  ParameterStore parameters;
+};
 
 }  // namespace
 
 Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
-  const auto device = make_sim_device({.profile = options.profile,
-                                       .budget_bytes = kBoundless,
-                                       .host_budget_bytes = kBoundless,
-                                       .page_aligned_blocks = options.page_aligned_blocks});
-  DevicePool pool(*device, {});
-  PinnedPool pinned(*device);
-  const StreamSet streams(*device);
-  ParameterStore parameters(pool, streams[StreamRole::kCompute], tape);
-  const std::vector<AddressRange> staging = stage_inputs(tape, pinned);
-  const std::span<const AddressRange> inputs(staging.data(), tape.inputs().size());
+  SimulatedRun run(tape, options);
+  const Staging staging(run.pinned, tape);
+  Executor executor(run.parts(tape, schedule));
+  for (int step = 0; step < kWarmUpSteps; ++step) {
+    executor.submit(staging.inputs(), {});
+  }
+  const double begin = run.device->finish_seconds();
+  const double waited = run.compute_waited_seconds();
+  run.device->set_tracing(options.trace);
+  executor.submit(staging.inputs(), {});
 
   Prediction result;
-  {
-    Executor executor({.device = device.get(),
-                       .pool = &pool,
-                       .pinned = &pinned,
-                       .streams = &streams,
-                       .parameters = &parameters,
-                       .tape = &tape,
-                       .schedule = &schedule});
-    for (int step = 0; step < kWarmUpSteps; ++step) {
-      executor.submit(inputs, {});
-    }
-    const double begin = device->finish_seconds();
-    const double waited = device->times(streams[StreamRole::kCompute]).waiting_seconds;
-    device->set_tracing(options.trace);
-    executor.submit(inputs, {});
-    result.step_seconds = device->finish_seconds() - begin;
-    result.stall_seconds = device->times(streams[StreamRole::kCompute]).waiting_seconds - waited;
-    result.average_bytes = executor.memory().average_bytes;
-  }
-  for (const AddressRange& block : staging) {
-    pinned.free(block, {});
-  }
-  result.peak_bytes = device->counters().peak_committed_bytes;
-  result.host_bytes = device->counters().peak_pinned_bytes;
-  result.trace = device->take_trace();
-  for (StreamId stream = 0; stream < device->stream_count(); ++stream) {
-    result.stream_names.push_back(device->stream_name(stream));
+  result.step_seconds = run.device->finish_seconds() - begin;
+  result.stall_seconds = run.compute_waited_seconds() - waited;
+  result.average_bytes = executor.memory().average_bytes;
+  result.peak_bytes = run.device->counters().peak_committed_bytes;
+  result.host_bytes = run.device->counters().peak_pinned_bytes;
+  result.trace = run.device->take_trace();
+  for (StreamId stream = 0; stream < run.device->stream_count(); ++stream) {
+    result.stream_names.push_back(run.device->stream_name(stream));
   }
   return result;
+}
+
+std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,
+                                      const Schedule& evaluation_schedule, const PredictionOptions& options) {
+  SimulatedRun run(training, options);
+  const Staging staging(run.pinned, evaluation);
+  Executor executor(run.parts(evaluation, evaluation_schedule));
+  executor.submit(staging.inputs(), {});
+  return run.device->counters().peak_committed_bytes;
 }
 
 }  // namespace vdnn

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "allocator/last_use.h"
 #include "src/train/batch_order.h"
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
@@ -37,35 +38,32 @@ Frontier everything(const Device& device) {
 // The ring's memory. Taken as a whole or not at all.
 class Ring {
  public:
-  Ring(Device& device, PinnedPool& pool, std::uint32_t slots, std::uint64_t slot_bytes)
-      : device_(device), pool_(pool) {
+  // By way of another constructor, so that the destructor gives back what was taken before a failure.
+  Ring(Device& device, PinnedPool& pool, std::uint32_t slots, std::uint64_t slot_bytes) : Ring(device, pool) {
     slots_.reserve(slots);
     for (std::uint32_t i = 0; i < slots; ++i) {
       const std::optional<AddressRange> block = pool_.allocate_for_host(slot_bytes);
       if (!block) {
-        const MemoryShortage shortage = pool_.shortage(slot_bytes);
-        release();
         throw OutOfMemory("page-locked memory for batch " + std::to_string(i + 1) + " of " +
                               std::to_string(slots) + " loaded ahead",
-                          shortage);
+                          pool_.shortage(slot_bytes));
       }
       slots_.push_back({.block = *block, .copied = {}});
     }
   }
-  ~Ring() { release(); }
+  ~Ring() {
+    for (const Slot& slot : slots_) {
+      // Who has a batch and never gave it back can only be copying it in work that has been submitted.
+      pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
+    }
+  }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   std::vector<Slot>& slots() { return slots_; }
 
  private:
-  void release() {
-    for (const Slot& slot : slots_) {
-      // Who has a batch and never gave it back can only be copying it in work that has been submitted.
-      pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
-    }
-    slots_.clear();
-  }
+  Ring(Device& device, PinnedPool& pool) : device_(device), pool_(pool) {}
 
   Device& device_;
   PinnedPool& pool_;
@@ -124,6 +122,7 @@ class BatchLoader::Impl {
   }
 
   void recycle(const StagedBatch& batch, const Frontier& copied) {
+    check_last_use(device_, copied);
     {
       const std::lock_guard lock(mutex_);
       if (batch.slot >= ring_.slots().size() || !ring_.slots()[batch.slot].with_caller ||

@@ -1,0 +1,96 @@
+#pragma once
+// Everything that is decided before a run: network, tape, plan, schedule, and what it will take. `vdnn plan`
+// prints it, `vdnn train` carries it out; both get it from here, so they cannot disagree.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "vdnn/network.h"
+#include "vdnn/op_library.h"
+#include "vdnn/plan.h"
+#include "vdnn/predictor.h"
+#include "vdnn/schedule.h"
+#include "vdnn/sim_device.h"
+#include "vdnn/zoo.h"
+
+namespace vdnn {
+
+struct RunOptions {
+  ModelOptions model;
+  // "auto", "cpu" or "sim:NAME".
+  std::string device = "auto";
+  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's).
+  std::optional<std::uint64_t> memory_bytes;
+  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory.
+  std::optional<std::uint64_t> host_memory_bytes;
+  // Compute threads of `cpu`. 0: all cores.
+  int threads = 0;
+  // Absent: auto, `none` where it fits, else `conv`, else `all`.
+  std::optional<Policy> policy;
+  AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
+  std::optional<std::uint64_t> workspace_limit;
+  SgdSpec optimizer;
+  // Blocks start and end on pages, for the cpu driver's debugging modes (cpu_device.h).
+  bool page_aligned_blocks = false;
+  bool trace_prediction = false;
+};
+
+// A device as it will be used.
+struct RunTarget {
+  std::string name;  // "cpu", "sim:titan-x"
+  bool simulated = false;
+  SimProfile profile;  // of the device, or of what stands for it in predictions
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t host_budget_bytes = 0;
+  std::uint64_t library_bytes = 0;
+  int threads = 0;
+};
+
+struct PlannedRun {
+  RunOptions options;
+  RunTarget target;
+  Network network;
+  std::shared_ptr<OpLibrary> library;
+  std::shared_ptr<const Tape> tape;
+  Plan plan;
+  Schedule schedule;
+  Prediction prediction;
+
+  // The smallest budget, in whole granules, that the policy can run in with these algorithms: placement does
+  // not depend on the budget, so it is the predicted peak and the library's own memory.
+  std::uint64_t smallest_budget_bytes() const { return prediction.peak_bytes + target.library_bytes; }
+  bool fits() const;
+};
+
+// Decides. Throws InvalidArgument for options that cannot be; a budget that does not suffice is no error
+// here, see fits(). `--policy auto` settles on the policy that fits, or else on `all`.
+PlannedRun plan_run(const RunOptions& options);
+
+// The same run with the schedule given (from a file) instead of made. Throws ScheduleError where it is not
+// right.
+PlannedRun plan_run_with_schedule(const RunOptions& options,
+                                  const std::function<Schedule(const Tape&)>& read);
+
+// Throws OutOfMemory that names the policy, the budgets and the smallest budget.
+void require_fit(const PlannedRun& run);
+
+// What another policy would take on the same device with the same preference of algorithms.
+Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
+
+// No schedule of this tape can take a shorter step on such a device, whatever the budget: every op runs once on
+// the one compute stream. Seconds.
+double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile);
+
+// Training, then one step of evaluation with the training's memory released: the batch of evaluation is the
+// largest that takes no more memory than training does, found by halving.
+struct EvaluationPlan {
+  std::int64_t batch = 0;  // divides the batch of training
+  std::shared_ptr<const Tape> tape;
+  Schedule schedule;
+};
+EvaluationPlan plan_evaluation(const PlannedRun& run);
+
+}  // namespace vdnn

@@ -1,0 +1,21 @@
+#pragma once
+// The commands. Each adds itself to the application; parsing its options runs nothing.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+
+namespace vdnn {
+
+// Where people's text goes: standard error when the JSON has standard output to itself.
+std::ostream& people(const std::string& json_path);
+
+// What to run when the command was chosen.
+using Command = std::function<void()>;
+Command add_train_command(CLI::App& app);
+Command add_plan_command(CLI::App& app);
+Command add_replay_command(CLI::App& app);
+
+}  // namespace vdnn

@@ -1,0 +1,14 @@
+#pragma once
+// What the command's exit status says: 0 done; 1 anything else; 2 bad usage or input; 3 does not fit; 4
+// device failure.
+
+#include <functional>
+
+namespace vdnn {
+
+inline constexpr int kExitUsage = 2;
+
+// Runs `command`; an exception becomes an exit status and one line in the log.
+int exit_status_of(const std::function<void()>& command);
+
+}  // namespace vdnn

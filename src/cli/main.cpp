@@ -1,0 +1,38 @@
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <iostream>
+#include <map>
+
+#include "src/cli/commands.h"
+#include "src/cli/exit_status.h"
+
+namespace vdnn {
+
+std::ostream& people(const std::string& json_path) {
+  return json_path == "/dev/stdout" ? std::cerr : std::cout;
+}
+
+}  // namespace vdnn
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("vdnn"));
+  spdlog::set_pattern("%n: %^%l%$: %v");
+  CLI::App app("Trains convolutional networks whose feature maps do not fit in device memory.", "vdnn");
+  app.require_subcommand(1);
+  const std::map<CLI::App*, vdnn::Command> commands = [&app] {
+    std::map<CLI::App*, vdnn::Command> result;
+    for (const auto add : {vdnn::add_train_command, vdnn::add_plan_command, vdnn::add_replay_command}) {
+      const vdnn::Command command = add(app);
+      result.emplace(app.get_subcommands({}).back(), command);
+    }
+    return result;
+  }();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : vdnn::kExitUsage;
+  }
+  return vdnn::exit_status_of(commands.at(app.get_subcommands().front()));
+}

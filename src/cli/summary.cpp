@@ -1,0 +1,127 @@
+#include "src/cli/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <ostream>
+
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::uint64_t baseline_peak_bytes(const PlannedRun& run) {
+  PlanOptions options = run.plan.options;
+  options.policy = Policy::kBaseline;
+  return predict_policy(run, options).peak_bytes;
+}
+
+std::uint64_t bytes_of(double average) {
+  return static_cast<std::uint64_t>(std::llround(average));
+}
+
+// What a plan and a run have in common; the measured figures come from the caller.
+Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t peak_bytes, double average_bytes,
+                    std::uint64_t host_bytes) {
+  return {{"type", "summary"},
+          {"model", run.network.name()},
+          {"batch", run.network.batch()},
+          {"device", run.target.name},
+          {"simulated", run.target.simulated},
+          {"policy", to_string(run.plan.options.policy)},
+          {"algorithms", to_string(run.plan.options.preference)},
+          {"seed", seed},
+          {"threads", run.target.threads},
+          {"algorithms_source", run.library->catalog().algorithms_source()},
+          {"budget_bytes", run.target.budget_bytes},
+          {"host_budget_bytes", run.target.host_budget_bytes},
+          {"fits", run.fits()},
+          {"smallest_budget_bytes", run.smallest_budget_bytes()},
+          {"peak_bytes", peak_bytes},
+          {"average_bytes", bytes_of(average_bytes)},
+          {"library_bytes", run.target.library_bytes},
+          {"host_bytes", host_bytes},
+          {"baseline_peak_bytes", baseline_peak_bytes(run)},
+          {"paper_baseline_bytes", paper_baseline_bytes(*run.tape, run.plan)},
+          {"feature_map_bytes", run.tape->feature_map_bytes()},
+          {"weight_bytes", run.tape->weight_bytes()},
+          {"workspace_bytes", workspace_bytes(*run.tape, run.plan)},
+          {"offload_bytes_per_step", offload_bytes(*run.tape, run.plan)},
+          {"recomputed_ops", 0}};
+}
+
+double percent(double part, double whole) {
+  return whole > 0 ? 100.0 * part / whole : 0;
+}
+
+}  // namespace
+
+Json plan_summary(const PlannedRun& run, std::uint64_t seed) {
+  Json json = common_summary(run, seed, run.prediction.peak_bytes, run.prediction.average_bytes,
+                             run.prediction.host_bytes);
+  const Prediction oracle =
+      predict_policy(run, {.policy = Policy::kOffloadNone, .preference = AlgorithmPreference::kPerformance});
+  json["predicted_step_seconds"] = run.prediction.step_seconds;
+  json["oracle_step_seconds"] = oracle.step_seconds;
+  json["lower_bound_step_seconds"] = lower_bound_step_seconds(*run.tape, run.target.profile);
+  return json;
+}
+
+Json train_summary(const PlannedRun& run, const TrainingResult& result, std::uint64_t seed) {
+  Json json = common_summary(run, seed, result.peak_bytes, result.average_bytes, result.host_bytes);
+  json["predicted_peak_bytes"] = run.prediction.peak_bytes;
+  json["step_seconds"] = result.step_seconds;
+  json["stall_seconds"] = result.stall_seconds;
+  json["images_per_second"] = result.images_per_second;
+  json["loss"] = result.loss;
+  if (result.test_accuracy) {
+    json["test_accuracy"] = *result.test_accuracy;
+  }
+  json["weights_sha256"] = result.weights_sha256;
+  json["system_allocations_after_first_step"] = result.system_allocations_after_first_step;
+  return json;
+}
+
+void print_run(std::ostream& out, const PlannedRun& run) {
+  out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
+  if (run.target.simulated) {
+    out << " (simulated: " << run.target.profile.source << "; algorithms are those of cpu, "
+        << run.library->catalog().algorithms_source() << ")";
+  }
+  out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
+      << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)
+      << ", smallest possible " << format_size(run.smallest_budget_bytes()) << "\n";
+}
+
+void print_prediction(std::ostream& out, const PlannedRun& run) {
+  const Prediction& prediction = run.prediction;
+  const std::uint64_t baseline = baseline_peak_bytes(run);
+  out << std::fixed << std::setprecision(1) << (run.fits() ? "fits" : "does not fit") << ": predicted peak "
+      << format_size(prediction.peak_bytes) << ", " << percent(prediction.peak_bytes, baseline)
+      << " % of the baseline's " << format_size(baseline) << "\n"
+      << "average " << format_size(bytes_of(prediction.average_bytes)) << ", page-locked "
+      << format_size(prediction.host_bytes) << ", offloaded a step "
+      << format_size(offload_bytes(*run.tape, run.plan)) << "\n"
+      << "predicted step " << prediction.step_seconds * 1e3 << " ms, of it stalled "
+      << prediction.stall_seconds * 1e3 << " ms\n";
+}
+
+void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result) {
+  const std::uint64_t baseline = baseline_peak_bytes(run);
+  out << std::fixed << std::setprecision(1) << result.steps << " steps, " << result.images_per_second
+      << " images/s, step " << result.step_seconds * 1e3 << " ms, of it stalled "
+      << result.stall_seconds * 1e3 << " ms\n"
+      << "peak " << format_size(result.peak_bytes) << " (predicted " << format_size(run.prediction.peak_bytes)
+      << "), " << percent(result.peak_bytes, baseline) << " % of the baseline's " << format_size(baseline)
+      << "\n"
+      << std::setprecision(4) << "loss " << result.loss;
+  if (result.test_accuracy) {
+    out << std::setprecision(2) << ", test accuracy " << 100 * *result.test_accuracy << " %";
+  }
+  out << "\nweights " << result.weights_sha256 << "\n";
+}
+
+}  // namespace vdnn

@@ -1,0 +1,48 @@
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "src/train/random.h"
+#include "vdnn/sha256.h"
+#include "vdnn/trainer.h"
+
+namespace vdnn {
+
+namespace {
+
+// A standard normal number (Box and Muller 1958), from two uniform ones in (0, 1].
+double normal(SplitMix64& random) {
+  const auto uniform = [&random] { return static_cast<double>((random.next() >> 11) + 1) * 0x1p-53; };
+  const double radius = std::sqrt(-2.0 * std::log(uniform()));
+  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+}
+
+}  // namespace
+
+std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed) {
+  std::vector<std::vector<float>> result;
+  for (const TapeParameter& parameter : tape.parameters()) {
+    // A stream of its own for each, so that adding a layer does not change the others.
+    SplitMix64 random(mix_seed(seed, result.size()));
+    std::vector<float> values(parameter.recipe.type.elements(), 0.0F);
+    if (parameter.recipe.initializer == Initializer::kHeNormal) {
+      const double deviation = std::sqrt(2.0 / static_cast<double>(parameter.recipe.fan_in));
+      for (float& value : values) {
+        value = static_cast<float>(deviation * normal(random));
+      }
+    }
+    result.push_back(std::move(values));
+  }
+  return result;
+}
+
+std::string parameters_sha256(const std::vector<std::vector<float>>& parameters) {
+  static_assert(std::endian::native == std::endian::little, "the hash is defined over little-endian numbers");
+  Sha256 hash;
+  for (const std::vector<float>& values : parameters) {
+    hash.update(std::as_bytes(std::span(values)));
+  }
+  return hash.hex_digest();
+}
+
+}  // namespace vdnn

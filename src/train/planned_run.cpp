@@ -1,0 +1,178 @@
+#include "vdnn/planned_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <thread>
+
+#include "vdnn/checker.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::string_view kSimPrefix = "sim:";
+
+std::uint64_t machine_memory_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+int compute_threads(int asked) {
+  if (asked < 0) {
+    throw InvalidArgument("--threads " + std::to_string(asked) + ": must be at least 1");
+  }
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+void require_positive(const std::optional<std::uint64_t>& bytes, const char* option) {
+  if (bytes && *bytes == 0) {
+    throw InvalidArgument(std::string(option) + " 0: a budget must be larger than nothing");
+  }
+}
+
+RunTarget resolve_target(const RunOptions& options) {
+  require_positive(options.memory_bytes, "--memory");
+  require_positive(options.host_memory_bytes, "--host-memory");
+  RunTarget target;
+  target.threads = compute_threads(options.threads);
+  // This version drives no GPU, so `auto` has only one device to find.
+  target.name = options.device == "auto" ? "cpu" : options.device;
+  target.simulated = target.name.starts_with(kSimPrefix);
+  if (target.name.starts_with("cuda")) {
+    throw InvalidArgument("device '" + target.name +
+                          "': this version has no CUDA driver; use cpu or sim:NAME");
+  }
+  if (!target.simulated && target.name != "cpu") {
+    throw InvalidArgument("unknown device '" + target.name + "': use auto, cpu, cuda:N or sim:NAME");
+  }
+  target.profile = sim_profile(target.simulated ? target.name.substr(kSimPrefix.size()) : "cpu");
+  target.budget_bytes = options.memory_bytes.value_or(target.simulated ? target.profile.memory_bytes
+                                                                       : machine_memory_bytes() / 2);
+  target.host_budget_bytes = options.host_memory_bytes.value_or(
+      (target.simulated ? target.profile.host_memory_bytes : machine_memory_bytes()) / 2);
+  return target;
+}
+
+PredictionOptions prediction_options(const PlannedRun& run) {
+  return {.profile = run.target.profile,
+          .page_aligned_blocks = run.options.page_aligned_blocks,
+          .trace = run.options.trace_prediction};
+}
+
+PlanOptions plan_options(const RunOptions& options, Policy policy) {
+  return {.policy = policy, .preference = options.algorithms, .workspace_limit = options.workspace_limit};
+}
+
+PlannedRun prepare(const RunOptions& options) {
+  RunTarget target = resolve_target(options);
+  Network network = make_model(options.model);
+  std::shared_ptr<OpLibrary> library = make_cpu_ops({.threads = target.threads});
+  std::shared_ptr<const Tape> tape = lower_to_tape(network, library->catalog(), options.optimizer);
+  return {.options = options,
+          .target = std::move(target),
+          .network = std::move(network),
+          .library = std::move(library),
+          .tape = std::move(tape),
+          .plan = {},
+          .schedule = {},
+          .prediction = {}};
+}
+
+void decide(PlannedRun& run, Policy policy) {
+  run.plan = make_plan(*run.tape, plan_options(run.options, policy));
+  run.schedule = make_schedule(*run.tape, run.plan);
+  require_valid(*run.tape, run.schedule);
+  run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+}
+
+}  // namespace
+
+bool PlannedRun::fits() const {
+  return smallest_budget_bytes() <= target.budget_bytes && prediction.host_bytes <= target.host_budget_bytes;
+}
+
+PlannedRun plan_run(const RunOptions& options) {
+  PlannedRun run = prepare(options);
+  if (options.policy) {
+    decide(run, *options.policy);
+    return run;
+  }
+  for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+    decide(run, policy);
+    if (run.fits()) {
+      break;
+    }
+  }
+  return run;
+}
+
+PlannedRun plan_run_with_schedule(const RunOptions& options,
+                                  const std::function<Schedule(const Tape&)>& read) {
+  PlannedRun run = prepare(options);
+  run.schedule = read(*run.tape);
+  require_valid(*run.tape, run.schedule);
+  run.plan = make_plan(*run.tape, plan_options(options, options.policy.value_or(Policy::kOffloadNone)));
+  run.plan.algorithms = run.schedule.algorithms;
+  run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+  return run;
+}
+
+void require_fit(const PlannedRun& run) {
+  if (run.fits()) {
+    return;
+  }
+  const std::string policy = "policy " + to_string(run.plan.options.policy) + " on " + run.target.name;
+  if (run.smallest_budget_bytes() > run.target.budget_bytes) {
+    throw OutOfMemory(policy + " does not fit: its smallest_budget_bytes is " +
+                          std::to_string(run.smallest_budget_bytes()) + ", the budget " +
+                          std::to_string(run.target.budget_bytes),
+                      {.asked = run.smallest_budget_bytes(),
+                       .budget = run.target.budget_bytes,
+                       .would_have_fitted = run.target.budget_bytes});
+  }
+  throw OutOfMemory(policy + " does not fit into page-locked memory",
+                    {.asked = run.prediction.host_bytes,
+                     .budget = run.target.host_budget_bytes,
+                     .would_have_fitted = run.target.host_budget_bytes});
+}
+
+Prediction predict_policy(const PlannedRun& run, const PlanOptions& options) {
+  const Plan plan = make_plan(*run.tape, options);
+  return predict(*run.tape, make_schedule(*run.tape, plan),
+                 {.profile = run.target.profile, .page_aligned_blocks = run.options.page_aligned_blocks});
+}
+
+double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile) {
+  double seconds = 0;
+  for (const Op& op : tape.ops()) {
+    seconds += profile.launch_seconds +
+               std::max(op.cost.flops / profile.flops_per_second, op.cost.bytes / profile.bytes_per_second);
+  }
+  return seconds;
+}
+
+EvaluationPlan plan_evaluation(const PlannedRun& run) {
+  ModelOptions model = run.options.model;
+  while (true) {
+    EvaluationPlan evaluation;
+    evaluation.batch = model.batch;
+    evaluation.tape = lower_to_evaluation_tape(make_model(model), run.library->catalog());
+    evaluation.schedule = make_schedule(
+        *evaluation.tape, make_plan(*evaluation.tape, plan_options(run.options, Policy::kOffloadNone)));
+    require_valid(*evaluation.tape, evaluation.schedule);
+    const std::uint64_t peak =
+        predict_evaluation_peak(*run.tape, *evaluation.tape, evaluation.schedule, prediction_options(run));
+    if (peak <= run.prediction.peak_bytes || model.batch % 2 != 0) {
+      return evaluation;
+    }
+    model.batch /= 2;
+  }
+}
+
+}  // namespace vdnn
