@@ -4,7 +4,9 @@ add_library(vdnn_flags INTERFACE)
 target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                                             -Wimplicit-fallthrough
                                             # Designated initialisers name what differs from the defaults.
-                                            -Wno-missing-field-initializers)
+                                            -Wno-missing-field-initializers
+                                            # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
+                                            -Wno-restrict)
 if(VDNN_WARNINGS_AS_ERRORS)
   target_compile_options(vdnn_flags INTERFACE -Werror)
 endif()
