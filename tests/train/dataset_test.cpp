@@ -11,6 +11,7 @@
 #include <functional>
 #include <iterator>
 
+#include "temporary_directory.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -77,17 +78,13 @@ const Dims kShape{1, 28, 28};
 
 // A directory with a small, sound data set: three training samples, two test samples. Pixel j of sample i is
 // (i + j) % 256, its label 9 - i.
-class FashionMnistTest : public ::testing::Test {
+class FashionMnistTest : public testing::TemporaryDirectory {
  protected:
   void SetUp() override {
-    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    directory_ = fs::path(::testing::TempDir()) / (std::string("vdnn_fashion_mnist_") + test->name());
-    fs::remove_all(directory_);
-    fs::create_directories(directory_);
+    TemporaryDirectory::SetUp();
     write_split("train", 3);
     write_split("t10k", 2);
   }
-  void TearDown() override { fs::remove_all(directory_); }
 
   void write_split(const std::string& split, std::uint32_t samples) const {
     write_gzip(images(split), image_bytes(samples));
@@ -121,8 +118,6 @@ class FashionMnistTest : public ::testing::Test {
     }
     return "nothing was thrown";
   }
-
-  fs::path directory_;
 };
 
 TEST_F(FashionMnistTest, ReadsBothSplits) {

@@ -1,0 +1,132 @@
+// docs/summary.schema.json, which `vdnn train` and `vdnn plan` are held to.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "report/json_schema.h"
+
+namespace vdnn::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Json schema() {
+  return read_json(std::string(VDNN_DOCS_DIRECTORY) + "/summary.schema.json");
+}
+
+Json common_part() {
+  return {{"schema", 1},
+          {"type", "summary"},
+          {"model", "vgg16"},
+          {"batch", 64},
+          {"device", "cpu"},
+          {"policy", "conv"},
+          {"algorithms", "performance"},
+          {"seed", 1},
+          {"algorithms_source", "onednn 2.6.3"},
+          {"budget_bytes", std::uint64_t{12} << 30},
+          {"host_budget_bytes", 1 << 30},
+          {"fits", true},
+          {"smallest_budget_bytes", 65536},
+          {"peak_bytes", 65536},
+          {"average_bytes", 4096},
+          {"library_bytes", 0},
+          {"host_bytes", 4096},
+          {"baseline_peak_bytes", 131072},
+          {"paper_baseline_bytes", 131072},
+          {"feature_map_bytes", 4096},
+          {"weight_bytes", 4096},
+          {"workspace_bytes", 0},
+          {"offload_bytes_per_step", 4096},
+          {"recomputed_ops", 0}};
+}
+
+Json plan_summary() {
+  Json summary = common_part();
+  summary.update(
+      {{"predicted_step_seconds", 0.5}, {"oracle_step_seconds", 0.25}, {"lower_bound_step_seconds", 0.1}});
+  return summary;
+}
+
+Json train_summary() {
+  Json summary = common_part();
+  summary.update({{"predicted_peak_bytes", 65536},
+                  {"step_seconds", 0.5},
+                  {"stall_seconds", 0.0},
+                  {"images_per_second", 128.0},
+                  {"loss", 2.3},
+                  {"test_accuracy", 0.9},
+                  {"weights_sha256", std::string(64, '0')},
+                  {"system_allocations_after_first_step", 0}});
+  return summary;
+}
+
+std::vector<std::string> errors(const Json& summary) {
+  return SchemaCheck::errors(schema(), summary);
+}
+
+TEST(SummarySchema, AcceptsWhatTheCommandsWrite) {
+  EXPECT_THAT(errors(plan_summary()), IsEmpty());
+  EXPECT_THAT(errors(train_summary()), IsEmpty());
+  Json unevaluated = train_summary();
+  unevaluated.erase("test_accuracy");
+  EXPECT_THAT(errors(unevaluated), IsEmpty());
+  Json diverged = train_summary();
+  diverged["loss"] = nullptr;
+  EXPECT_THAT(errors(diverged), IsEmpty());
+}
+
+TEST(SummarySchema, EveryOtherKeyIsRequired) {
+  for (const Json& summary : {plan_summary(), train_summary()}) {
+    for (const auto& [key, value] : summary.items()) {
+      Json without = summary;
+      without.erase(key);
+      EXPECT_EQ(errors(without).empty(), key == "test_accuracy") << key;
+    }
+  }
+}
+
+TEST(SummarySchema, EveryKeyHasAType) {
+  for (const Json& summary : {plan_summary(), train_summary()}) {
+    for (const auto& [key, value] : summary.items()) {
+      Json wrong = summary;
+      wrong[key] = Json::array();
+      EXPECT_THAT(errors(wrong), Contains(HasSubstr("/" + key + ":"))) << key;
+    }
+  }
+}
+
+TEST(SummarySchema, RejectsWhatMustNotBeThere) {
+  Json unknown = plan_summary();
+  unknown["peak"] = 1;
+  EXPECT_THAT(errors(unknown), Contains("/peak: must not be there"));
+
+  Json both = plan_summary();
+  both.update(train_summary());
+  EXPECT_THAT(errors(both), Not(IsEmpty()));
+  EXPECT_THAT(errors(common_part()), Not(IsEmpty()));
+
+  Json measured_plan = plan_summary();
+  measured_plan["test_accuracy"] = 0.5;
+  EXPECT_THAT(errors(measured_plan), Not(IsEmpty()));
+}
+
+TEST(SummarySchema, RejectsValuesThatCannotBe) {
+  const std::vector<std::pair<const char*, Json>> values{
+      {"schema", 2},       {"type", "step"},
+      {"batch", 0},        {"policy", "auto"},
+      {"algorithms", "x"}, {"peak_bytes", -1},
+      {"peak_bytes", 0.5}, {"fits", 1},
+      {"seed", -1},        {"predicted_step_seconds", -0.5}};
+  for (const auto& [key, value] : values) {
+    Json wrong = plan_summary();
+    wrong[key] = value;
+    EXPECT_THAT(errors(wrong), Not(IsEmpty())) << key << " = " << value;
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::testing

@@ -1,0 +1,320 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <stdexcept>
+
+#include "vdnn/cpu_device.h"
+#include "vdnn/dataset.h"
+#include "vdnn/error.h"
+#include "vdnn/sim_device.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kElements = 6;
+
+// Sample i is i, i + 1/8, i + 2/8, ..., its class i % 5.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::uint64_t size) : size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  const Dims& sample_dims() const override { return dims_; }
+  std::int64_t classes() const override { return 5; }
+  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
+    for (std::size_t i = 0; i < image.size(); ++i) {
+      image[i] = static_cast<float>(index) + static_cast<float>(i) / 8;
+    }
+    target = static_cast<std::int32_t>(index % 5);
+    ++reads_;
+  }
+  std::uint64_t reads() const { return reads_; }
+
+ private:
+  Dims dims_{1, 2, 3};
+  std::uint64_t size_;
+  mutable std::atomic<std::uint64_t> reads_{0};
+};
+
+class FailsAt : public Numbers {
+ public:
+  FailsAt(std::uint64_t size, std::uint64_t bad) : Numbers(size), bad_(bad) {}
+  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
+    if (index == bad_) {
+      throw DataError("sample " + std::to_string(index) + " is damaged");
+    }
+    Numbers::read(index, image, target);
+  }
+
+ private:
+  std::uint64_t bad_;
+};
+
+std::span<const float> images(const StagedBatch& batch) {
+  return {pointer_to<const float>(batch.images.begin), batch.images.bytes / sizeof(float)};
+}
+
+std::span<const std::int32_t> targets(const StagedBatch& batch) {
+  return {pointer_to<const std::int32_t>(batch.targets.begin), batch.targets.bytes / sizeof(std::int32_t)};
+}
+
+void expect_batch(const StagedBatch& batch, const BatchOrder& order) {
+  const auto indices = order.indices(batch.number);
+  EXPECT_EQ(batch.samples, indices.size());
+  ASSERT_EQ(images(batch).size(), static_cast<std::size_t>(order.batch) * kElements);
+  ASSERT_EQ(targets(batch).size(), static_cast<std::size_t>(order.batch));
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    EXPECT_EQ(targets(batch)[i], static_cast<std::int32_t>(indices[i] % 5)) << "place " << i;
+    for (std::size_t j = 0; j < kElements; ++j) {
+      EXPECT_EQ(images(batch)[i * kElements + j], static_cast<float>(indices[i]) + static_cast<float>(j) / 8);
+    }
+  }
+  EXPECT_THAT(images(batch).subspan(indices.size() * kElements), Each(0.0F));
+  EXPECT_THAT(targets(batch).subspan(indices.size()), Each(-1));
+}
+
+class BatchLoaderTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kSlotBytes = 4 * (kElements * sizeof(float) + sizeof(std::int32_t));
+  static constexpr BatchOrder kOrder{.samples = 10, .batch = 4, .shuffle = true, .seed = 9};
+
+  std::unique_ptr<Device> device_ = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20});
+  PinnedPool pool_{*device_};
+  StreamId stream_ = device_->create_stream("reader");
+  Numbers data_{10};
+};
+
+TEST_F(BatchLoaderTest, GivesEveryBatchOfSeveralEpochsInOrder) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9);
+  for (std::uint64_t number = 0; number < 9; ++number) {
+    const StagedBatch batch = loader.next();
+    EXPECT_EQ(batch.number, number);
+    EXPECT_EQ(batch.samples, number % 3 == 2 ? 2U : 4U);
+    expect_batch(batch, kOrder);
+    loader.recycle(batch, {});
+  }
+  EXPECT_THROW(loader.next(), InvalidArgument);
+}
+
+TEST_F(BatchLoaderTest, StartsAnywhere) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 5, 2);
+  for (const std::uint64_t number : {5U, 6U}) {
+    const StagedBatch batch = loader.next();
+    EXPECT_EQ(batch.number, number);
+    expect_batch(batch, kOrder);
+  }
+  EXPECT_THROW(loader.next(), InvalidArgument);
+}
+
+TEST_F(BatchLoaderTest, OneSlotIsEnough) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 7, 1);
+  for (std::uint64_t number = 0; number < 7; ++number) {
+    const StagedBatch batch = loader.next();
+    expect_batch(batch, kOrder);
+    loader.recycle(batch, {});
+  }
+}
+
+TEST_F(BatchLoaderTest, BatchesMayComeBackInAnyOrder) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 8, 3);
+  const StagedBatch first = loader.next();
+  const StagedBatch second = loader.next();
+  loader.recycle(second, {});
+  const StagedBatch third = loader.next();
+  expect_batch(first, kOrder);
+  expect_batch(third, kOrder);
+  loader.recycle(first, {});
+  expect_batch(loader.next(), kOrder);
+  expect_batch(loader.next(), kOrder);
+}
+
+// A batch is not written again before the frontier that it was recycled with is reached: the reader of slot 0
+// is held until the loader has had every reason to go on, and still finds its batch.
+TEST_F(BatchLoaderTest, WaitsForTheFrontierBeforeItWritesASlotAgain) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 4, 2);
+  const StagedBatch batch = loader.next();
+  const std::vector<float> before(images(batch).begin(), images(batch).end());
+  std::promise<void> go;
+  std::vector<float> seen;
+  const Point read =
+      device_->submit(stream_, {.name = "read", .reads = {}, .writes = {}, .cost = {}, .run = [&](void*) {
+                                  go.get_future().wait();
+                                  seen.assign(images(batch).begin(), images(batch).end());
+                                }});
+  loader.recycle(batch, Frontier(read));
+  const StagedBatch second = loader.next();
+  expect_batch(second, kOrder);
+  loader.recycle(second, {});
+  go.set_value();
+  expect_batch(loader.next(), kOrder);
+  expect_batch(loader.next(), kOrder);
+  device_->synchronize_all();
+  EXPECT_EQ(seen, before);
+}
+
+TEST_F(BatchLoaderTest, TakesItsMemoryOnceAndGivesItBack) {
+  {
+    BatchLoader loader(*device_, pool_, data_, kOrder, 0, 30, 3);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 3 * kSlotBytes);
+    for (int i = 0; i < 30; ++i) {
+      loader.recycle(loader.next(), {});
+    }
+    EXPECT_EQ(pool_.statistics().allocations, 3U);
+  }
+  EXPECT_EQ(pool_.statistics().in_use_bytes, 0U);
+}
+
+TEST_F(BatchLoaderTest, RefusedMemoryIsReportedAndNothingIsKept) {
+  PinnedPool small(*device_, 2 * kSlotBytes + 1);
+  try {
+    const BatchLoader loader(*device_, small, data_, kOrder, 0, 9, 3);
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.shortage().asked, kSlotBytes);
+    EXPECT_EQ(error.shortage().in_use, 2 * kSlotBytes);
+    EXPECT_THAT(error.what(), HasSubstr("batch 3 of 3"));
+  }
+  EXPECT_EQ(small.statistics().in_use_bytes, 0U);
+}
+
+TEST_F(BatchLoaderTest, StopsWhenNobodyAsks) {
+  const BatchLoader loader(*device_, pool_, data_, kOrder, 0, 1'000'000);
+}
+
+TEST_F(BatchLoaderTest, StopsWhenNobodyRecycles) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 1'000'000, 2);
+  loader.next();
+  loader.next();
+}
+
+// The last batch may still be on its way to the device when training ends: its memory goes back to the pool
+// with everything submitted so far, not as if it were free.
+TEST_F(BatchLoaderTest, MemoryNeverRecycledIsReusedOnlyAfterWhatWasSubmitted) {
+  std::promise<void> go;
+  std::atomic<bool> done = false;
+  {
+    BatchLoader loader(*device_, pool_, data_, kOrder, 0, 1, 1);
+    loader.next();
+    device_->submit(stream_, {.name = "read", .reads = {}, .writes = {}, .cost = {}, .run = [&](void*) {
+                                go.get_future().wait();
+                                done = true;
+                              }});
+  }
+  std::future<bool> reused = std::async(std::launch::async, [&] {
+    const auto block = pool_.allocate_for_host(kSlotBytes);
+    const bool was_done = done;
+    pool_.free(block.value(), {});
+    return was_done;
+  });
+  go.set_value();
+  EXPECT_TRUE(reused.get());
+}
+
+TEST_F(BatchLoaderTest, AFailureToReadSurfacesAfterTheBatchesBeforeIt) {
+  const BatchOrder in_order{.samples = 10, .batch = 4, .shuffle = false, .seed = 0};
+  const FailsAt damaged(10, 6);
+  BatchLoader loader(*device_, pool_, damaged, in_order, 0, 3);
+  const StagedBatch first = loader.next();
+  expect_batch(first, in_order);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      loader.next();
+      FAIL() << "nothing was thrown";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("sample 6 is damaged"));
+    }
+  }
+  loader.recycle(first, {});
+}
+
+TEST_F(BatchLoaderTest, AFailureOfTheReaderSurfaces) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 1);
+  const StagedBatch batch = loader.next();
+  const Point read =
+      device_->submit(stream_, {.name = "read", .reads = {}, .writes = {}, .cost = {}, .run = [](void*) {
+                                  throw std::runtime_error("the copy failed");
+                                }});
+  loader.recycle(batch, Frontier(read));
+  try {
+    loader.next();
+    FAIL() << "nothing was thrown";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the copy failed"));
+  }
+}
+
+TEST_F(BatchLoaderTest, AFrontierThatWasNeverSubmittedIsRefused) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 1);
+  const StagedBatch batch = loader.next();
+  EXPECT_THROW(loader.recycle(batch, Frontier(Point{.stream = stream_, .count = 17})), InvalidArgument);
+  EXPECT_THROW(loader.recycle(batch, Frontier(Point{.stream = 99, .count = 1})), InvalidArgument);
+  loader.recycle(batch, {});
+}
+
+// With every slot at the caller, next() would wait for ever.
+TEST_F(BatchLoaderTest, AskingWithEverySlotOutIsAnErrorNotAHang) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 2);
+  const StagedBatch first = loader.next();
+  loader.next();
+  EXPECT_THROW(loader.next(), InvalidArgument);
+  loader.recycle(first, {});
+  expect_batch(loader.next(), kOrder);
+}
+
+TEST_F(BatchLoaderTest, RecyclingTwiceOrAStrangerIsAnError) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 1);
+  const StagedBatch batch = loader.next();
+  loader.recycle(batch, {});
+  EXPECT_THROW(loader.recycle(batch, {}), InvalidArgument);
+  EXPECT_THROW(loader.recycle({.number = 1, .slot = 7}, {}), InvalidArgument);
+  const StagedBatch second = loader.next();
+  // The same slot, an older batch.
+  EXPECT_THROW(loader.recycle(batch, {}), InvalidArgument);
+  loader.recycle(second, {});
+}
+
+TEST_F(BatchLoaderTest, RefusesWhatCannotBe) {
+  const auto make = [this](const BatchOrder& order, std::uint64_t first, std::uint64_t count,
+                           std::uint32_t slots) {
+    BatchLoader(*device_, pool_, data_, order, first, count, slots);
+  };
+  EXPECT_THROW(make(kOrder, 0, 1, 0), InvalidArgument);
+  EXPECT_THROW(make({.samples = 11, .batch = 4}, 0, 1, 3), InvalidArgument);
+  EXPECT_THROW(make({.samples = 10, .batch = 0}, 0, 1, 3), InvalidArgument);
+  EXPECT_THROW(make(kOrder, ~std::uint64_t{0}, 2, 3), InvalidArgument);
+  EXPECT_THROW(make({.samples = 10, .batch = std::int64_t{1} << 62}, 0, 1, 3), InvalidArgument);
+  EXPECT_EQ(pool_.statistics().in_use_bytes, 0U);
+}
+
+TEST_F(BatchLoaderTest, NoBatchesAreFineToo) {
+  BatchLoader loader(*device_, pool_, data_, kOrder, 3, 0);
+  EXPECT_THROW(loader.next(), InvalidArgument);
+}
+
+// On `sim` addresses are offsets: whoever writes there writes anywhere.
+TEST(BatchLoaderOnSim, NumbersBatchesAndTouchesNothing) {
+  const auto device = make_sim_device({.profile = sim_profile("titan-x")});
+  PinnedPool pool(*device);
+  const Numbers data(10);
+  const BatchOrder order{.samples = 10, .batch = 4, .shuffle = true, .seed = 9};
+  BatchLoader loader(*device, pool, data, order, 0, 6, 2);
+  std::vector<std::uint32_t> samples;
+  for (std::uint64_t number = 0; number < 6; ++number) {
+    const StagedBatch batch = loader.next();
+    EXPECT_EQ(batch.number, number);
+    EXPECT_EQ(batch.images.bytes, 4 * kElements * sizeof(float));
+    EXPECT_EQ(batch.targets, (AddressRange{.begin = batch.images.end(), .bytes = 4 * sizeof(std::int32_t)}));
+    samples.push_back(batch.samples);
+    loader.recycle(batch, {});
+  }
+  EXPECT_THAT(samples, ElementsAre(4, 4, 2, 4, 4, 2));
+  EXPECT_EQ(data.reads(), 0U);
+}
+
+}  // namespace
+}  // namespace vdnn
