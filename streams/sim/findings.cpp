@@ -14,18 +14,20 @@ std::string format_range(AddressRange range) {
 
 void Findings::add(SimFinding::Kind kind, const std::string& first, const std::string& second,
                    AddressRange range, const std::string& what) {
-  const bool continues = !all_.empty() && all_.back().kind == kind && last_what_ == what &&
-                         all_.back().range.end() == range.begin;
-  if (!continues && all_.size() == kMost) {
+  std::size_t same = 0;
+  while (same < all_.size() && (sentences_[same] != what || all_[same].range.end() != range.begin)) {
+    ++same;
+  }
+  if (same == kMost) {
     return;
   }
-  if (continues) {
-    all_.back().range.bytes += range.bytes;
+  if (same < all_.size()) {
+    all_[same].range.bytes += range.bytes;
   } else {
     all_.push_back({.kind = kind, .first = first, .second = second, .range = range, .text = {}});
-    last_what_ = what;
+    sentences_.push_back(what);
   }
-  all_.back().text = what + ", in bytes " + format_range(all_.back().range) + ".";
+  all_[same].text = what + ", in bytes " + format_range(all_[same].range) + ".";
 }
 
 }  // namespace vdnn

@@ -96,9 +96,6 @@ void SimMemory::decommit(AddressRange range) {
 }
 
 AddressRange SimMemory::allocate_pinned(std::uint64_t bytes) {
-  if (bytes == 0) {
-    throw InvalidArgument(owner_ + ": page-locked memory of 0 bytes");
-  }
   const AddressRange block = take(next_pinned_, bytes, kPageBytes, kHostEnd);
   pinned_blocks_.emplace(block.begin, block.bytes);
   pinned_.assign(block, {});
