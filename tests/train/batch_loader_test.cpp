@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <future>
-#include <stdexcept>
 
 #include "vdnn/cpu_device.h"
 #include "vdnn/dataset.h"
@@ -237,13 +236,13 @@ TEST_F(BatchLoaderTest, AFailureOfTheReaderSurfaces) {
   const StagedBatch batch = loader.next();
   const Point read =
       device_->submit(stream_, {.name = "read", .reads = {}, .writes = {}, .cost = {}, .run = [](void*) {
-                                  throw std::runtime_error("the copy failed");
+                                  throw DeviceError("the copy failed");
                                 }});
   loader.recycle(batch, Frontier(read));
   try {
     loader.next();
     FAIL() << "nothing was thrown";
-  } catch (const std::exception& error) {
+  } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("the copy failed"));
   }
 }
