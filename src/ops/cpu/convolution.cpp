@@ -17,29 +17,43 @@ struct Geometry {
   dnnl::memory::dims padding;
 };
 
-dnnl::convolution_forward::primitive_desc forward(const Geometry& g, const dnnl::engine& engine,
-                                                  const dnnl::memory::desc& filter) {
-  const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training,
-                                             dnnl::algorithm::convolution_direct, g.input, filter, g.bias,
-                                             g.output, g.stride, g.padding, g.padding);
-  return {desc, scratchpad_attributes(), engine, /*allow_empty=*/true};
+dnnl::convolution_forward::desc forward_desc(const Geometry& g, const dnnl::memory::desc& filter) {
+  return {dnnl::prop_kind::forward_training,
+          dnnl::algorithm::convolution_direct,
+          g.input,
+          filter,
+          g.bias,
+          g.output,
+          g.stride,
+          g.padding,
+          g.padding};
 }
 
-dnnl::primitive_desc backward_data(const Geometry& g, const dnnl::engine& engine,
-                                   const dnnl::memory::desc& filter,
-                                   const dnnl::convolution_forward::primitive_desc& hint) {
+// What the backward passes want to know of the forward pass.
+dnnl::convolution_forward::primitive_desc forward_hint(const Geometry& g, const dnnl::engine& engine,
+                                                       const dnnl::memory::desc& filter) {
+  return {forward_desc(g, filter), scratchpad_attributes(), engine, /*allow_empty=*/true};
+}
+
+void visit_forward(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& filter,
+                   const VisitImplementation& visit) {
+  visit_implementations<dnnl::convolution_forward::primitive_desc>(forward_desc(g, filter), engine, visit);
+}
+
+void visit_backward_data(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& filter,
+                         const VisitImplementation& visit) {
   const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, g.input, filter,
                                                    g.output, g.stride, g.padding, g.padding);
-  return dnnl::convolution_backward_data::primitive_desc(desc, scratchpad_attributes(), engine, hint, true);
+  visit_implementations<dnnl::convolution_backward_data::primitive_desc>(
+      desc, engine, visit, forward_hint(g, engine, any_desc(filter.dims())));
 }
 
-dnnl::primitive_desc backward_filter(const Geometry& g, const dnnl::engine& engine,
-                                     const dnnl::memory::desc& filter,
-                                     const dnnl::convolution_forward::primitive_desc& hint) {
+void visit_backward_filter(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& filter,
+                           const VisitImplementation& visit) {
   const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, g.input, filter,
                                                       g.bias, g.output, g.stride, g.padding, g.padding);
-  return dnnl::convolution_backward_weights::primitive_desc(desc, scratchpad_attributes(), engine, hint,
-                                                            true);
+  visit_implementations<dnnl::convolution_backward_weights::primitive_desc>(
+      desc, engine, visit, forward_hint(g, engine, any_desc(filter.dims())));
 }
 
 Dims filter_dims(const ConvolutionSpec& spec, const TensorType& input) {
@@ -65,23 +79,20 @@ FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, co
                     .output = dense_desc(output.dims),
                     .stride = to_dnnl(spec.stride),
                     .padding = to_dnnl(spec.padding)};
-  Dims filter = filter_dims(spec, input);
-  const auto hint = forward(geometry, context.engine, any_desc(filter));
   return make_filter_layer(
-      input, output, std::move(filter),
-      [geometry = std::move(geometry), engine = context.engine, hint](
-          Direction direction, const dnnl::memory::desc& wanted) -> dnnl::primitive_desc {
+      input, output, filter_dims(spec, input),
+      [geometry = std::move(geometry), engine = context.engine](
+          Direction direction, const dnnl::memory::desc& wanted, const VisitImplementation& visit) {
         switch (direction) {
           case Direction::kForward:
-            return forward(geometry, engine, wanted);
+            return visit_forward(geometry, engine, wanted, visit);
           case Direction::kBackwardData:
-            return backward_data(geometry, engine, wanted, hint);
+            return visit_backward_data(geometry, engine, wanted, visit);
           case Direction::kBackwardFilter:
-            return backward_filter(geometry, engine, wanted, hint);
+            return visit_backward_filter(geometry, engine, wanted, visit);
           case Direction::kUpdate:
-            break;
+            return;
         }
-        return {};
       });
 }
 

@@ -87,17 +87,6 @@ PrimitiveSequence make_sequence(const Context& context, const FilterLayer& layer
   throw InvalidArgument("a layer has no update pass");
 }
 
-// Every implementation of a pass, `primitive` being the first.
-template <class Visit>
-void for_each_implementation(dnnl::primitive_desc primitive, const Visit& visit) {
-  if (!primitive) {
-    return;
-  }
-  do {
-    visit(primitive);
-  } while (primitive.next_impl());
-}
-
 class ImplementationList {
  public:
   ImplementationList(const Context& context, const FilterLayer& layer, Direction direction)
@@ -141,14 +130,17 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
       if (!is_reference(primitive.impl_info_str())) {
         list.add(primitive, suffix);
       }
+      return true;
     };
   };
   const dnnl::memory::desc any = any_desc(layer.filter.dims);
-  for_each_implementation(layer.first_implementation(direction, any), add_fast(""));
-  for_each_implementation(layer.first_implementation(direction, layer.storage), add_fast("@stored"));
+  layer.for_each_implementation(direction, any, add_fast(""));
+  layer.for_each_implementation(direction, layer.storage, add_fast("@stored"));
   if (list.empty()) {
-    for_each_implementation(layer.first_implementation(direction, any),
-                            [&list](const dnnl::primitive_desc& primitive) { list.add(primitive, ""); });
+    layer.for_each_implementation(direction, any, [&list](const dnnl::primitive_desc& primitive) {
+      list.add(primitive, "");
+      return true;
+    });
   }
   return std::move(list).take();
 }
@@ -174,21 +166,23 @@ OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction
 }  // namespace
 
 FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter,
-                              FirstImplementation first_implementation) {
+                              ForEachImplementation for_each_implementation) {
   FilterLayer layer{.input = input,
                     .output = output,
                     .filter = {.dims = std::move(filter)},
                     .bias = {},
-                    .first_implementation = std::move(first_implementation),
+                    .for_each_implementation = std::move(for_each_implementation),
                     .storage = {}};
   layer.bias.dims = {layer.filter.dims[0]};
-  const dnnl::primitive_desc first =
-      layer.first_implementation(Direction::kForward, any_desc(layer.filter.dims));
-  if (!first) {
+  layer.for_each_implementation(Direction::kForward, any_desc(layer.filter.dims),
+                                [&layer](const dnnl::primitive_desc& first) {
+                                  layer.storage = filter_of(first, Direction::kForward);
+                                  return false;
+                                });
+  if (layer.storage.is_zero()) {
     throw InvalidArgument("oneDNN has no implementation for an input of " + to_string(input.dims) +
                           " and a filter of " + to_string(layer.filter.dims));
   }
-  layer.storage = filter_of(first, Direction::kForward);
   return layer;
 }
 

@@ -17,22 +17,38 @@
 
 namespace vdnn::cpu {
 
-// The first implementation of a pass over a filter (or a gradient of one) that lies so; the others follow by
-// next_impl(). Empty where there is none.
-using FirstImplementation = std::function<dnnl::primitive_desc(Direction, const dnnl::memory::desc& filter)>;
+// Shows every implementation of a pass over a filter (or a gradient of one) that lies so, in oneDNN's order,
+// until `visit` has seen enough and says false.
+using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
+using ForEachImplementation =
+    std::function<void(Direction, const dnnl::memory::desc& filter, const VisitImplementation& visit)>;
+
+// One operation's implementations. oneDNN 2.6's iterator refers to the operation descriptor and to the
+// forward hint that it was made from, so both have to live until the last next_impl().
+template <class PrimitiveDesc, class OperationDesc, class... Hint>
+void visit_implementations(const OperationDesc& operation, const dnnl::engine& engine,
+                           const VisitImplementation& visit, const Hint&... hint) {
+  const dnnl::primitive_attr attributes = scratchpad_attributes();
+  PrimitiveDesc primitive(operation, attributes, engine, hint..., /*allow_empty=*/true);
+  if (!primitive) {
+    return;
+  }
+  while (visit(primitive) && primitive.next_impl()) {
+  }
+}
 
 struct FilterLayer {
   TensorType input;
   TensorType output;
   TensorType filter;  // logical: K, C, space
   TensorType bias;
-  FirstImplementation first_implementation;
+  ForEachImplementation for_each_implementation;
   dnnl::memory::desc storage;  // of the filter
 };
 
 // Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
 FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter,
-                              FirstImplementation first_implementation);
+                              ForEachImplementation for_each_implementation);
 
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode);
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,

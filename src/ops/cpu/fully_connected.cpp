@@ -15,26 +15,33 @@ struct Geometry {
   dnnl::memory::desc output;
 };
 
-dnnl::inner_product_forward::primitive_desc forward(const Geometry& g, const dnnl::engine& engine,
-                                                    const dnnl::memory::desc& weights) {
-  const dnnl::inner_product_forward::desc desc(dnnl::prop_kind::forward_training, g.input, weights, g.bias,
-                                               g.output);
-  return {desc, scratchpad_attributes(), engine, /*allow_empty=*/true};
+dnnl::inner_product_forward::desc forward_desc(const Geometry& g, const dnnl::memory::desc& weights) {
+  return {dnnl::prop_kind::forward_training, g.input, weights, g.bias, g.output};
 }
 
-dnnl::primitive_desc backward_data(const Geometry& g, const dnnl::engine& engine,
-                                   const dnnl::memory::desc& weights,
-                                   const dnnl::inner_product_forward::primitive_desc& hint) {
+// What the backward passes want to know of the forward pass.
+dnnl::inner_product_forward::primitive_desc forward_hint(const Geometry& g, const dnnl::engine& engine,
+                                                         const dnnl::memory::desc& weights) {
+  return {forward_desc(g, weights), scratchpad_attributes(), engine, /*allow_empty=*/true};
+}
+
+void visit_forward(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& weights,
+                   const VisitImplementation& visit) {
+  visit_implementations<dnnl::inner_product_forward::primitive_desc>(forward_desc(g, weights), engine, visit);
+}
+
+void visit_backward_data(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& weights,
+                         const VisitImplementation& visit) {
   const dnnl::inner_product_backward_data::desc desc(g.input, weights, g.output);
-  return dnnl::inner_product_backward_data::primitive_desc(desc, scratchpad_attributes(), engine, hint, true);
+  visit_implementations<dnnl::inner_product_backward_data::primitive_desc>(
+      desc, engine, visit, forward_hint(g, engine, any_desc(weights.dims())));
 }
 
-dnnl::primitive_desc backward_weights(const Geometry& g, const dnnl::engine& engine,
-                                      const dnnl::memory::desc& weights,
-                                      const dnnl::inner_product_forward::primitive_desc& hint) {
+void visit_backward_weights(const Geometry& g, const dnnl::engine& engine, const dnnl::memory::desc& weights,
+                            const VisitImplementation& visit) {
   const dnnl::inner_product_backward_weights::desc desc(g.input, weights, g.bias, g.output);
-  return dnnl::inner_product_backward_weights::primitive_desc(desc, scratchpad_attributes(), engine, hint,
-                                                              true);
+  visit_implementations<dnnl::inner_product_backward_weights::primitive_desc>(
+      desc, engine, visit, forward_hint(g, engine, any_desc(weights.dims())));
 }
 
 }  // namespace
@@ -51,22 +58,20 @@ FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec,
       .input = dense_desc(input.dims), .bias = dense_desc({spec.outputs}), .output = dense_desc(output.dims)};
   Dims weights = input.dims;
   weights[0] = spec.outputs;
-  const auto hint = forward(geometry, context.engine, any_desc(weights));
   return make_filter_layer(
       input, output, std::move(weights),
-      [geometry = std::move(geometry), engine = context.engine, hint](
-          Direction direction, const dnnl::memory::desc& wanted) -> dnnl::primitive_desc {
+      [geometry = std::move(geometry), engine = context.engine](
+          Direction direction, const dnnl::memory::desc& wanted, const VisitImplementation& visit) {
         switch (direction) {
           case Direction::kForward:
-            return forward(geometry, engine, wanted);
+            return visit_forward(geometry, engine, wanted, visit);
           case Direction::kBackwardData:
-            return backward_data(geometry, engine, wanted, hint);
+            return visit_backward_data(geometry, engine, wanted, visit);
           case Direction::kBackwardFilter:
-            return backward_weights(geometry, engine, wanted, hint);
+            return visit_backward_weights(geometry, engine, wanted, visit);
           case Direction::kUpdate:
-            break;
+            return;
         }
-        return {};
       });
 }
 
