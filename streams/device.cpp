@@ -46,6 +46,9 @@ void Device::decommit(AddressRange range) {
 }
 
 AddressRange Device::allocate_pinned(std::uint64_t bytes) {
+  if (bytes == 0) {
+    throw InvalidArgument(properties_.name + ": a block of page-locked memory without bytes");
+  }
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t left = properties_.host_budget_bytes - counters_.pinned_bytes;
@@ -86,7 +89,13 @@ StreamId Device::create_stream(std::string name) {
     stream = static_cast<StreamId>(timelines_.size());
     timelines_.push_back(std::make_unique<Timeline>(Timeline{.name = std::move(name), .known = {}}));
   }
-  do_create_stream(stream, stream_name(stream));
+  try {
+    do_create_stream(stream, stream_name(stream));
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    timelines_.pop_back();
+    throw;
+  }
   return stream;
 }
 

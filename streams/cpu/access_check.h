@@ -1,0 +1,30 @@
+#pragma once
+// Runs pieces of work one at a time, each with nothing accessible of the arena but what it declared.
+
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string_view>
+
+#include "streams/cpu/arena.h"
+#include "streams/cpu/violation_reporter.h"
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+class AccessCheck {
+ public:
+  // `arena` must outlive this.
+  explicit AccessCheck(Arena& arena) : arena_(arena) {}
+
+  // Throws what `work` throws. A violation ends the process.
+  void run(std::string_view name, std::span<const Access> reads, std::span<const Access> writes,
+           const std::function<void()>& work);
+
+ private:
+  Arena& arena_;
+  std::mutex mutex_;  // held while work runs: protection of pages is for all threads
+  ViolationReporter reporter_;
+};
+
+}  // namespace vdnn

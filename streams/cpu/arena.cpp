@@ -1,0 +1,210 @@
+#include "streams/cpu/arena.h"
+
+#include <sys/mman.h>
+
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace vdnn {
+
+namespace {
+
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+constexpr AddressRange kEverything{.begin = 0, .bytes = std::numeric_limits<std::uint64_t>::max()};
+
+void poison([[maybe_unused]] AddressRange range) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_poison_memory_region(pointer_to<void>(range.begin), range.bytes);
+#endif
+}
+
+void unpoison([[maybe_unused]] AddressRange range) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(pointer_to<void>(range.begin), range.bytes);
+#endif
+}
+
+// Fails only for want of memory for the page tables: the ranges have been checked.
+bool set_access(AddressRange pages, int page_access) {
+  return mprotect(pointer_to<void>(pages.begin), pages.bytes, page_access) == 0;
+}
+
+void require_access(AddressRange pages, int page_access) {
+  if (!set_access(pages, page_access)) {
+    throw DeviceError("cpu: the system refused to change the protection of " + format_size(pages.bytes));
+  }
+}
+
+AddressRange pages_around(AddressRange range) {
+  const std::uint64_t begin = range.begin / kPageBytes * kPageBytes;
+  return {.begin = begin, .bytes = round_up(range.end(), kPageBytes) - begin};
+}
+
+}  // namespace
+
+Arena::Arena(std::string owner, std::uint64_t granule_bytes)
+    : owner_(std::move(owner)), granule_bytes_(granule_bytes) {}
+
+Arena::~Arena() {
+  // AddressSanitizer would hold a poisoned range against whoever is given these addresses next.
+  for (const auto& [begin, mapping] : reservations_) {
+    unpoison(mapping.range());
+  }
+}
+
+void Arena::refuse(const char* what, AddressRange range) const {
+  throw InvalidArgument(owner_ + ": " + what + " (" + format_size(range.bytes) + " at address " +
+                        std::to_string(range.begin) + ")");
+}
+
+AddressRange Arena::reserve(std::uint64_t bytes) {
+  if (bytes == 0) {
+    refuse("a reservation of nothing", {});
+  }
+  std::optional<Mapping> mapping =
+      Mapping::make(round_up(bytes, granule_bytes_), granule_bytes_, Mapping::Kind::kReserved);
+  if (!mapping) {
+    throw OutOfMemory(owner_ + ": address space", {.asked = bytes});
+  }
+  const AddressRange range = mapping->range();
+  const std::lock_guard lock(mutex_);
+  reservations_.emplace(range.begin, std::move(*mapping));
+  return range;
+}
+
+void Arena::unreserve(AddressRange reservation) {
+  const std::lock_guard lock(mutex_);
+  const auto it = reservations_.find(reservation.begin);
+  if (it == reservations_.end() || it->second.range() != reservation) {
+    refuse("not a reservation", reservation);
+  }
+  if (overlaps_committed(reservation)) {
+    refuse("a reservation is given back while part of it is committed", reservation);
+  }
+  reservations_.erase(it);
+}
+
+void Arena::check_granules(AddressRange range) const {
+  if (range.bytes == 0 || range.begin % granule_bytes_ != 0 || range.bytes % granule_bytes_ != 0) {
+    refuse("not a range of whole granules", range);
+  }
+  const auto after = reservations_.upper_bound(range.begin);
+  if (after == reservations_.begin() || !std::prev(after)->second.range().contains(range)) {
+    refuse("not inside a reservation", range);
+  }
+}
+
+bool Arena::committed_locked(AddressRange range) const {
+  bool all = true;
+  committed_.visit(range, [&](AddressRange, const Protection* state) { all = all && state != nullptr; });
+  return all;
+}
+
+bool Arena::overlaps_committed(AddressRange range) const {
+  bool any = false;
+  committed_.visit(range, [&](AddressRange, const Protection* state) { any = any || state != nullptr; });
+  return any;
+}
+
+bool Arena::committed(AddressRange range) const {
+  const std::lock_guard lock(mutex_);
+  return committed_locked(range);
+}
+
+void Arena::commit(AddressRange range) {
+  const std::lock_guard lock(mutex_);
+  check_granules(range);
+  if (overlaps_committed(range)) {
+    refuse("committed already", range);
+  }
+  // The work that runs under a restriction was submitted before this commit: it cannot have declared it.
+  if (!set_access(range, restricted_ ? PROT_NONE : kReadWrite)) {
+    throw OutOfMemory(owner_ + ": memory of the machine", {.asked = range.bytes});
+  }
+  if (restricted_) {
+    poison(range);
+  }
+  committed_.assign(range, Protection::kAccessible);
+}
+
+void Arena::decommit(AddressRange range) {
+  const std::lock_guard lock(mutex_);
+  check_granules(range);
+  if (!committed_locked(range)) {
+    refuse("not committed", range);
+  }
+  unpoison(range);
+  require_access(range, PROT_NONE);
+  // Cannot fail for whole pages of a private mapping; if it did, memory would be given back later.
+  madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
+  committed_.erase(range);
+}
+
+void Arena::protect(AddressRange range, Protection protection) {
+  const std::lock_guard lock(mutex_);
+  if (range.begin % kPageBytes != 0 || range.bytes % kPageBytes != 0) {
+    refuse("protection of a range that is not whole pages", range);
+  }
+  if (!committed_locked(range)) {
+    refuse("protection of a range that is not committed", range);
+  }
+  const bool open = protection == Protection::kAccessible && !restricted_;
+  require_access(range, open ? kReadWrite : PROT_NONE);
+  // What became inaccessible under a restriction was not seen by the end of it.
+  restricted_ ? poison(range) : unpoison(range);
+  committed_.assign(range, protection);
+}
+
+template <class Visitor>
+void Arena::visit_accessible(AddressRange range, Visitor&& visitor) const {
+  committed_.visit(range, [&](AddressRange piece, const Protection* state) {
+    if (state != nullptr && *state == Protection::kAccessible) {
+      visitor(piece);
+    }
+  });
+}
+
+void Arena::admit(const Access& access, int page_access) {
+  if (access.range.bytes == 0) {
+    return;
+  }
+  visit_accessible(pages_around(access.range),
+                   [&](AddressRange pages) { require_access(pages, page_access); });
+  visit_accessible(access.range, unpoison);
+}
+
+void Arena::restrict_to(std::span<const Access> reads, std::span<const Access> writes) {
+  const std::lock_guard lock(mutex_);
+  restricted_ = true;
+  visit_accessible(kEverything, [](AddressRange pages) {
+    require_access(pages, PROT_NONE);
+    poison(pages);
+  });
+  for (const Access& read : reads) {
+    admit(read, PROT_READ);
+  }
+  // After the reads: a page that holds both can be written.
+  for (const Access& write : writes) {
+    admit(write, kReadWrite);
+  }
+}
+
+void Arena::lift_restriction() {
+  const std::lock_guard lock(mutex_);
+  restricted_ = false;
+  visit_accessible(kEverything, [](AddressRange pages) {
+    unpoison(pages);
+    require_access(pages, kReadWrite);
+  });
+}
+
+}  // namespace vdnn

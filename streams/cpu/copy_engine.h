@@ -1,0 +1,26 @@
+#pragma once
+// One direction of the link between device and host: one copy at a time, at most at the link's rate.
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+namespace vdnn {
+
+class CopyEngine {
+ public:
+  // Absent: as fast as memcpy goes.
+  explicit CopyEngine(std::optional<double> bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+
+  // Held while a copy has the engine; blocks until it is free.
+  [[nodiscard]] std::unique_lock<std::mutex> occupy() { return std::unique_lock(mutex_); }
+
+  // For whoever occupies the engine. The ranges do not overlap.
+  void transfer(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes) const;
+
+ private:
+  const std::optional<double> bytes_per_second_;
+  std::mutex mutex_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,58 @@
+#pragma once
+// What failed on a device, in the order in which it happened. A stream fails once: nothing runs on it
+// afterwards.
+
+#include <exception>
+#include <mutex>
+#include <vector>
+
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+// Thread-safe.
+class Failures {
+ public:
+  // One stream more can fail; so that add() needs no memory.
+  void add_stream() {
+    const std::lock_guard lock(mutex_);
+    failures_.reserve(++streams_);
+  }
+
+  void add(Point point, std::exception_ptr cause) noexcept {
+    const std::lock_guard lock(mutex_);
+    failures_.push_back({point, std::move(cause)});
+  }
+
+  // Null for a stream that works.
+  std::exception_ptr of(StreamId stream) const {
+    return first([stream](Point point) { return point.stream == stream; });
+  }
+  // The first that `frontier` contains, or null.
+  std::exception_ptr in(const Frontier& frontier) const {
+    return first([&frontier](Point point) { return frontier.dominates(point); });
+  }
+
+ private:
+  struct Failure {
+    Point point;
+    std::exception_ptr cause;
+  };
+
+  template <class Predicate>
+  std::exception_ptr first(const Predicate& matches) const {
+    const std::lock_guard lock(mutex_);
+    for (const Failure& failure : failures_) {
+      if (matches(failure.point)) {
+        return failure.cause;
+      }
+    }
+    return nullptr;
+  }
+
+  mutable std::mutex mutex_;
+  std::size_t streams_ = 0;
+  std::vector<Failure> failures_;
+};
+
+}  // namespace vdnn

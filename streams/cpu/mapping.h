@@ -1,0 +1,36 @@
+#pragma once
+// Address space from the operating system, given back when the object dies.
+
+#include <cstdint>
+#include <optional>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+
+class Mapping {
+ public:
+  enum class Kind : std::uint8_t {
+    kReserved,  // inaccessible and without memory behind it
+    kTouched,   // accessible, and every page is there already
+  };
+
+  // `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty where the system refuses.
+  static std::optional<Mapping> make(std::uint64_t bytes, std::uint64_t alignment, Kind kind);
+
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping();
+
+  AddressRange range() const { return range_; }
+
+ private:
+  Mapping(AddressRange mapped, AddressRange range) : mapped_(mapped), range_(range) {}
+
+  AddressRange mapped_;  // includes what alignment cost
+  AddressRange range_;
+};
+
+}  // namespace vdnn
