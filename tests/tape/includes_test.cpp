@@ -1,0 +1,117 @@
+// Planning sees the tape only: nothing in src/tape and src/plan, nor any header that they reach, may include
+// a driver, an allocator, an op library, the executor, a network or training. The build cannot hold the line
+// by itself, because all public headers lie in one folder.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <queue>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace vdnn {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = VDNN_SOURCE_DIR;
+
+const std::set<std::string> kPublicHeaders{
+    "vdnn/checker.h",  "vdnn/cost.h",          "vdnn/error.h", "vdnn/op_catalog.h", "vdnn/plan.h",
+    "vdnn/schedule.h", "vdnn/schedule_file.h", "vdnn/size.h",  "vdnn/tape.h",       "vdnn/tensor.h"};
+
+// With their brackets or quotes.
+std::vector<std::string> includes_of(const std::string& text) {
+  static const std::regex pattern(R"re(^[ \t]*#[ \t]*include[ \t]*(<[^>]*>|"[^"]*"))re",
+                                  std::regex::ECMAScript | std::regex::multiline);
+  std::vector<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
+    found.push_back((*match)[1]);
+  }
+  return found;
+}
+
+bool is_own(const std::string& include) {
+  return include.front() == '"';
+}
+std::string name_of(const std::string& include) {
+  return include.substr(1, include.size() - 2);
+}
+
+bool may_include(const fs::path& file, const std::string& include) {
+  const std::string name = name_of(include);
+  if (is_own(include)) {
+    return kPublicHeaders.contains(name) || name.starts_with("src/tape/") || name.starts_with("src/plan/");
+  }
+  // Headers of the standard library are the only ones without an extension or a folder.
+  static const std::regex standard("[a-z_]+");
+  return std::regex_match(name, standard) ||
+         (file.filename() == "schedule_file.cpp" && name.starts_with("nlohmann/"));
+}
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file);
+  EXPECT_TRUE(in) << file;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+fs::path locate(const std::string& name) {
+  return name.starts_with("vdnn/") ? kRoot / "include" / name : kRoot / name;
+}
+
+std::vector<fs::path> sources() {
+  std::vector<fs::path> files;
+  for (const char* room : {"src/tape", "src/plan"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / room)) {
+      if (entry.path().extension() == ".cpp" || entry.path().extension() == ".h") {
+        files.push_back(entry.path());
+      }
+    }
+  }
+  return files;
+}
+
+TEST(Includes, PlanningSeesTheTapeOnly) {
+  std::queue<fs::path> open;
+  std::set<fs::path> seen;
+  for (const fs::path& file : sources()) {
+    open.push(file);
+    seen.insert(file);
+  }
+  for (; !open.empty(); open.pop()) {
+    for (const std::string& include : includes_of(read(open.front()))) {
+      EXPECT_TRUE(may_include(open.front(), include)) << open.front() << " includes " << include;
+      if (is_own(include) && seen.insert(locate(name_of(include))).second) {
+        open.push(locate(name_of(include)));
+      }
+    }
+  }
+  EXPECT_TRUE(seen.contains(kRoot / "src/tape/tape.cpp"));
+  EXPECT_TRUE(seen.contains(kRoot / "include/vdnn/op_catalog.h")) << "headers are followed";
+}
+
+TEST(Includes, TheReaderFindsEveryForm) {
+  EXPECT_EQ(includes_of("#pragma once\n#include <vector>\n  #  include \"vdnn/tape.h\"\n// #include <no>\n"),
+            (std::vector<std::string>{"<vector>", "\"vdnn/tape.h\""}));
+}
+
+TEST(Includes, TheRuleRejectsEveryOtherRoom) {
+  const fs::path plan = "src/plan/plan.cpp";
+  for (const char* include :
+       {"\"vdnn/device.h\"", "\"vdnn/device_pool.h\"", "\"vdnn/op_library.h\"", "\"vdnn/cpu_ops.h\"",
+        "\"vdnn/executor.h\"", "\"vdnn/network.h\"", "\"vdnn/dataset.h\"", "\"streams/stream.h\"",
+        "<dnnl.hpp>", "<cuda_runtime.h>", "<nlohmann/json.hpp>", "<vdnn/device.h>"}) {
+    EXPECT_FALSE(may_include(plan, include)) << include;
+  }
+  EXPECT_TRUE(may_include("src/plan/schedule_file.cpp", "<nlohmann/json.hpp>"));
+  EXPECT_TRUE(may_include(plan, "<unordered_set>"));
+}
+
+}  // namespace
+}  // namespace vdnn
