@@ -23,6 +23,8 @@ Json common_part() {
           {"model", "vgg16"},
           {"batch", 64},
           {"device", "cpu"},
+          {"simulated", false},
+          {"threads", 2},
           {"policy", "conv"},
           {"algorithms", "performance"},
           {"seed", 1},
