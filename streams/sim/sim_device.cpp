@@ -99,6 +99,9 @@ class SimDeviceDriver final : public SimDevice {
   }
 
   bool reached(const Frontier& frontier) override {
+    for (const Point& point : frontier.points()) {
+      check_stream(point.stream);
+    }
     const std::lock_guard lock(mutex_);
     return std::ranges::all_of(frontier.points(), [this](const Point& point) {
       return order_ ? order_->executed(point) : clock_.reached(point);
@@ -111,6 +114,7 @@ class SimDeviceDriver final : public SimDevice {
   }
 
   StreamTimes times(StreamId stream) const override {
+    check_stream(stream);
     const std::lock_guard lock(mutex_);
     return clock_.times(stream);
   }
@@ -220,6 +224,7 @@ class SimDeviceDriver final : public SimDevice {
   }
 
   void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
+    check_stream(stream);
     const std::lock_guard lock(mutex_);
     if (order_) {
       order_->follow(stream,
@@ -228,6 +233,9 @@ class SimDeviceDriver final : public SimDevice {
       sample(stream, std::string(counter), value);
     }
   }
+
+  // Throws InvalidArgument where there is none.
+  void check_stream(StreamId stream) const { static_cast<void>(stream_name(stream)); }
 
   template <class Execute>
   void dispatch(Point point, Execute&& execute) {

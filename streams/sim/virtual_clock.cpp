@@ -41,6 +41,11 @@ double VirtualClock::end(Point point) const {
   return point.count <= other.behind ? 0 : other.ends[point.count - other.behind - 1];
 }
 
+bool VirtualClock::reached(Point point) const {
+  const Stream& other = streams_[point.stream];
+  return point.count <= other.behind + other.ends.size() && end(point) <= now_;
+}
+
 void VirtualClock::synchronize(const Frontier& frontier) {
   for (const Point& point : frontier.points()) {
     now_ = std::max(now_, end(point));

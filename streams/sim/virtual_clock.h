@@ -37,7 +37,8 @@ class VirtualClock {
   double ready(StreamId stream) const;
   // Takes the host to the time at which `frontier` is complete.
   void synchronize(const Frontier& frontier);
-  bool reached(Point point) const { return end(point) <= now_; }
+  // False for what has not been submitted.
+  bool reached(Point point) const;
 
   double now() const { return now_; }
   double finish() const;

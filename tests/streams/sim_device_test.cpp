@@ -97,7 +97,7 @@ TEST(SimMemory, TerabytesAreNoProblemButTheAddressSpaceEnds) {
 
 TEST(SimMemory, MisuseIsRefusedAndChangesNothing) {
   const auto device = make_sim_device(round_options());
-  const AddressRange block = device->reserve(4 * 4096);
+  const AddressRange block = device->reserve(4 * std::uint64_t{4096});
   const AddressRange first{.begin = block.begin, .bytes = 4096};
   const AddressRange outside{.begin = block.end(), .bytes = 4096};
   const AddressRange over_the_end{.begin = block.end() - 4096, .bytes = 8192};
@@ -122,6 +122,29 @@ TEST(SimMemory, MisuseIsRefusedAndChangesNothing) {
   EXPECT_THROW(device->free_pinned(pinned), InvalidArgument);
   EXPECT_THROW(device->allocate_pinned(0), InvalidArgument);
   EXPECT_EQ(device->counters().pinned_bytes, 0U);
+}
+
+TEST(SimDevice, WhatHasNotBeenSubmittedIsNotReached) {
+  for (const bool random : {false, true}) {
+    SimDeviceOptions options = round_options();
+    if (random) {
+      options.order_seed = 1;
+    }
+    SimFixture sim(options);
+    const Point point = sim.busy(sim.compute, 1);
+    sim.device->synchronize_all();
+    EXPECT_TRUE(sim.device->reached(Frontier(point)));
+    EXPECT_FALSE(sim.device->reached(Frontier({.stream = sim.compute, .count = point.count + 1})));
+  }
+}
+
+TEST(SimDevice, AStreamThatIsNotThereIsRefused) {
+  SimFixture sim(round_options());
+  sim.device->set_tracing(true);
+  EXPECT_THROW(sim.device->times(2), InvalidArgument);
+  EXPECT_THROW(sim.device->mark(2, "counter", 1), InvalidArgument);
+  EXPECT_THROW(sim.device->reached(Frontier({.stream = 2, .count = 1})), InvalidArgument);
+  EXPECT_THROW(sim.busy(2, 1), InvalidArgument);
 }
 
 TEST(SimDevice, RunsNothing) {
