@@ -1,0 +1,45 @@
+#pragma once
+// Memory for one operand of an op under test: pages that cannot be touched lie before and behind it, and what
+// its last page has left holds a pattern. It ends as near to the guard as an alignment of 256 bytes allows.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "vdnn/device.h"
+
+namespace vdnn::testing {
+
+class GuardedBuffer {
+ public:
+  static constexpr std::size_t kAlignment = 256;
+
+  // `shift`: multiples of kAlignment by which it begins earlier, so that equal buffers differ in address.
+  explicit GuardedBuffer(std::size_t bytes, std::size_t shift = 0);
+  ~GuardedBuffer();
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  template <class T>
+  std::span<T> as() const {
+    return {reinterpret_cast<T*>(begin_), bytes_ / sizeof(T)};
+  }
+  void* data() const { return begin_; }
+  AddressRange range() const;
+
+  // NaN in every float, an impossible index in every integer.
+  void poison();
+  void set_read_only(bool read_only);
+  // Nobody wrote beside it.
+  bool slack_is_intact() const;
+
+ private:
+  std::byte* mapping_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  std::byte* pages_ = nullptr;  // between the guards
+  std::size_t page_bytes_ = 0;
+  std::byte* begin_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace vdnn::testing

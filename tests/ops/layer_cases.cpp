@@ -1,0 +1,101 @@
+#include "tests/ops/layer_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace vdnn::testing {
+
+reference::Array random_array(const Dims& dims, std::uint32_t seed) {
+  std::mt19937 engine(seed);
+  reference::Array array(dims);
+  for (double& value : array.data) {
+    // Odd multiples of 2^-23.
+    const auto bits = static_cast<std::int32_t>(engine() >> 8U) | 1;
+    value = static_cast<double>(bits - (1 << 23)) * 0x1p-23;
+  }
+  return array;
+}
+
+reference::Array distinct_array(const Dims& dims, std::uint32_t seed) {
+  std::mt19937 engine(seed);
+  reference::Array array(dims);
+  const double middle = static_cast<double>(array.data.size()) / 2 + 0.25;
+  for (std::size_t i = 0; i < array.data.size(); ++i) {
+    array.data[i] = (static_cast<double>(i) - middle) / 64;
+  }
+  for (std::size_t i = array.data.size(); i > 1; --i) {
+    std::swap(array.data[i - 1], array.data[engine() % i]);
+  }
+  return array;
+}
+
+reference::Window window_of(const ConvolutionSpec& spec) {
+  return {spec.kernel, spec.stride, spec.padding};
+}
+reference::Window window_of(const PoolingSpec& spec) {
+  return {spec.kernel, spec.stride, spec.padding};
+}
+
+LayerCase convolution_case(const std::string& name, const Dims& input, const ConvolutionSpec& spec) {
+  return {.name = name,
+          .spec = spec,
+          .inputs = {{.dims = input}},
+          .output = {.dims = reference::window_output(input, spec.filters, window_of(spec))}};
+}
+
+LayerCase fully_connected_case(const std::string& name, const Dims& input, std::int64_t outputs) {
+  return {.name = name,
+          .spec = FullyConnectedSpec{outputs},
+          .inputs = {{.dims = input}},
+          .output = {.dims = {input[0], outputs}}};
+}
+
+LayerCase pooling_case(const std::string& name, const Dims& input, const PoolingSpec& spec) {
+  return {.name = name,
+          .spec = spec,
+          .inputs = {{.dims = input}},
+          .output = {.dims = reference::window_output(input, input[1], window_of(spec))}};
+}
+
+LayerCase relu_case(const Dims& dims) {
+  return {.name = "relu", .spec = ReluSpec{}, .inputs = {{.dims = dims}}, .output = {.dims = dims}};
+}
+
+LayerCase add_case(const Dims& dims) {
+  return {
+      .name = "add", .spec = AddSpec{}, .inputs = {{.dims = dims}, {.dims = dims}}, .output = {.dims = dims}};
+}
+
+LayerCase loss_case(std::int64_t samples, std::int64_t classes) {
+  return {.name = "loss",
+          .spec = SoftmaxCrossEntropySpec{},
+          .inputs = {{.dims = {samples, classes}}, {.data_type = DataType::kI32, .dims = {samples}}},
+          .output = {.dims = {2}}};
+}
+
+void expect_within_bounds(const reference::Array& got, const reference::Sums& want) {
+  ASSERT_EQ(got.dims, want.value.dims);
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    // Not EXPECT_LE alone, which would not say where, nor its negation, which a NaN would pass.
+    const double error = std::abs(got.data[i] - want.value.data[i]);
+    ASSERT_TRUE(error <= want.bound(i))
+        << "element " << i << " of " << to_string(got.dims) << ": got " << got.data[i] << ", want "
+        << want.value.data[i] << " within " << want.bound(i) << " (" << want.terms[i] << " terms)";
+  }
+}
+
+void expect_equal(const reference::Array& got, const reference::Array& want) {
+  ASSERT_EQ(got.dims, want.dims);
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    ASSERT_EQ(got.data[i], want.data[i]) << "element " << i << " of " << to_string(got.dims);
+  }
+}
+
+std::string test_name(const std::string& name, int threads) {
+  return name + "_threads" + std::to_string(threads);
+}
+
+}  // namespace vdnn::testing

@@ -1,0 +1,48 @@
+#pragma once
+// Layers and tensors for tests.
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "tests/ops/op_harness.h"
+#include "tests/ops/reference.h"
+
+namespace vdnn::testing {
+
+inline constexpr Operand kX{OperandRole::kInput, 0};
+inline constexpr Operand kX1{OperandRole::kInput, 1};
+inline constexpr Operand kY{OperandRole::kOutput, 0};
+inline constexpr Operand kFilter{OperandRole::kParameter, 0};
+inline constexpr Operand kBias{OperandRole::kParameter, 1};
+inline constexpr Operand kSaved{OperandRole::kSaved, 0};
+inline constexpr Operand kDY{OperandRole::kOutputGradient, 0};
+inline constexpr Operand kDX{OperandRole::kInputGradient, 0};
+inline constexpr Operand kDX1{OperandRole::kInputGradient, 1};
+inline constexpr Operand kDFilter{OperandRole::kParameterGradient, 0};
+inline constexpr Operand kDBias{OperandRole::kParameterGradient, 1};
+inline constexpr Operand kState{OperandRole::kState, 0};
+
+// Uniform in [-1, 1), exact in single precision, none of them zero.
+reference::Array random_array(const Dims& dims, std::uint32_t seed);
+// A shuffle of multiples of 1/64 around zero, zero and repetitions excluded.
+reference::Array distinct_array(const Dims& dims, std::uint32_t seed);
+
+LayerCase convolution_case(const std::string& name, const Dims& input, const ConvolutionSpec& spec);
+LayerCase fully_connected_case(const std::string& name, const Dims& input, std::int64_t outputs);
+LayerCase pooling_case(const std::string& name, const Dims& input, const PoolingSpec& spec);
+LayerCase relu_case(const Dims& dims);
+LayerCase add_case(const Dims& dims);
+LayerCase loss_case(std::int64_t samples, std::int64_t classes);
+
+reference::Window window_of(const ConvolutionSpec& spec);
+reference::Window window_of(const PoolingSpec& spec);
+
+// Fails the test where an element is further from the reference than its bound.
+void expect_within_bounds(const reference::Array& got, const reference::Sums& want);
+void expect_equal(const reference::Array& got, const reference::Array& want);
+
+// "name_threads2", as names of parametrised tests.
+std::string test_name(const std::string& name, int threads);
+
+}  // namespace vdnn::testing

@@ -1,0 +1,224 @@
+#include "tests/ops/op_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace vdnn::testing {
+
+namespace {
+
+// The position in a channels-last array of each element of the logical order.
+std::vector<std::size_t> channels_last_positions(const Dims& dims) {
+  std::vector<std::size_t> positions;
+  const auto channels = static_cast<std::size_t>(dims.size() > 1 ? dims[1] : 1);
+  const auto outer = static_cast<std::size_t>(dims[0]);
+  std::size_t space = 1;
+  for (std::size_t axis = 2; axis < dims.size(); ++axis) {
+    space *= static_cast<std::size_t>(dims[axis]);
+  }
+  for (std::size_t n = 0; n < outer; ++n) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      for (std::size_t s = 0; s < space; ++s) {
+        positions.push_back((n * space + s) * channels + c);
+      }
+    }
+  }
+  return positions;
+}
+
+}  // namespace
+
+std::vector<float> to_channels_last(const reference::Array& array) {
+  const std::vector<std::size_t> positions = channels_last_positions(array.dims);
+  std::vector<float> data(array.data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[positions[i]] = static_cast<float>(array.data[i]);
+  }
+  return data;
+}
+
+reference::Array from_channels_last(const Dims& dims, std::span<const float> data) {
+  const std::vector<std::size_t> positions = channels_last_positions(dims);
+  reference::Array array(dims);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    array.data[i] = static_cast<double>(data[positions[i]]);
+  }
+  return array;
+}
+
+OpHarness::OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode, std::size_t shift)
+    : library_(library), inputs_(layer.inputs), outputs_{layer.output}, shift_(shift) {
+  LayerRecipe recipe = library.catalog().recipe(layer.spec, inputs_, outputs_, mode);
+  parameters_ = std::move(recipe.parameters);
+  saved_ = std::move(recipe.saved);
+  ops_ = std::move(recipe.forward);
+  forward_ops_ = ops_.size();
+  ops_.insert(ops_.end(), recipe.backward.begin(), recipe.backward.end());
+  build_tape(layer.spec, Phase::kBackward);
+}
+
+OpHarness::OpHarness(OpLibrary& library, const SgdSpec& spec, const ParameterRecipe& parameter)
+    : library_(library), parameters_{parameter} {
+  UpdateRecipe recipe = library.catalog().update_recipe(spec, parameter);
+  saved_ = std::move(recipe.state);
+  ops_ = {std::move(recipe.op)};
+  build_tape(spec, Phase::kUpdate);
+}
+
+TensorType OpHarness::type_of(const Operand& operand) const {
+  switch (operand.role) {
+    case OperandRole::kInput:
+    case OperandRole::kInputGradient:
+      return inputs_.at(operand.index);
+    case OperandRole::kOutput:
+    case OperandRole::kOutputGradient:
+      return outputs_.at(operand.index);
+    case OperandRole::kParameter:
+    case OperandRole::kParameterGradient:
+      return parameters_.at(operand.index).type;
+    case OperandRole::kSaved:
+    case OperandRole::kState:
+      break;
+  }
+  return saved_.at(operand.index).type;
+}
+
+bool OpHarness::is_filter_like(const Operand& operand) const {
+  return operand.role == OperandRole::kParameter || operand.role == OperandRole::kParameterGradient;
+}
+
+std::uint64_t OpHarness::bytes_of(const Operand& operand) const {
+  return is_filter_like(operand) ? parameters_.at(operand.index).storage_bytes : type_of(operand).bytes();
+}
+
+// What no op of this tape makes is loaded.
+ValueKind OpHarness::kind_of(const Operand& operand) const {
+  if (operand.role == OperandRole::kParameter) {
+    return ValueKind::kParameter;
+  }
+  if (operand.role == OperandRole::kState) {
+    return ValueKind::kOptimizerState;
+  }
+  const bool made = std::ranges::any_of(
+      ops_, [&](const OpRecipe& op) { return std::ranges::find(op.writes, operand) != op.writes.end(); });
+  return made ? ValueKind::kFeatureMap : ValueKind::kInput;
+}
+
+ValueId OpHarness::declare(const Operand& operand) {
+  const auto [found, fresh] = values_.try_emplace(key(operand), static_cast<ValueId>(parts_.values.size()));
+  if (fresh) {
+    parts_.values.push_back({.name = "value" + std::to_string(found->second),
+                             .kind = kind_of(operand),
+                             .type = type_of(operand),
+                             .bytes = bytes_of(operand)});
+    if (parts_.values.back().loaded()) {
+      parts_.inputs.push_back(found->second);
+    }
+    buffers_[key(operand)] = std::make_unique<GuardedBuffer>(bytes_of(operand), shift_);
+  }
+  return found->second;
+}
+
+void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
+    const ValueId value = declare({OperandRole::kParameter, i});
+    parts_.parameters.push_back({.value = value, .state = {}, .recipe = parameters_[i]});
+  }
+  parts_.model = "one op";
+  parts_.layers = {{.name = "layer"}};
+  for (const OpRecipe& recipe : ops_) {
+    Op op{.name = "op" + std::to_string(parts_.ops.size()),
+          .phase = parts_.ops.size() < forward_ops_ ? Phase::kForward : last_phase,
+          .direction = recipe.direction,
+          .spec = spec,
+          .layer_inputs = inputs_,
+          .layer_outputs = outputs_,
+          .reads = {},
+          .writes = {},
+          .may_overwrite = recipe.may_overwrite,
+          .algorithms = recipe.algorithms,
+          .cost = recipe.cost};
+    for (const Operand& operand : recipe.reads) {
+      op.reads.push_back(declare(operand));
+    }
+    for (const Operand& operand : recipe.writes) {
+      op.writes.push_back(declare(operand));
+    }
+    parts_.ops.push_back(std::move(op));
+  }
+  algorithms_.assign(parts_.ops.size(), 0);
+  tape_ = std::make_unique<Tape>(parts_);
+  program_ = library_.compile(*tape_, algorithms_);
+}
+
+OpId OpHarness::writer(const Operand& operand) const {
+  for (OpId op = 0; op < ops_.size(); ++op) {
+    if (std::ranges::find(ops_[op].writes, operand) != ops_[op].writes.end()) {
+      return op;
+    }
+  }
+  ADD_FAILURE() << "no op writes this operand";
+  return 0;
+}
+
+void OpHarness::set(const Operand& operand, const reference::Array& array) {
+  const std::vector<float> data = to_channels_last(array);
+  if (is_filter_like(operand)) {
+    program_->pack_parameter(operand.index, data, buffer(operand).data());
+  } else {
+    std::ranges::copy(data, buffer(operand).as<float>().begin());
+  }
+}
+
+reference::Array OpHarness::get(const Operand& operand) {
+  const TensorType type = type_of(operand);
+  std::vector<float> data(type.elements());
+  if (is_filter_like(operand)) {
+    program_->unpack_parameter(operand.index, buffer(operand).data(), data);
+  } else {
+    std::ranges::copy(buffer(operand).as<float>(), data.begin());
+  }
+  return from_channels_last(type.dims, data);
+}
+
+void OpHarness::compile(OpId op, std::uint32_t algorithm) {
+  if (algorithms_[op] != algorithm) {
+    algorithms_[op] = algorithm;
+    program_ = library_.compile(*tape_, algorithms_);
+  }
+}
+
+void OpHarness::run(OpId op, const RunOptions& options) {
+  compile(op, options.algorithm);
+  const OpRecipe& recipe = ops_[op];
+  GuardedBuffer workspace(recipe.algorithms[options.algorithm].workspace_bytes, shift_);
+  std::vector<AddressRange> reads;
+  std::vector<AddressRange> writes;
+  for (const Operand& operand : recipe.reads) {
+    buffer(operand).set_read_only(true);
+    reads.push_back(buffer(operand).range());
+  }
+  for (std::uint32_t i = 0; i < recipe.writes.size(); ++i) {
+    GuardedBuffer& written = buffer(recipe.writes[i]);
+    if (options.in_place && options.in_place->write == i) {
+      buffer(recipe.reads[options.in_place->read]).set_read_only(false);
+      writes.push_back(reads[options.in_place->read]);
+    } else if (std::ranges::find(recipe.reads, recipe.writes[i]) != recipe.reads.end()) {
+      written.set_read_only(false);  // an update: always in place
+      writes.push_back(written.range());
+    } else {
+      written.poison();
+      writes.push_back(written.range());
+    }
+  }
+  program_->run(op, {.reads = reads, .writes = writes, .workspace = workspace.range()},
+                {.learning_rate = options.learning_rate}, nullptr);
+  EXPECT_TRUE(workspace.slack_is_intact()) << "wrote beside the workspace";
+  for (auto& [which, each] : buffers_) {
+    each->set_read_only(false);
+    EXPECT_TRUE(each->slack_is_intact()) << "wrote beside an operand";
+  }
+}
+
+}  // namespace vdnn::testing

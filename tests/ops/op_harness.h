@@ -1,0 +1,87 @@
+#pragma once
+// One layer (or one update) by itself: a tape made of its recipe, a program for any of its algorithms, and a
+// guarded buffer for each operand. Around every run the harness fills what is written and the workspace with
+// NaN, makes what is only read read-only, and checks afterwards that nothing beside the operands was touched.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/ops/guarded_buffer.h"
+#include "tests/ops/reference.h"
+#include "vdnn/op_library.h"
+#include "vdnn/tape.h"
+
+namespace vdnn::testing {
+
+struct LayerCase {
+  std::string name;
+  OpSpec spec;
+  std::vector<TensorType> inputs;
+  TensorType output;
+};
+
+class OpHarness {
+ public:
+  // The ops are those of forward and backward, in this order.
+  OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode = Mode::kTraining, std::size_t shift = 0);
+  // One op: the update of this parameter.
+  OpHarness(OpLibrary& library, const SgdSpec& spec, const ParameterRecipe& parameter);
+
+  const Tape& tape() const { return *tape_; }
+  const OpRecipe& recipe(OpId op) const { return ops_[op]; }
+  std::span<const OpRecipe> recipes() const { return ops_; }
+  // The op that writes this; fails the test where there is none.
+  OpId writer(const Operand& operand) const;
+
+  // fp32 operands that lie densely, in logical order; parameters and their gradients in either form.
+  void set(const Operand& operand, const reference::Array& array);
+  reference::Array get(const Operand& operand);
+  GuardedBuffer& buffer(const Operand& operand) { return *buffers_.at(key(operand)); }
+
+  struct RunOptions {
+    std::uint32_t algorithm = 0;
+    std::optional<Overwrite> in_place;
+    float learning_rate = 0;
+  };
+  void run(OpId op, const RunOptions& options);
+  void run(OpId op) { run(op, RunOptions{}); }
+
+  OpProgram& program() { return *program_; }
+
+ private:
+  using Key = std::pair<OperandRole, std::uint32_t>;
+  static Key key(const Operand& operand) { return {operand.role, operand.index}; }
+
+  ValueId declare(const Operand& operand);
+  ValueKind kind_of(const Operand& operand) const;
+  TensorType type_of(const Operand& operand) const;
+  std::uint64_t bytes_of(const Operand& operand) const;
+  bool is_filter_like(const Operand& operand) const;
+  void build_tape(const OpSpec& spec, Phase last_phase);
+  void compile(OpId op, std::uint32_t algorithm);
+
+  OpLibrary& library_;
+  std::vector<TensorType> inputs_;
+  std::vector<TensorType> outputs_;
+  std::vector<ParameterRecipe> parameters_;
+  std::vector<SavedRecipe> saved_;
+  std::vector<OpRecipe> ops_;
+  std::size_t forward_ops_ = 0;
+  std::size_t shift_ = 0;
+  std::map<Key, ValueId> values_;
+  std::map<Key, std::unique_ptr<GuardedBuffer>> buffers_;
+  Tape::Parts parts_;
+  std::unique_ptr<Tape> tape_;
+  std::vector<std::uint32_t> algorithms_;
+  std::unique_ptr<OpProgram> program_;
+};
+
+// Dense fp32, as a device that computes channels last holds it.
+std::vector<float> to_channels_last(const reference::Array& array);
+reference::Array from_channels_last(const Dims& dims, std::span<const float> data);
+
+}  // namespace vdnn::testing

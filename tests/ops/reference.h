@@ -1,0 +1,84 @@
+#pragma once
+// Every layer once more, in double precision and as plainly as it can be written: loops over the definition,
+// tensors in logical order (N, C, space; filters K, C, space), nothing shared with what it judges.
+//
+// Each element of a result comes with what an error bound needs: how many terms were summed, and the sum of
+// their absolute values. A sum of n products in floating point of unit roundoff u, taken in any order, is off
+// by at most gamma_n sum |a b|, gamma_n = n u / (1 - n u) (Higham, Accuracy and Stability of Numerical
+// Algorithms, 2nd ed., section 3.1).
+
+#include <cstdint>
+#include <vector>
+
+#include "vdnn/tensor.h"
+
+namespace vdnn::reference {
+
+struct Array {
+  Dims dims;
+  std::vector<double> data;
+
+  Array() = default;
+  explicit Array(Dims shape);
+};
+
+struct Sums {
+  Array value;
+  std::vector<double> magnitude;
+  std::vector<std::int64_t> terms;
+
+  explicit Sums(const Dims& dims);
+  void add(std::size_t element, double term);
+  // What single precision may be off by.
+  double bound(std::size_t element) const;
+};
+
+struct Window {
+  Dims kernel;
+  Dims stride;
+  Dims padding;
+};
+
+Dims window_output(const Dims& input, std::int64_t channels, const Window& window);
+
+Sums convolution(const Array& x, const Array& filter, const Array& bias, const Window& window);
+Sums convolution_backward_data(const Dims& x, const Array& filter, const Array& dy, const Window& window);
+Sums convolution_backward_filter(const Array& x, const Dims& filter, const Array& dy, const Window& window);
+// Also of fully connected layers.
+Sums backward_bias(const Array& dy);
+
+Sums fully_connected(const Array& x, const Array& weights, const Array& bias);
+Sums fully_connected_backward_data(const Dims& x, const Array& weights, const Array& dy);
+Sums fully_connected_backward_weights(const Array& x, const Dims& weights, const Array& dy);
+
+Array relu(const Array& x);
+Array relu_backward(const Array& y, const Array& dy);
+
+Sums add(const Array& a, const Array& b);
+
+// A window without a tie for its largest element.
+Array max_pooling(const Array& x, const Window& window);
+Sums max_pooling_backward(const Array& x, const Array& dy, const Window& window);
+Sums average_pooling(const Array& x, const Window& window);
+Sums average_pooling_backward(const Dims& x, const Array& dy, const Window& window);
+
+struct Loss {
+  double mean = 0;
+  double correct = 0;
+  Array probabilities;
+};
+Loss softmax_cross_entropy(const Array& logits, const std::vector<std::int32_t>& targets);
+Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets);
+
+struct SgdStep {
+  Sums parameter;
+  Sums momentum;
+};
+struct SgdOptions {
+  double momentum = 0;
+  double weight_decay = 0;
+  double learning_rate = 0;
+};
+SgdStep sgd(const Array& parameter, const Array& gradient, const Array& momentum, const SgdOptions& options);
+
+}  // namespace vdnn::reference
