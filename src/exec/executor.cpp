@@ -57,7 +57,8 @@ Executor::Executor(const ExecutorParts& parts)
       launches_(parts.schedule->instructions.size()),
       waited_on_(parts.schedule->instructions.size(), false) {
   for (const Instruction& instruction : parts_.schedule->instructions) {
-    names_.push_back(describe(*parts_.tape, instruction));
+    names_.push_back(instruction.kind == InstructionKind::kLaunch ? parts_.tape->op(instruction.op).name
+                                                                  : describe(*parts_.tape, instruction));
     for (const Wait& wait : instruction.waits) {
       waited_on_[wait.instruction] = true;
     }
