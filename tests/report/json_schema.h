@@ -36,6 +36,10 @@ class SchemaCheck {
     errors_.push_back((where.empty() ? "/" : where) + ": " + what);
   }
 
+  static std::string inside(std::string where, const std::string& key) {
+    return where.append("/").append(key);
+  }
+
   static bool has_type(const Json& value, const std::string& type) {
     if (type == "object") return value.is_object();
     if (type == "array") return value.is_array();
@@ -87,14 +91,14 @@ class SchemaCheck {
     } else if (keyword == "properties") {
       for (const auto& [key, property] : argument.items()) {
         if (value.is_object() && value.contains(key)) {
-          visit(property, value[key], where + "/" + key);
+          visit(property, value[key], inside(where, key));
         }
       }
     } else if (keyword == "additionalProperties") {
       visit_additional(schema, argument, value, where);
     } else if (keyword == "items") {
       for (std::size_t i = 0; value.is_array() && i < value.size(); ++i) {
-        visit(argument, value[i], where + "/" + std::to_string(i));
+        visit(argument, value[i], inside(where, std::to_string(i)));
       }
     } else if (keyword == "oneOf") {
       visit_one_of(argument, value, where);
@@ -107,7 +111,7 @@ class SchemaCheck {
                         const std::string& where) {
     for (const auto& [key, member] : value.items()) {
       if (value.is_object() && !schema.value("properties", Json::object()).contains(key)) {
-        visit(argument, member, where + "/" + key);
+        visit(argument, member, inside(where, key));
       }
     }
   }
@@ -118,7 +122,9 @@ class SchemaCheck {
     for (const Json& alternative : alternatives) {
       const auto found = errors(alternative, value);
       matches += found.empty() ? 1 : 0;
-      reasons += found.empty() ? "" : " [" + found.front() + "]";
+      if (!found.empty()) {
+        reasons.append(" [").append(found.front()).append("]");
+      }
     }
     if (matches != 1) {
       fail(where, "fits " + std::to_string(matches) + " of " + std::to_string(alternatives.size()) +

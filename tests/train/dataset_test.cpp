@@ -73,7 +73,7 @@ std::vector<Sample> read_all(const Dataset& data) {
   return samples;
 }
 
-constexpr std::size_t kPixels = 28 * 28;
+constexpr std::size_t kPixels = 784;  // 28x28
 const Dims kShape{1, 28, 28};
 
 // A directory with a small, sound data set: three training samples, two test samples. Pixel j of sample i is
@@ -227,12 +227,12 @@ TEST_F(FashionMnistTest, FilesThatAreNotCompressedAreRefused) {
 
 struct Damage {
   const char* name;
-  std::function<Bytes(Bytes)> images;  // what becomes of the training images, decompressed
-  std::function<Bytes(Bytes)> labels;
+  std::function<Bytes(const Bytes&)> images;  // what becomes of the training images, decompressed
+  std::function<Bytes(const Bytes&)> labels;
   std::vector<const char*> says;
 };
 
-Bytes as_it_is(Bytes bytes) {
+Bytes as_it_is(const Bytes& bytes) {
   return bytes;
 }
 
@@ -246,14 +246,18 @@ Bytes shorter(Bytes bytes, std::size_t by) {
   return bytes;
 }
 
-Bytes longer(Bytes bytes) {
-  bytes.push_back(0);
-  return bytes;
+Bytes longer(const Bytes& bytes) {
+  Bytes result = bytes;
+  result.push_back(0);
+  return result;
 }
 
 TEST_F(FashionMnistTest, DamagedContentsAreFound) {
   const std::vector<Damage> damages{
-      {"type of elements", [](Bytes b) { return with(b, 2, 9); }, as_it_is, {"0x00000803", "0x00000903"}},
+      {"type of elements",
+       [](const Bytes& b) { return with(b, 2, 9); },
+       as_it_is,
+       {"0x00000803", "0x00000903"}},
       {"labels as images",
        [](const Bytes&) { return label_bytes(30); },
        as_it_is,
@@ -268,24 +272,30 @@ TEST_F(FashionMnistTest, DamagedContentsAreFound) {
        as_it_is,
        {"header of 16 bytes", "found 15 bytes"}},
       {"one byte too few",
-       [](Bytes b) { return shorter(b, 1); },
+       [](const Bytes& b) { return shorter(b, 1); },
        as_it_is,
        {"3x28x28", "expected 2352", "found 2351"}},
       {"one byte too many", longer, as_it_is, {"expected 2352", "found 2353"}},
       {"one label too many", as_it_is, longer, {"expected 3", "found 4"}},
       {"one label too few",
        as_it_is,
-       [](Bytes b) { return with(shorter(b, 1), 7, 2); },
+       [](const Bytes& b) { return with(shorter(b, 1), 7, 2); },
        {"expected 3 labels", "found 2"}},
-      {"no samples", [](Bytes b) { return with(b, 7, 0); }, as_it_is, {"found 0 in dimension 0"}},
-      {"other images", [](Bytes b) { return with(with(b, 11, 14), 15, 56); }, as_it_is, {"28x28", "14x56"}},
+      {"no samples", [](const Bytes& b) { return with(b, 7, 0); }, as_it_is, {"found 0 in dimension 0"}},
+      {"other images",
+       [](const Bytes& b) { return with(with(b, 11, 14), 15, 56); },
+       as_it_is,
+       {"28x28", "14x56"}},
       {"sizes without end",
        [](const Bytes&) {
          return idx_header(8, {0xffffffff, 0xffffffff, 0xffffffff});
        },
        as_it_is,
        {"overflows 64 bits"}},
-      {"a label of 10", as_it_is, [](Bytes b) { return with(b, 9, 10); }, {"0 to 9", "found 10 at sample 1"}},
+      {"a label of 10",
+       as_it_is,
+       [](const Bytes& b) { return with(b, 9, 10); },
+       {"0 to 9", "found 10 at sample 1"}},
   };
   for (const Damage& damage : damages) {
     SCOPED_TRACE(damage.name);
@@ -367,7 +377,7 @@ TEST(Synthetic, EveryClassComesUpEquallyOften) {
 // The mean image of each class over the first half classifies the second: there is something to learn.
 TEST(Synthetic, CanBeLearned) {
   const auto data = open_dataset("synthetic", {3, 16, 16}, 10, 3).training;
-  const std::size_t elements = 3 * 16 * 16;
+  const std::size_t elements = 768;
   std::vector<std::vector<double>> means(10, std::vector<double>(elements));
   for (std::uint64_t i = 0; i < 1000; ++i) {
     const Sample sample = read_sample(*data, i);
