@@ -107,7 +107,10 @@ struct OpRecipe {
 
 enum class Initializer : std::uint8_t {
   kZero,
-  kHeNormal  // normal, variance 2 / fan_in (He et al. 2015)
+  kHeNormal,  // normal, variance 2 / fan_in (He et al. 2015): what a rectifier follows
+  // Normal, deviation 0.01 (as Simonyan and Zisserman 2015): for the layer that makes the logits. No
+  // rectifier follows it, and large logits at the start spoil the first steps.
+  kLogitsNormal
 };
 
 struct ParameterRecipe {
@@ -116,6 +119,9 @@ struct ParameterRecipe {
   std::uint64_t storage_bytes = 0;  // as the device holds it (blocked, padded)
   Initializer initializer = Initializer::kZero;
   std::int64_t fan_in = 0;  // of kHeNormal
+  // The catalog's name for how it lies: programs of one device that give a parameter the same name can share
+  // it.
+  std::string storage_layout;
 };
 
 struct SavedRecipe {

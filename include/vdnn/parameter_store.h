@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "vdnn/device_pool.h"
@@ -46,7 +47,7 @@ class ParameterStore {
 
  private:
   struct Shape {
-    std::uint64_t bytes = 0;
+    std::string layout;
     std::uint64_t elements = 0;
   };
   AddressRange take(std::uint64_t bytes);

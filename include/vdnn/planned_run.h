@@ -80,12 +80,13 @@ void require_fit(const PlannedRun& run);
 // What another policy would take on the same device with the same preference of algorithms.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// No schedule of this tape can take a shorter step on such a device, whatever the budget: every op runs once on
-// the one compute stream. Seconds.
+// No schedule of this tape can take a shorter step on such a device, whatever the budget: every op runs once
+// on the one compute stream. Seconds.
 double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile);
 
-// Training, then one step of evaluation with the training's memory released: the batch of evaluation is the
-// largest that takes no more memory than training does, found by halving.
+// Evaluation in the memory that training has left, the parameters and the optimizer's state resident. Its
+// batch is the largest that takes no more memory than training does and wants the parameters as they are
+// stored, found by halving. Throws OutOfMemory where there is none.
 struct EvaluationPlan {
   std::int64_t batch = 0;  // divides the batch of training
   std::shared_ptr<const Tape> tape;

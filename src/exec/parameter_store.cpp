@@ -40,7 +40,7 @@ ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& ta
     for (const TapeParameter& parameter : tape.parameters()) {
       parameter_slots_.push_back(slots_.size());
       shapes_.push_back(
-          {.bytes = parameter.recipe.storage_bytes, .elements = parameter.recipe.type.elements()});
+          {.layout = parameter.recipe.storage_layout, .elements = parameter.recipe.type.elements()});
       slots_.push_back({.range = take(parameter.recipe.storage_bytes)});
       for (const ValueId state : parameter.state) {
         slots_.push_back({.range = take(tape.value(state).bytes)});
@@ -72,7 +72,7 @@ AddressRange ParameterStore::take(std::uint64_t bytes) {
 ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
   for (std::size_t index = 0; index < tape.parameters().size() && index < parameter_slots_.size(); ++index) {
     const TapeParameter& parameter = tape.parameters()[index];
-    if (parameter.value == value && parameter.recipe.storage_bytes == shapes_[index].bytes) {
+    if (parameter.value == value && parameter.recipe.storage_layout == shapes_[index].layout) {
       return slots_[parameter_slots_[index]];
     }
     for (std::size_t state = 0; state < parameter.state.size(); ++state) {
@@ -81,7 +81,8 @@ ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
       }
     }
   }
-  throw InvalidArgument("the parameters of '" + tape.model() + "' lack " + tape.value(value).name);
+  throw InvalidArgument("the store holds no " + tape.value(value).name + " as '" + tape.model() +
+                        "' wants it");
 }
 
 void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,

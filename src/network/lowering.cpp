@@ -113,6 +113,7 @@ class Lowering {
   void describe(std::uint32_t id);
   void fetch_recipe(std::uint32_t id);
   void declare_parameters(std::uint32_t id);
+  bool makes_logits(std::uint32_t id) const;
   bool wanted(std::uint32_t id, const Operand& write) const;
   void choose_backward_ops(std::uint32_t id);
   void expect_contributions(std::uint32_t id);
@@ -193,7 +194,10 @@ void Lowering::fetch_recipe(std::uint32_t id) {
 void Lowering::declare_parameters(std::uint32_t id) {
   LayerState& state = layers_[id];
   state.first_parameter = parts_.parameters.size();
-  for (const ParameterRecipe& recipe : state.recipe.parameters) {
+  for (ParameterRecipe& recipe : state.recipe.parameters) {
+    if (recipe.initializer == Initializer::kHeNormal && makes_logits(id)) {
+      recipe.initializer = Initializer::kLogitsNormal;
+    }
     const std::string name = layer(id).name + "." + recipe.name;
     TapeParameter parameter{.value = declare(name, ValueKind::kParameter, recipe.type, recipe.storage_bytes),
                             .state = {},
@@ -208,6 +212,13 @@ void Lowering::declare_parameters(std::uint32_t id) {
     }
     parts_.parameters.push_back(std::move(parameter));
   }
+}
+
+bool Lowering::makes_logits(std::uint32_t id) const {
+  return std::ranges::any_of(network_.layers(), [&](const Layer& reader) {
+    return std::holds_alternative<SoftmaxCrossEntropySpec>(reader.spec) &&
+           reader.inputs.front() == layer(id).output;
+  });
 }
 
 bool Lowering::wanted(std::uint32_t id, const Operand& write) const {

@@ -17,6 +17,18 @@ double normal(SplitMix64& random) {
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 
+double deviation_of(const ParameterRecipe& recipe) {
+  switch (recipe.initializer) {
+    case Initializer::kZero:
+      return 0;
+    case Initializer::kHeNormal:
+      return std::sqrt(2.0 / static_cast<double>(recipe.fan_in));
+    case Initializer::kLogitsNormal:
+      return 0.01;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed) {
@@ -25,8 +37,8 @@ std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64
     // A stream of its own for each, so that adding a layer does not change the others.
     SplitMix64 random(mix_seed(seed, result.size()));
     std::vector<float> values(parameter.recipe.type.elements(), 0.0F);
-    if (parameter.recipe.initializer == Initializer::kHeNormal) {
-      const double deviation = std::sqrt(2.0 / static_cast<double>(parameter.recipe.fan_in));
+    const double deviation = deviation_of(parameter.recipe);
+    if (deviation > 0) {
       for (float& value : values) {
         value = static_cast<float>(deviation * normal(random));
       }

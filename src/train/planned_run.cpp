@@ -157,22 +157,43 @@ double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile) {
   return seconds;
 }
 
-EvaluationPlan plan_evaluation(const PlannedRun& run) {
+namespace {
+
+bool share_parameters(const Tape& a, const Tape& b) {
+  return std::ranges::equal(
+      a.parameters(), b.parameters(), {},
+      [](const TapeParameter& parameter) { return parameter.recipe.storage_layout; },
+      [](const TapeParameter& parameter) { return parameter.recipe.storage_layout; });
+}
+
+EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
   ModelOptions model = run.options.model;
-  while (true) {
-    EvaluationPlan evaluation;
-    evaluation.batch = model.batch;
-    evaluation.tape = lower_to_evaluation_tape(make_model(model), run.library->catalog());
-    evaluation.schedule = make_schedule(
-        *evaluation.tape, make_plan(*evaluation.tape, plan_options(run.options, Policy::kOffloadNone)));
-    require_valid(*evaluation.tape, evaluation.schedule);
-    const std::uint64_t peak =
-        predict_evaluation_peak(*run.tape, *evaluation.tape, evaluation.schedule, prediction_options(run));
-    if (peak <= run.prediction.peak_bytes || model.batch % 2 != 0) {
+  model.batch = batch;
+  EvaluationPlan evaluation{.batch = batch,
+                            .tape = lower_to_evaluation_tape(make_model(model), run.library->catalog()),
+                            .schedule = {}};
+  evaluation.schedule = make_schedule(
+      *evaluation.tape, make_plan(*evaluation.tape, plan_options(run.options, Policy::kOffloadNone)));
+  require_valid(*evaluation.tape, evaluation.schedule);
+  return evaluation;
+}
+
+}  // namespace
+
+EvaluationPlan plan_evaluation(const PlannedRun& run) {
+  std::uint64_t peak = 0;
+  for (std::int64_t batch = run.network.batch(); batch > 0; batch = batch % 2 == 0 ? batch / 2 : 0) {
+    EvaluationPlan evaluation = evaluation_with_batch(run, batch);
+    if (!share_parameters(*run.tape, *evaluation.tape)) {
+      continue;
+    }
+    peak = predict_evaluation_peak(*run.tape, *evaluation.tape, evaluation.schedule, prediction_options(run));
+    if (peak <= run.prediction.peak_bytes) {
       return evaluation;
     }
-    model.batch /= 2;
   }
+  throw OutOfMemory("evaluation needs more memory than training",
+                    {.asked = peak, .budget = run.prediction.peak_bytes});
 }
 
 }  // namespace vdnn

@@ -36,4 +36,17 @@ dnnl::memory::desc any_desc(const Dims& dims) {
   return {to_dnnl(dims), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
 }
 
+std::string layout_name(const dnnl::memory::desc& desc) {
+  const dnnl_blocking_desc_t& blocking = desc.data.format_desc.blocking;
+  std::string name = "strides";
+  for (int dim = 0; dim < desc.data.ndims; ++dim) {
+    name += " " + std::to_string(blocking.strides[dim]);
+  }
+  for (int block = 0; block < blocking.inner_nblks; ++block) {
+    name += " block " + std::to_string(blocking.inner_blks[block]) + " of dim " +
+            std::to_string(blocking.inner_idxs[block]);
+  }
+  return name;
+}
+
 }  // namespace vdnn::cpu

@@ -2,6 +2,7 @@
 // What the ops that go through oneDNN share.
 
 #include <dnnl.hpp>
+#include <string>
 
 #include "vdnn/tensor.h"
 
@@ -32,5 +33,7 @@ dnnl::memory::dims to_dnnl(const Dims& dims);
 dnnl::memory::desc dense_desc(const Dims& dims);
 // The same shape, in whatever layout an implementation prefers.
 dnnl::memory::desc any_desc(const Dims& dims);
+// Strides and inner blocks in words: equal names, equal layouts. Blocked layouts only, which all filters are.
+std::string layout_name(const dnnl::memory::desc& desc);
 
 }  // namespace vdnn::cpu

@@ -193,8 +193,12 @@ LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer
                         .type = layer.filter,
                         .storage_bytes = layer.storage.get_size(),
                         .initializer = Initializer::kHeNormal,
-                        .fan_in = static_cast<std::int64_t>(layer.filter.elements() / layer.bias.elements())},
-                       {.name = "bias", .type = layer.bias, .storage_bytes = layer.bias.bytes()}};
+                        .fan_in = static_cast<std::int64_t>(layer.filter.elements() / layer.bias.elements()),
+                        .storage_layout = layout_name(layer.storage)},
+                       {.name = "bias",
+                        .type = layer.bias,
+                        .storage_bytes = layer.bias.bytes(),
+                        .storage_layout = layout_name(dense_desc(layer.bias.dims))}};
 
   OpRecipe forward = pass_recipe(context, layer, Direction::kForward);
   forward.reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}};
