@@ -409,6 +409,16 @@ TEST(SimMemoryChecks, ProtectedMemoryMayNotBeTouchedUntilItIsMadeAccessible) {
   EXPECT_EQ(sim.device->findings()[0].range, sim.on_device(4000, 96));
 }
 
+TEST(SimMemoryChecks, ProtectionDoesNotSurviveDecommit) {
+  SimFixture sim(checked(true, false));
+  sim.device->protect(sim.compute, sim.on_device(0, 4096), Protection::kInaccessible);
+  sim.device->synchronize_all();
+  sim.device->decommit(sim.block);
+  sim.device->commit(sim.block);
+  sim.work(sim.compute, "conv1", {}, {{sim.on_device(0, 64)}});
+  EXPECT_TRUE(sim.device->findings().empty());
+}
+
 TEST(SimMemoryChecks, ProtectionTakesEffectInStreamOrder) {
   // Unordered with the other stream's read: a race in every order, an inaccessible access in some.
   int inaccessible = 0;

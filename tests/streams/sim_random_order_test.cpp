@@ -145,6 +145,21 @@ TEST(SimRandomOrder, AChainOfWaitsLeavesOneOrder) {
   EXPECT_EQ(hashes.size(), 1U);
 }
 
+TEST(SimRandomOrder, FollowsSubmissionCloselyLooselyOrNotAtAll) {
+  std::set<std::size_t> executed_before_synchronize;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SimFixture sim(ordered_by(seed));
+    sim.device->set_tracing(true);
+    for (int i = 0; i < 20; ++i) {
+      sim.busy(i % 2 == 0 ? sim.compute : sim.memory, 1);
+    }
+    executed_before_synchronize.insert(executed(sim).size());
+  }
+  EXPECT_TRUE(executed_before_synchronize.contains(0));
+  EXPECT_TRUE(executed_before_synchronize.contains(20));
+  EXPECT_GT(executed_before_synchronize.size(), 5U);
+}
+
 TEST(SimRandomOrder, SynchronizeReachesItsFrontier) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SimFixture sim(ordered_by(seed));
