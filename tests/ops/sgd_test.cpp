@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include "tests/ops/layer_cases.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+using reference::Array;
+
+ParameterRecipe vector_of(std::int64_t elements) {
+  return {.name = "bias",
+          .type = {.dims = {elements}},
+          .storage_bytes = static_cast<std::uint64_t>(elements) * sizeof(float)};
+}
+
+class SgdTest : public ::testing::TestWithParam<int> {
+ protected:
+  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+};
+
+TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
+  // All exact in single precision.
+  const SgdSpec spec{.momentum = 0.875F, .weight_decay = 0.0625F};
+  constexpr float kLearningRate = 0.125F;
+  for (const std::int64_t elements : {1, 37, 40'001}) {
+    OpHarness op(*library_, spec, vector_of(elements));
+    const Array parameter = random_array({elements}, 71);
+    const Array gradient = random_array({elements}, 72);
+    const Array momentum = random_array({elements}, 73);
+    op.set(kFilter, parameter);
+    op.set(kDFilter, gradient);
+    op.set(kState, momentum);
+    op.run(0, {.in_place = {}, .learning_rate = kLearningRate});
+    const reference::SgdStep want = reference::sgd(
+        parameter, gradient, momentum,
+        {.momentum = spec.momentum, .weight_decay = spec.weight_decay, .learning_rate = kLearningRate});
+    expect_within_bounds(op.get(kFilter), want.parameter);
+    expect_within_bounds(op.get(kState), want.momentum);
+    expect_equal(op.get(kDFilter), gradient);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, SgdTest, ::testing::Values(1, 2));
+
+TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
+  const auto library = make_cpu_ops({});
+  ParameterRecipe parameter = vector_of(10);
+  parameter.storage_bytes = 64;  // padded
+  const UpdateRecipe recipe = library->catalog().update_recipe({.momentum = 0.9F}, parameter);
+  ASSERT_EQ(recipe.state.size(), 1U);
+  EXPECT_EQ(recipe.state[0].name, "momentum");
+  EXPECT_EQ(recipe.state[0].type.bytes(), 64U);
+  EXPECT_EQ(recipe.op.direction, Direction::kUpdate);
+  EXPECT_EQ(recipe.op.reads, (std::vector{kFilter, kDFilter, kState}));
+  EXPECT_EQ(recipe.op.writes, (std::vector{kFilter, kState}));
+}
+
+TEST(Sgd, RefusesNegativeCoefficients) {
+  const auto library = make_cpu_ops({});
+  EXPECT_THROW(library->catalog().update_recipe({.momentum = -0.1F}, vector_of(1)), InvalidArgument);
+  EXPECT_THROW(library->catalog().update_recipe({.weight_decay = -1}, vector_of(1)), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace vdnn::testing

@@ -1,0 +1,144 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/ops/layer_cases.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+using reference::Array;
+
+constexpr double kUnitRoundoff = 0x1p-24;
+
+class SoftmaxCrossEntropyTest : public ::testing::Test {
+ protected:
+  // Logits as large as a network's that has gone astray.
+  static Array logits_of(std::int64_t samples, std::int64_t classes) {
+    Array logits = distinct_array({samples, classes}, 61);
+    for (double& logit : logits.data) {
+      logit *= 4;
+    }
+    return logits;
+  }
+
+  OpHarness harness(const Array& logits, const std::vector<std::int32_t>& targets,
+                    Mode mode = Mode::kTraining) {
+    OpHarness op(*library_, loss_case(logits.dims[0], logits.dims[1]), mode);
+    op.set(kX, logits);
+    std::ranges::copy(targets, op.buffer(kX1).as<std::int32_t>().begin());
+    return op;
+  }
+
+  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = 2});
+};
+
+// The device computes in double from single-precision inputs, so that what remains is the rounding of what it
+// stores: of each probability once, and then of the gradient.
+void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets) {
+  const reference::Loss want = reference::softmax_cross_entropy(logits, targets);
+  constexpr double kDoubleNoise = 1e-13;
+  op.run(op.writer(kY));
+  EXPECT_NEAR(op.get(kY).data[0], want.mean, kUnitRoundoff * std::abs(want.mean) + kDoubleNoise);
+  EXPECT_EQ(op.get(kY).data[1], want.correct);
+  const Array probabilities = op.get(kSaved);
+  for (std::size_t i = 0; i < probabilities.data.size(); ++i) {
+    ASSERT_NEAR(probabilities.data[i], want.probabilities.data[i],
+                kUnitRoundoff * want.probabilities.data[i] + kDoubleNoise);
+  }
+  op.run(op.writer(kDX));
+  const Array gradient = op.get(kDX);
+  const Array want_gradient = reference::softmax_cross_entropy_backward(logits, targets);
+  for (std::size_t i = 0; i < gradient.data.size(); ++i) {
+    const double bound =
+        kUnitRoundoff * (want.probabilities.data[i] + std::abs(want_gradient.data[i])) + kDoubleNoise;
+    ASSERT_NEAR(gradient.data[i], want_gradient.data[i], bound) << "element " << i;
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyTest, LossProbabilitiesAndGradientAreThoseOfTheReference) {
+  const Array logits = logits_of(6, 10);
+  for (const std::vector<std::int32_t>& targets :
+       {std::vector<std::int32_t>{0, 9, 4, 4, 1, 7}, {-1, 2, -100, 3, 9, 0}}) {
+    OpHarness op = harness(logits, targets);
+    expect_as_reference(op, logits, targets);
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyTest, CountsSamplesWhoseLargestLogitIsTheTarget) {
+  Array logits({4, 3});
+  logits.data = {1, 2, 3, 3, 2, 1, 5, 5, 0, 0, 9, 0};
+  // Right, wrong, the first of two equals, ignored though it would be right.
+  OpHarness op = harness(logits, {2, 1, 0, -1});
+  op.run(0);
+  EXPECT_EQ(op.get(kY).data[1], 2);
+}
+
+TEST_F(SoftmaxCrossEntropyTest, WithoutASampleThatCountsEverythingIsZero) {
+  OpHarness op = harness(logits_of(3, 4), {-1, -1, -2});
+  op.run(op.writer(kY));
+  op.run(op.writer(kDX));
+  EXPECT_EQ(op.get(kY).data, (std::vector<double>{0, 0}));
+  EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
+}
+
+TEST_F(SoftmaxCrossEntropyTest, LargeLogitsDoNotOverflow) {
+  Array logits({1, 3});
+  logits.data = {3e38, -3e38, 0};
+  OpHarness op = harness(logits, {0});
+  op.run(0);
+  EXPECT_EQ(op.get(kY).data[0], 0);
+  EXPECT_EQ(op.get(kSaved).data, (std::vector<double>{1, 0, 0}));
+}
+
+TEST_F(SoftmaxCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
+  for (const std::size_t place : {0U, 1U, 2U}) {
+    Array logits({1, 3});
+    logits.data = {1, 2, 3};
+    logits.data[place] = std::numeric_limits<double>::quiet_NaN();
+    OpHarness op = harness(logits, {0});
+    op.run(0);
+    EXPECT_TRUE(std::isnan(op.get(kY).data[0]));
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyTest, InPlaceEqualsOutOfPlace) {
+  const Array logits = logits_of(6, 10);
+  OpHarness op = harness(logits, {0, 9, -1, 4, 1, 7});
+  op.run(0);
+  const Array metrics = op.get(kY);
+  const Array probabilities = op.get(kSaved);
+  op.run(1);
+  const Array gradient = op.get(kDX);
+  ASSERT_EQ(op.recipe(0).may_overwrite.size(), 1U);
+  op.run(0, {.in_place = op.recipe(0).may_overwrite[0]});
+  expect_equal(op.get(kY), metrics);
+  expect_equal(op.get(kX), probabilities);
+  ASSERT_EQ(op.recipe(1).may_overwrite.size(), 1U);
+  op.run(1, {.in_place = op.recipe(1).may_overwrite[0]});
+  expect_equal(op.get(kSaved), gradient);
+}
+
+TEST_F(SoftmaxCrossEntropyTest, InferenceWritesMetricsOnly) {
+  const Array logits = logits_of(5, 4);
+  const std::vector<std::int32_t> targets{3, 2, -1, 0, 1};
+  OpHarness training = harness(logits, targets);
+  OpHarness inference = harness(logits, targets, Mode::kInference);
+  ASSERT_EQ(inference.recipes().size(), 1U);
+  EXPECT_EQ(inference.recipe(0).writes, (std::vector{kY}));
+  training.run(0);
+  inference.run(0);
+  expect_equal(inference.get(kY), training.get(kY));
+}
+
+TEST_F(SoftmaxCrossEntropyTest, RefusesATargetThatIsNoClass) {
+  OpHarness op = harness(logits_of(2, 4), {3, 4});
+  EXPECT_THROW(op.run(0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace vdnn::testing
