@@ -1,0 +1,520 @@
+#include "plan/oracle.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <span>
+
+namespace vdnn::testing {
+
+namespace {
+
+using Term = Oracle::Term;
+using Node = std::uint32_t;  // step * instructions + index
+constexpr std::uint32_t kSteps = Oracle::kSteps;
+
+constexpr std::uint64_t kLoadTag = 1;
+constexpr std::uint64_t kInitialTag = 2;
+constexpr std::uint64_t kUndefinedTag = 3;
+constexpr std::uint64_t kGarbageTag = 4;
+constexpr std::uint64_t kOpTag = 5;
+
+// The finalizer of splitmix64 (Steele, Lea, Flood 2014).
+Term mix(Term seed, std::uint64_t number) {
+  std::uint64_t x = seed + 0x9e3779b97f4a7c15ULL * (number + 1);
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31U);
+}
+
+Term term(std::uint64_t tag, std::uint64_t what, std::uint64_t when) { return mix(mix(tag, what), when); }
+
+Term output_term(OpId op, std::size_t output, std::span<const Term> inputs) {
+  Term result = term(kOpTag, op, output);
+  for (const Term input : inputs) {
+    result = mix(result, input);
+  }
+  return result;
+}
+
+struct Place {
+  BufferId buffer = kNone;
+  ValueId value = kNone;  // kNone: workspace
+};
+
+// What an instruction touches.
+struct Action {
+  std::vector<Place> reads;
+  std::vector<Place> writes;
+};
+
+Action action_of(const Tape& tape, const Instruction& it) {
+  switch (it.kind) {
+    case InstructionKind::kAllocate:
+    case InstructionKind::kRelease:
+      return {};
+    case InstructionKind::kLoad:
+      return {.reads = {}, .writes = {{it.buffer, it.value}}};
+    case InstructionKind::kReadMetrics:
+      return {.reads = {{it.buffer, it.value}}, .writes = {}};
+    case InstructionKind::kOffload:
+      return {.reads = {{it.buffer, it.value}}, .writes = {{it.host_buffer, it.value}}};
+    case InstructionKind::kPrefetch:
+      return {.reads = {{it.host_buffer, it.value}}, .writes = {{it.buffer, it.value}}};
+    case InstructionKind::kLaunch:
+      break;
+  }
+  const Op& op = tape.op(it.op);
+  Action action;
+  for (std::size_t i = 0; i < it.operands.size(); ++i) {
+    if (i < op.reads.size()) {
+      action.reads.push_back({it.operands[i], op.reads[i]});
+    } else if (i < op.reads.size() + op.writes.size()) {
+      action.writes.push_back({it.operands[i], op.writes[i - op.reads.size()]});
+    } else if (it.operands[i] != kNone) {
+      action.writes.push_back({it.operands[i], kNone});
+    }
+  }
+  return action;
+}
+
+// Do operands of the op lie in one buffer although it permits no such thing?
+bool overlaps_without_permission(const Op& op, const Action& action) {
+  for (std::size_t write = 0; write < action.writes.size(); ++write) {
+    for (std::size_t read = 0; read < action.reads.size(); ++read) {
+      const bool permitted = std::ranges::any_of(op.may_overwrite, [&](const Overwrite& permission) {
+        return permission.read == read && permission.write == write;
+      });
+      if (action.reads[read].buffer == action.writes[write].buffer &&
+          action.reads[read].value != action.writes[write].value && !permitted) {
+        return true;
+      }
+    }
+    for (std::size_t other = 0; other < write; ++other) {
+      if (action.writes[other].buffer == action.writes[write].buffer) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// --- what is broken by definition ---------------------------------------------------------------------------
+
+bool waits_are_possible(const std::vector<Instruction>& instructions) {
+  for (std::size_t index = 0; index < instructions.size(); ++index) {
+    for (const Wait& wait : instructions[index].waits) {
+      if (wait.steps_ago > 1 || wait.instruction >= instructions.size() ||
+          (wait.steps_ago == 0 && wait.instruction >= index) ||
+          instructions[wait.instruction].kind == InstructionKind::kRelease) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool happens_once(const Tape& tape, const Schedule& schedule) {
+  std::vector<int> launches(tape.ops().size());
+  std::vector<int> loads(tape.values().size());
+  std::vector<int> allocations(schedule.buffers.size());
+  std::vector<int> releases(schedule.buffers.size());
+  int metrics = 0;
+  for (const Instruction& it : schedule.instructions) {
+    switch (it.kind) {
+      case InstructionKind::kLaunch:
+        ++launches[it.op];
+        break;
+      case InstructionKind::kLoad:
+        ++loads[it.value];
+        break;
+      case InstructionKind::kReadMetrics:
+        ++metrics;
+        break;
+      case InstructionKind::kAllocate:
+        ++allocations[it.buffer];
+        break;
+      case InstructionKind::kRelease:
+        ++releases[it.buffer];
+        break;
+      case InstructionKind::kOffload:
+      case InstructionKind::kPrefetch:
+        break;
+    }
+  }
+  const auto is_one = [](int count) { return count == 1; };
+  for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
+    const int expected = schedule.buffers[id].persistent ? 0 : 1;
+    if (allocations[id] != expected || releases[id] != expected) {
+      return false;
+    }
+  }
+  return metrics == 1 && std::ranges::all_of(launches, is_one) &&
+         std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
+}
+
+// --- permitted orders ---------------------------------------------------------------------------------------
+
+// What must come before what, transitively.
+class PartialOrder {
+ public:
+  explicit PartialOrder(const std::vector<Instruction>& instructions)
+      : count_(static_cast<Node>(instructions.size())),
+        words_((kSteps * count_ + 63) / 64),
+        before_(std::size_t{kSteps} * count_ * words_),
+        direct_(std::size_t{kSteps} * count_) {
+    std::array<Node, kStreamRoles> last{};
+    last.fill(kNone);
+    for (Node node = 0; node < size(); ++node) {
+      const Instruction& it = instructions[node % count_];
+      if (it.kind == InstructionKind::kRelease) {
+        add_allocation(instructions, node);
+      } else {
+        Node& previous = last.at(static_cast<std::size_t>(it.stream));
+        if (previous != kNone) {
+          add(previous, node);
+        }
+        previous = node;
+      }
+      for (const Wait& wait : it.waits) {
+        if (node >= wait.steps_ago * count_) {
+          add(node - node % count_ - wait.steps_ago * count_ + wait.instruction, node);
+        }
+      }
+    }
+  }
+
+  Node size() const { return kSteps * count_; }
+  bool is_before(Node first, Node second) const {
+    return (before_[second * words_ + first / 64] >> (first % 64U) & 1U) != 0;
+  }
+  bool are_ordered(Node a, Node b) const { return is_before(a, b) || is_before(b, a); }
+  std::span<const Node> direct(Node node) const { return direct_[node]; }
+
+ private:
+  void add(Node first, Node second) {
+    direct_[second].push_back(first);
+    for (std::size_t word = 0; word < words_; ++word) {
+      before_[second * words_ + word] |= before_[first * words_ + word];
+    }
+    before_[second * words_ + first / 64] |= std::uint64_t{1} << (first % 64U);
+  }
+
+  void add_allocation(const std::vector<Instruction>& instructions, Node release) {
+    for (Node node = release; node-- > release - release % count_;) {
+      const Instruction& it = instructions[node % count_];
+      if (it.kind == InstructionKind::kAllocate && it.buffer == instructions[release % count_].buffer) {
+        add(node, release);
+        return;
+      }
+    }
+  }
+
+  Node count_;
+  std::size_t words_;
+  std::vector<std::uint64_t> before_;  // a node: a bit for each node that comes before it
+  std::vector<std::vector<Node>> direct_;
+};
+
+using Order = std::vector<Node>;
+
+Order as_early_as_possible(const PartialOrder& partial, Node node) {
+  Order order(partial.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_partition(
+      order, [&](Node other) { return other == node || partial.is_before(other, node); });
+  return order;
+}
+
+Order as_late_as_possible(const PartialOrder& partial, Node node) {
+  Order order(partial.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_partition(
+      order, [&](Node other) { return other != node && !partial.is_before(node, other); });
+  return order;
+}
+
+Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
+  std::vector<std::vector<Node>> followers(partial.size());
+  std::vector<std::size_t> missing(partial.size());
+  Order ready;
+  for (Node node = 0; node < partial.size(); ++node) {
+    missing[node] = partial.direct(node).size();
+    for (const Node previous : partial.direct(node)) {
+      followers[previous].push_back(node);
+    }
+    if (missing[node] == 0) {
+      ready.push_back(node);
+    }
+  }
+  Order order;
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    order.push_back(ready.back());
+    ready.pop_back();
+    for (const Node next : followers[order.back()]) {
+      if (--missing[next] == 0) {
+        ready.push_back(next);
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+// --- symbolic execution --------------------------------------------------------------------------------------
+
+// One run of two steps in a given order. Stops at the first thing that the tape does not mean.
+class SymbolicRun {
+ public:
+  SymbolicRun(const Oracle& oracle, const Schedule& schedule, const std::vector<Action>& actions)
+      : oracle_(oracle),
+        schedule_(schedule),
+        actions_(actions),
+        count_(static_cast<Node>(schedule.instructions.size())),
+        memory_(kSteps * schedule.buffers.size()) {
+    for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
+      memory_[id] = {.live = schedule.buffers[id].persistent, .content = term(kUndefinedTag, id, 0)};
+    }
+    for (ValueId id = 0; id < oracle.tape_.values().size(); ++id) {
+      if (oracle.home_[id] != kNone) {
+        memory_[oracle.home_[id]].content = term(kInitialTag, id, 0);
+      }
+    }
+  }
+
+  // Empty: all is as the tape means it.
+  std::string run(const Order& order) {
+    for (const Node node : order) {
+      const char* objection = execute(node);
+      if (objection != nullptr) {
+        return describe(oracle_.tape_, schedule_.instructions[node % count_]) + " (instruction " +
+               std::to_string(node % count_) + ", step " + std::to_string(node / count_) + ") " + objection;
+      }
+    }
+    for (ValueId id = 0; id < oracle_.home_.size(); ++id) {
+      if (oracle_.home_[id] != kNone &&
+          memory_[oracle_.home_[id]].content != oracle_.values_[kSteps - 1][id]) {
+        return oracle_.tape_.value(id).name + " ends as something else";
+      }
+    }
+    for (BufferId id = 0; id < memory_.size(); ++id) {
+      const Buffer& buffer = schedule_.buffers[id % schedule_.buffers.size()];
+      if (memory_[id].live && !buffer.persistent) {
+        return "'" + buffer.name + "' is not released";
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Cell {
+    bool live = false;
+    Term content = 0;
+  };
+
+  Cell& cell(BufferId buffer, std::uint32_t step) {
+    return memory_[schedule_.buffers[buffer].persistent ? buffer : step * schedule_.buffers.size() + buffer];
+  }
+
+  const char* execute(Node node) {
+    const Instruction& it = schedule_.instructions[node % count_];
+    const Action& action = actions_[node % count_];
+    const std::uint32_t step = node / count_;
+    if (it.kind == InstructionKind::kAllocate || it.kind == InstructionKind::kRelease) {
+      return change_life(it, step);
+    }
+    inputs_.clear();
+    for (const Place& place : action.reads) {
+      const Cell& from = cell(place.buffer, step);
+      if (!from.live) {
+        return "reads memory that is not allocated";
+      }
+      inputs_.push_back(from.content);
+    }
+    if (!inputs_are_right(it, step)) {
+      return "reads something else than the tape means";
+    }
+    for (const Place& place : action.writes) {
+      if (!cell(place.buffer, step).live) {
+        return "writes memory that is not allocated";
+      }
+    }
+    write(it, action, step);
+    return nullptr;
+  }
+
+  const char* change_life(const Instruction& it, std::uint32_t step) {
+    Cell& target = cell(it.buffer, step);
+    const bool allocate = it.kind == InstructionKind::kAllocate;
+    if (target.live == allocate) {
+      return allocate ? "allocates what is allocated" : "releases what is not allocated";
+    }
+    target = {.live = allocate, .content = term(kUndefinedTag, it.buffer, step)};
+    return nullptr;
+  }
+
+  bool inputs_are_right(const Instruction& it, std::uint32_t step) const {
+    switch (it.kind) {
+      case InstructionKind::kLaunch:
+        return inputs_ == oracle_.op_reads_[step][it.op];
+      case InstructionKind::kOffload:
+      case InstructionKind::kPrefetch:
+      case InstructionKind::kReadMetrics:
+        return inputs_.front() == oracle_.values_[step][it.value];
+      default:
+        return inputs_.empty();
+    }
+  }
+
+  void write(const Instruction& it, const Action& action, std::uint32_t step) {
+    const bool launch = it.kind == InstructionKind::kLaunch;
+    const bool garbage = launch && overlaps_without_permission(oracle_.tape_.op(it.op), action);
+    for (std::size_t output = 0; output < action.writes.size(); ++output) {
+      const Place& place = action.writes[output];
+      Term& content = cell(place.buffer, step).content;
+      if (garbage || place.value == kNone) {
+        content = mix(term(kGarbageTag, it.op, step), output);
+      } else if (launch) {
+        content = output_term(it.op, output, inputs_);
+      } else if (it.kind == InstructionKind::kLoad) {
+        content = term(kLoadTag, place.value, step);
+      } else {
+        content = inputs_.front();  // a copy
+      }
+    }
+  }
+
+  const Oracle& oracle_;
+  const Schedule& schedule_;
+  const std::vector<Action>& actions_;
+  const Node count_;
+  std::vector<Cell> memory_;
+  std::vector<Term> inputs_;
+};
+
+namespace {
+
+// The nodes that share a buffer with one that they are not ordered with, one of both changing it.
+std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<Action>& actions,
+                                    const PartialOrder& partial) {
+  struct Use {
+    Node node = 0;
+    bool change = false;
+  };
+  std::vector<bool> conflicting(partial.size());
+  std::vector<std::vector<Use>> uses_of(kSteps * schedule.buffers.size());
+  const auto count = schedule.instructions.size();
+  const auto note = [&](BufferId buffer, Node node, bool change) {
+    const std::size_t instance =
+        schedule.buffers[buffer].persistent ? buffer : node / count * schedule.buffers.size() + buffer;
+    for (const Use& use : uses_of[instance]) {
+      if ((use.change || change) && use.node != node && !partial.are_ordered(use.node, node)) {
+        conflicting[use.node] = true;
+        conflicting[node] = true;
+      }
+    }
+    uses_of[instance].push_back({node, change});
+  };
+  for (Node node = 0; node < partial.size(); ++node) {
+    const Instruction& it = schedule.instructions[node % count];
+    if (it.kind == InstructionKind::kAllocate || it.kind == InstructionKind::kRelease) {
+      note(it.buffer, node, true);
+    }
+    for (const Place& place : actions[node % count].reads) {
+      note(place.buffer, node, false);
+    }
+    for (const Place& place : actions[node % count].writes) {
+      note(place.buffer, node, true);
+    }
+  }
+  return conflicting;
+}
+
+}  // namespace
+
+// --- the oracle -----------------------------------------------------------------------------------------------
+
+Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {
+  for (const Instruction& it : intact.instructions) {
+    for (const Place& place : action_of(tape, it).reads) {
+      if (tape.value(place.value).persistent() && home_[place.value] == kNone) {
+        home_[place.value] = place.buffer;
+      }
+    }
+  }
+  std::vector<Term> values(tape.values().size());
+  for (ValueId id = 0; id < values.size(); ++id) {
+    values[id] = term(kInitialTag, id, 0);
+  }
+  for (std::uint32_t step = 0; step < kSteps; ++step) {
+    compute_step(step, values);
+  }
+}
+
+// The tape itself, line by line.
+void Oracle::compute_step(std::uint32_t step, std::vector<Term>& values) {
+  for (const ValueId input : tape_.inputs()) {
+    values[input] = term(kLoadTag, input, step);
+  }
+  for (OpId id = 0; id < tape_.ops().size(); ++id) {
+    const Op& op = tape_.op(id);
+    std::vector<Term> inputs;
+    for (const ValueId read : op.reads) {
+      inputs.push_back(values[read]);
+    }
+    for (std::size_t output = 0; output < op.writes.size(); ++output) {
+      values[op.writes[output]] = output_term(id, output, inputs);
+    }
+    op_reads_.at(step).push_back(std::move(inputs));
+  }
+  values_.at(step) = values;
+}
+
+std::string Oracle::objection(const Schedule& broken, Exploration exploration, std::uint64_t seed) const {
+  if (!waits_are_possible(broken.instructions)) {
+    return "a wait points forward, at a release or at nothing";
+  }
+  if (!happens_once(tape_, broken)) {
+    return "an op, a load, an allocation or a release happens not exactly once";
+  }
+  std::vector<Action> actions;
+  for (const Instruction& it : broken.instructions) {
+    actions.push_back(action_of(tape_, it));
+  }
+  const auto run = [&](const Order& order) { return SymbolicRun(*this, broken, actions).run(order); };
+  const PartialOrder partial(broken.instructions);
+  Order list(partial.size());
+  std::iota(list.begin(), list.end(), 0U);
+  if (std::string objection = run(list); !objection.empty()) {
+    return objection + ", in the order of the list";
+  }
+  const bool everything = exploration == Exploration::kEverything;
+  const std::vector<bool> conflicting =
+      everything ? std::vector<bool>(partial.size(), true) : conflicting_nodes(broken, actions, partial);
+  const auto name = [&](Node node) {
+    return describe(tape_, broken.instructions[node % broken.instructions.size()]) + ", step " +
+           std::to_string(node / broken.instructions.size());
+  };
+  for (Node node = 0; node < partial.size(); ++node) {
+    if (!conflicting[node]) {
+      continue;
+    }
+    if (std::string objection = run(as_early_as_possible(partial, node)); !objection.empty()) {
+      return objection + ", with (" + name(node) + ") as early as possible";
+    }
+    if (std::string objection = run(as_late_as_possible(partial, node)); !objection.empty()) {
+      return objection + ", with (" + name(node) + ") as late as possible";
+    }
+  }
+  std::mt19937_64 random(seed);
+  for (int order = 0; order < (everything ? 16 : 2); ++order) {
+    if (std::string objection = run(random_order(partial, random)); !objection.empty()) {
+      return objection + ", in a random order";
+    }
+  }
+  return {};
+}
+
+}  // namespace vdnn::testing

@@ -1,0 +1,57 @@
+#pragma once
+// An oracle for schedules: does a schedule compute what its tape means, in every permitted order? It shares
+// nothing with the checker or with the deriver of waits: it has its own reading of operands, runs the
+// schedule on symbolic values, two steps in a row, and looks at what every instruction reads. The expectation
+// comes from the tape alone.
+//
+// Memory: a buffer that is not persistent is another one in each step. An allocation makes it live and
+// undefined, a release makes it dead; a persistent buffer keeps its content. An op whose operands overlap
+// without its permission makes garbage; otherwise it reads before it writes.
+//
+// Permitted orders: all that keep the order on each stream, across both steps, and the waits. A release is on
+// no stream: it comes after its waits and its allocation. For a pair of instructions that no wait orders, some
+// order runs one of them as early, or the other as late, as possible; so those orders are tried, and some
+// random ones.
+//
+// Broken by definition, without being run: a wait that points forward or at a release; an op launched, an
+// input loaded or the metrics read not exactly once a step; a buffer not allocated and released exactly once.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vdnn/schedule.h"
+
+namespace vdnn::testing {
+
+enum class Exploration : std::uint8_t {
+  kConflicts,  // moves only the instructions that share a buffer with one that they are not ordered with
+  kEverything  // moves each
+};
+
+class Oracle {
+ public:
+  static constexpr std::uint32_t kSteps = 2;
+  using Term = std::uint64_t;  // a hash of how a value was computed
+
+  // `intact` says which buffers hold the persistent values before the first step; both must outlive this.
+  Oracle(const Tape& tape, const Schedule& intact);
+
+  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders. `broken`
+  // has the buffers of the intact schedule.
+  std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0) const;
+
+ private:
+  friend class SymbolicRun;
+
+  void compute_step(std::uint32_t step, std::vector<Term>& values);
+
+  const Tape& tape_;
+  std::vector<BufferId> home_;  // a value: its buffer where it is persistent
+  // What the tape means, a step: what each op reads, and each value once it is made.
+  std::array<std::vector<std::vector<Term>>, kSteps> op_reads_;
+  std::array<std::vector<Term>, kSteps> values_;
+};
+
+}  // namespace vdnn::testing
