@@ -50,7 +50,7 @@ class DevicePool::Impl {
     }
     try {
       device_.synchronize_all();
-    } catch (const Error&) {
+    } catch (...) {
       // Work that failed is done with the memory too; its owner hears of it at a wait of its own.
     }
     try {
@@ -58,7 +58,7 @@ class DevicePool::Impl {
         device_.decommit(at(0, blocks_.end()));
       }
       device_.unreserve(reservation_);
-    } catch (const Error&) {
+    } catch (...) {
       // A device that is lost has no memory to give back to.
     }
   }

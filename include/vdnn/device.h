@@ -49,7 +49,7 @@ struct AddressRange {
 // that touches memory.
 template <class T>
 T* pointer_to(std::uint64_t address) {
-  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)
 }
 
 struct DeviceProperties {

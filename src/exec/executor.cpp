@@ -137,7 +137,7 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
 void Executor::give_back_everything() noexcept {
   try {
     parts_.device->synchronize(parts_.streams->everything(*parts_.device));
-  } catch (...) {  // NOLINT(bugprone-empty-catch): whoever stepped has been told, or will not look any more
+  } catch (...) {  // whoever stepped has been told, or will not look any more
   }
   try {
     for (BufferId id = 0; id < buffers_.size(); ++id) {
@@ -150,7 +150,7 @@ void Executor::give_back_everything() noexcept {
         parts_.pinned->free(*slot, {});
       }
     }
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+  } catch (...) {  // a destructor has nobody to tell
   }
 }
 

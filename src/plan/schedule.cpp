@@ -93,6 +93,24 @@ class Lowering {
 
   void emit(Instruction instruction) { schedule_.instructions.push_back(std::move(instruction)); }
 
+  // Finds a place for each value that the op writes: the memory of a read where overwriting is granted, else
+  // what `place` does about it.
+  template <class Place>
+  void place_writes(OpId id, const Place& place) {
+    const Op& op = tape_.op(id);
+    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
+      const ValueId value = op.writes[write];
+      if (tape_.value(value).persistent()) {
+        continue;
+      }
+      if (const auto read = overwritten_read(tape_, id, write)) {
+        location_[value] = location_[op.reads[*read]];
+      } else {
+        place(value);
+      }
+    }
+  }
+
   std::uint64_t workspace_of(OpId id) const {
     return tape_.op(id).algorithms[plan_.algorithms[id]].workspace_bytes;
   }
@@ -223,21 +241,11 @@ class LayerWiseLowering : public Lowering {
   }
 
   void launch(OpId id) {
-    const Op& op = tape_.op(id);
-    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-      const ValueId value = op.writes[write];
-      if (tape_.value(value).persistent()) {
-        continue;
-      }
-      if (const auto read = overwritten_read(tape_, id, write)) {
-        location_[value] = location_[op.reads[*read]];
-      } else {
-        allocate_value(value, StreamRole::kCompute);
-      }
-    }
+    place_writes(id, [this](ValueId value) { allocate_value(value, StreamRole::kCompute); });
     BufferId workspace = kNone;
     if (workspace_of(id) > 0) {
-      workspace = allocate(op.name + ".workspace", workspace_of(id), Space::kDevice, StreamRole::kCompute);
+      workspace =
+          allocate(tape_.op(id).name + ".workspace", workspace_of(id), Space::kDevice, StreamRole::kCompute);
     }
     emit_launch(id, workspace);
     if (workspace != kNone) {
@@ -295,7 +303,7 @@ class NetworkWideLowering : public Lowering {
       place_persistent(input);
     }
     for (OpId id = 0; id < tape_.ops().size(); ++id) {
-      place_writes(id);
+      place(id);
     }
     while (gradient_buffers_.size() < 2) {
       add_gradient_buffer();
@@ -317,20 +325,15 @@ class NetworkWideLowering : public Lowering {
   }
 
  private:
-  void place_writes(OpId id) {
-    const Op& op = tape_.op(id);
-    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-      const ValueId value = op.writes[write];
-      if (tape_.value(value).persistent()) {
-        continue;
-      }
-      if (const auto read = overwritten_read(tape_, id, write)) {
-        location_[value] = location_[op.reads[*read]];
-      } else if (tape_.value(value).kind == ValueKind::kGradientMap) {
+  void place(OpId id) {
+    place_writes(id, [this, id](ValueId value) {
+      if (tape_.value(value).kind == ValueKind::kGradientMap) {
         location_[value] = free_gradient_buffer(id);
       } else {
         place_persistent(value);
       }
+    });
+    for (const ValueId value : tape_.op(id).writes) {
       holders_[location_[value]] = value;
     }
   }

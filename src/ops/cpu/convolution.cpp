@@ -74,26 +74,21 @@ FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, co
       output,
       window_output(input.dims, spec.filters, {spec.kernel, spec.stride, spec.padding}, "convolution"),
       "convolution");
-  Geometry geometry{.input = dense_desc(input.dims),
-                    .bias = dense_desc({spec.filters}),
-                    .output = dense_desc(output.dims),
-                    .stride = to_dnnl(spec.stride),
-                    .padding = to_dnnl(spec.padding)};
-  return make_filter_layer(
-      input, output, filter_dims(spec, input),
-      [geometry = std::move(geometry), engine = context.engine](
-          Direction direction, const dnnl::memory::desc& wanted, const VisitImplementation& visit) {
-        switch (direction) {
-          case Direction::kForward:
-            return visit_forward(geometry, engine, wanted, visit);
-          case Direction::kBackwardData:
-            return visit_backward_data(geometry, engine, wanted, visit);
-          case Direction::kBackwardFilter:
-            return visit_backward_filter(geometry, engine, wanted, visit);
-          case Direction::kUpdate:
-            return;
-        }
-      });
+  const Geometry geometry{.input = dense_desc(input.dims),
+                          .bias = dense_desc({spec.filters}),
+                          .output = dense_desc(output.dims),
+                          .stride = to_dnnl(spec.stride),
+                          .padding = to_dnnl(spec.padding)};
+  const auto pass = [&](auto visit_pass) -> ForEachImplementation {
+    return [visit_pass, geometry, engine = context.engine](const dnnl::memory::desc& wanted,
+                                                           const VisitImplementation& visit) {
+      visit_pass(geometry, engine, wanted, visit);
+    };
+  };
+  return make_filter_layer(input, output, filter_dims(spec, input),
+                           {.forward = pass(visit_forward),
+                            .backward_data = pass(visit_backward_data),
+                            .backward_filter = pass(visit_backward_filter)});
 }
 
 LayerRecipe make_recipe(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types,

@@ -122,6 +122,20 @@ class ImplementationList {
   std::vector<Implementation> implementations_;
 };
 
+const ForEachImplementation& pass_of(const FilterLayer& layer, Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return layer.passes.forward;
+    case Direction::kBackwardData:
+      return layer.passes.backward_data;
+    case Direction::kBackwardFilter:
+      return layer.passes.backward_filter;
+    case Direction::kUpdate:
+      break;
+  }
+  throw InvalidArgument("a layer has no update pass");
+}
+
 std::vector<Implementation> implementations_of(const Context& context, const FilterLayer& layer,
                                                Direction direction) {
   ImplementationList list(context, layer, direction);
@@ -133,11 +147,12 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
       return true;
     };
   };
+  const ForEachImplementation& for_each_implementation = pass_of(layer, direction);
   const dnnl::memory::desc any = any_desc(layer.filter.dims);
-  layer.for_each_implementation(direction, any, add_fast(""));
-  layer.for_each_implementation(direction, layer.storage, add_fast("@stored"));
+  for_each_implementation(any, add_fast(""));
+  for_each_implementation(layer.storage, add_fast("@stored"));
   if (list.empty()) {
-    layer.for_each_implementation(direction, any, [&list](const dnnl::primitive_desc& primitive) {
+    for_each_implementation(any, [&list](const dnnl::primitive_desc& primitive) {
       list.add(primitive, "");
       return true;
     });
@@ -165,20 +180,18 @@ OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction
 
 }  // namespace
 
-FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter,
-                              ForEachImplementation for_each_implementation) {
+FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter, Passes passes) {
   FilterLayer layer{.input = input,
                     .output = output,
                     .filter = {.dims = std::move(filter)},
                     .bias = {},
-                    .for_each_implementation = std::move(for_each_implementation),
+                    .passes = std::move(passes),
                     .storage = {}};
   layer.bias.dims = {layer.filter.dims[0]};
-  layer.for_each_implementation(Direction::kForward, any_desc(layer.filter.dims),
-                                [&layer](const dnnl::primitive_desc& first) {
-                                  layer.storage = filter_of(first, Direction::kForward);
-                                  return false;
-                                });
+  layer.passes.forward(any_desc(layer.filter.dims), [&layer](const dnnl::primitive_desc& first) {
+    layer.storage = filter_of(first, Direction::kForward);
+    return false;
+  });
   if (layer.storage.is_zero()) {
     throw InvalidArgument("oneDNN has no implementation for an input of " + to_string(input.dims) +
                           " and a filter of " + to_string(layer.filter.dims));

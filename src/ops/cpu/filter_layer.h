@@ -21,7 +21,14 @@ namespace vdnn::cpu {
 // until `visit` has seen enough and says false.
 using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
 using ForEachImplementation =
-    std::function<void(Direction, const dnnl::memory::desc& filter, const VisitImplementation& visit)>;
+    std::function<void(const dnnl::memory::desc& filter, const VisitImplementation& visit)>;
+
+// One a pass.
+struct Passes {
+  ForEachImplementation forward;
+  ForEachImplementation backward_data;
+  ForEachImplementation backward_filter;
+};
 
 // One operation's implementations. oneDNN 2.6's iterator refers to the operation descriptor and to the
 // forward hint that it was made from, so both have to live until the last next_impl().
@@ -42,13 +49,12 @@ struct FilterLayer {
   TensorType output;
   TensorType filter;  // logical: K, C, space
   TensorType bias;
-  ForEachImplementation for_each_implementation;
+  Passes passes;
   dnnl::memory::desc storage;  // of the filter
 };
 
 // Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
-FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter,
-                              ForEachImplementation for_each_implementation);
+FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter, Passes passes);
 
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode);
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,

@@ -54,25 +54,20 @@ FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec,
                           to_string(input.dims));
   }
   require_output(output, {input.dims[0], spec.outputs}, "fully connected");
-  Geometry geometry{
+  const Geometry geometry{
       .input = dense_desc(input.dims), .bias = dense_desc({spec.outputs}), .output = dense_desc(output.dims)};
   Dims weights = input.dims;
   weights[0] = spec.outputs;
-  return make_filter_layer(
-      input, output, std::move(weights),
-      [geometry = std::move(geometry), engine = context.engine](
-          Direction direction, const dnnl::memory::desc& wanted, const VisitImplementation& visit) {
-        switch (direction) {
-          case Direction::kForward:
-            return visit_forward(geometry, engine, wanted, visit);
-          case Direction::kBackwardData:
-            return visit_backward_data(geometry, engine, wanted, visit);
-          case Direction::kBackwardFilter:
-            return visit_backward_weights(geometry, engine, wanted, visit);
-          case Direction::kUpdate:
-            return;
-        }
-      });
+  const auto pass = [&](auto visit_pass) -> ForEachImplementation {
+    return [visit_pass, geometry, engine = context.engine](const dnnl::memory::desc& wanted,
+                                                           const VisitImplementation& visit) {
+      visit_pass(geometry, engine, wanted, visit);
+    };
+  };
+  return make_filter_layer(input, output, std::move(weights),
+                           {.forward = pass(visit_forward),
+                            .backward_data = pass(visit_backward_data),
+                            .backward_filter = pass(visit_backward_weights)});
 }
 
 LayerRecipe make_recipe(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types,
