@@ -51,6 +51,7 @@ class ParameterStore {
     std::uint64_t elements = 0;
   };
   AddressRange take(std::uint64_t bytes);
+  std::uint64_t largest_slot_bytes() const;
 
   DevicePool& pool_;
   StreamId stream_;

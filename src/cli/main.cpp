@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("vdnn"));
   spdlog::set_pattern("%n: %^%l%$: %v");
   CLI::App app("Trains convolutional networks whose feature maps do not fit in device memory.", "vdnn");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   const std::map<CLI::App*, vdnn::Command> commands = [&app] {
     std::map<CLI::App*, vdnn::Command> result;
     for (const auto add : {vdnn::add_train_command, vdnn::add_plan_command, vdnn::add_replay_command}) {
@@ -33,6 +33,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);
     return status == 0 ? 0 : vdnn::kExitUsage;
+  }
+  if (app.get_subcommands().empty()) {
+    std::cerr << app.help();
+    return vdnn::kExitUsage;
   }
   return vdnn::exit_status_of(commands.at(app.get_subcommands().front()));
 }

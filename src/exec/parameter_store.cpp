@@ -1,5 +1,6 @@
 #include "vdnn/parameter_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -85,11 +86,20 @@ ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
                         "' wants it");
 }
 
+std::uint64_t ParameterStore::largest_slot_bytes() const {
+  std::uint64_t largest = 1;
+  for (const Slot& slot : slots_) {
+    largest = std::max(largest, slot.range.bytes);
+  }
+  return largest;
+}
+
 void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
                             std::span<const std::vector<float>> logical) {
   Device& device = pool_.device();
+  // One block for all, so that no more than the largest stays page-locked.
+  PinnedBlock block(pinned, largest_slot_bytes());
   const auto copy_in = [&](Slot& slot, const auto& fill) {
-    PinnedBlock block(pinned, slot.range.bytes);
     if (device.properties().touches_memory) {
       fill(pointer_to<std::byte>(block.range().begin));
     }
@@ -97,7 +107,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
     const Copy copy{.name = "upload of a parameter",
                     .direction = CopyDirection::kHostToDevice,
                     .destination = {.range = slot.range, .version = slot.version},
-                    .source = {.range = block.range()}};
+                    .source = {.range = {.begin = block.range().begin, .bytes = slot.range.bytes}}};
     const Frontier done{device.copy(stream, copy)};
     block.used_until(done);
     device.synchronize(done);
@@ -116,13 +126,13 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
 std::vector<std::vector<float>> ParameterStore::download(PinnedPool& pinned, StreamId stream,
                                                          OpProgram& program) {
   Device& device = pool_.device();
+  PinnedBlock block(pinned, largest_slot_bytes());
   std::vector<std::vector<float>> result;
   for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
     const Slot& slot = slots_[parameter_slots_[index]];
-    PinnedBlock block(pinned, slot.range.bytes);
     const Copy copy{.name = "download of a parameter",
                     .direction = CopyDirection::kDeviceToHost,
-                    .destination = {.range = block.range()},
+                    .destination = {.range = {.begin = block.range().begin, .bytes = slot.range.bytes}},
                     .source = {.range = slot.range, .version = slot.version}};
     const Frontier done{device.copy(stream, copy)};
     block.used_until(done);

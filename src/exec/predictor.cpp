@@ -53,7 +53,9 @@ class SimulatedRun {
         pool(*device, {}),
         pinned(*device),
         streams(*device),
-        parameters(pool, streams[StreamRole::kCompute], training) {}
+        parameters(pool, streams[StreamRole::kCompute], training) {
+    parameters.upload(pinned, streams[StreamRole::kCompute], nullptr, {});
+  }
 
   ExecutorParts parts(const Tape& tape, const Schedule& schedule) {
     return {.device = device.get(),

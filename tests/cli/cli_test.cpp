@@ -212,7 +212,7 @@ TEST_P(BadInputTest, ExitsWithStatusTwoAndNamesIt) {
 INSTANTIATE_TEST_SUITE_P(
     Cli, BadInputTest,
     ::testing::Values(
-        BadInput{"NoCommand", "", "subcommand"}, BadInput{"UnknownCommand", "fly", "fly"},
+        BadInput{"NoCommand", "", "train"}, BadInput{"UnknownCommand", "fly", "fly"},
         BadInput{"UnknownOption", "plan --model lenet --colour red", "--colour"},
         BadInput{"NoModel", "plan", "--model"}, BadInput{"UnknownModel", "plan --model lenin", "fashion-vgg"},
         BadInput{"UnknownPolicy", "plan --model lenet --policy most", "baseline, none, all, conv"},
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"NegativeBatch", "plan --model lenet --batch -3", "batch"},
         BadInput{"BatchIsNoNumber", "plan --model lenet --batch many", "many"},
         BadInput{"BatchOverflows", "plan --model lenet --batch 9000000000000000000", "overflow"},
-        BadInput{"BatchDoesNotParse", "plan --model lenet --batch 99999999999999999999", "--batch"},
+        BadInput{"BatchDoesNotParse", "plan --model lenet --batch 99999999999999999999", "overflow"},
         BadInput{"InputOverflows", "plan --model fashion-vgg --input 4000000x4000000x4000000", "overflow"},
         BadInput{"InputTooSmall", "plan --model lenet --input 1x4x4", "conv"},
         BadInput{"InputIsNoShape", "plan --model lenet --input 1x28by28", "CxHxW"},
