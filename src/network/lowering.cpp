@@ -244,19 +244,24 @@ void Lowering::choose_backward_ops(std::uint32_t id) {
 
 void Lowering::expect_contributions(std::uint32_t id) {
   const LayerState& state = layers_[id];
-  for (std::uint32_t input = 0; input < layer(id).inputs.size(); ++input) {
-    GradientSum& gradient = gradients_[layer(id).inputs[input]];
-    if (!gradient.wanted) {
-      continue;
-    }
+  // Anything else would be a gradient that is too small, or a parameter that never learns.
+  const auto require_one_maker = [&](OperandRole role, std::uint32_t index, const std::string& what) {
     const auto makers = std::ranges::count_if(state.kept, [&](std::size_t position) {
-      return mentions(state.recipe.backward[position].writes, OperandRole::kInputGradient, input);
+      return mentions(state.recipe.backward[position].writes, role, index);
     });
     if (makers != 1) {
-      reject(layer(id).name, "makes the gradient of input " + std::to_string(input) + " " +
-                                 std::to_string(makers) + " times");
+      reject(layer(id).name, "makes the gradient of " + what + " " + std::to_string(makers) + " times");
     }
-    ++gradient.expected;
+  };
+  for (std::uint32_t input = 0; input < layer(id).inputs.size(); ++input) {
+    GradientSum& gradient = gradients_[layer(id).inputs[input]];
+    if (gradient.wanted) {
+      require_one_maker(OperandRole::kInputGradient, input, "input " + std::to_string(input));
+      ++gradient.expected;
+    }
+  }
+  for (std::uint32_t index = 0; index < state.parameters.size(); ++index) {
+    require_one_maker(OperandRole::kParameterGradient, index, state.recipe.parameters[index].name);
   }
 }
 

@@ -1,31 +1,56 @@
-// The library has no mutable global state: two devices on two threads are two worlds. Text cannot tell a
-// mutable variable from a constant (macros, templates, `static` in functions), the symbol tables of the
-// libraries can: whatever the program may write lies in .data or .bss (.tdata, .tbss for thread_local).
-// Constants lie in .rodata, or in .data.rel.ro where they hold addresses; a `const` object that is
-// initialised while the program runs lies in .bss like a mutable one, and counts as one: it would have to be
-// constexpr. Variables of other libraries' headers (streams of the standard library, logging) are not ours.
+// The library has no mutable global state: two devices on two threads are two worlds. Two witnesses are
+// asked. The symbol tables of the libraries name everything that the program may write, whatever the macros
+// and templates behind it: .data and .bss (.tdata, .tbss for thread_local); constants lie in .rodata, or in
+// .data.rel.ro where they hold addresses. But a constant that is initialised while the program runs lies in
+// .bss as well, with a guard variable, and g++ puts some constexpr arrays of enums into .data: of what the
+// symbols name, the sources say whether it is declared const. Variables of other libraries' headers (streams
+// of the standard library, logging) are not ours.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <regex>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vdnn {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::vector<std::string> archives() {
   std::vector<std::string> paths;
   std::istringstream list(VDNN_ARCHIVES);
-  for (std::string path; std::getline(list, path, ';');) {
+  for (std::string path; std::getline(list, path, ':');) {
     paths.push_back(path);
   }
   return paths;
+}
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string sources() {
+  std::string text;
+  for (const char* room : {"src", "streams", "allocator"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(VDNN_SOURCE_DIR) / room)) {
+      if (entry.path().extension() == ".cpp" || entry.path().extension() == ".h") {
+        text += read(entry.path());
+      }
+    }
+  }
+  return text;
 }
 
 std::string symbols_of(const std::string& file) {
@@ -55,6 +80,23 @@ std::vector<std::string> writable_objects(const std::string& symbols) {
   return names;
 }
 
+// Whether `text` declares the object (a demangled name) as a constant. A star between would be a pointer,
+// which may change where what it points to may not.
+bool declared_const(const std::string& object, const std::string& text) {
+  const std::string name = object.substr(object.rfind(':') + 1);
+  const std::regex declaration("\\bconst(expr)?\\s[^;={}()*]*\\b" + name + "\\b");
+  return std::regex_search(text, declaration);
+}
+
+// What the process has one of, so that the library must. Each with its reason.
+constexpr std::array<std::string_view, 1> kAdmitted{
+    // A process treats a signal in one way; the handler has no argument that could lead it to a device.
+    "vdnn::ViolationHandler::instance()::handler"};
+
+bool admitted(const std::string& object) {
+  return std::ranges::any_of(kAdmitted, [&](std::string_view name) { return object.ends_with(name); });
+}
+
 // Variables as the test must find them and as it must not; read back from this very program.
 int mutable_global = 1;
 thread_local int mutable_thread_local = 0;
@@ -68,13 +110,33 @@ int& mutable_in_function() {
 
 TEST(Globals, TheLibrariesHaveNone) {
   ASSERT_FALSE(archives().empty());
+  const std::string text = sources();
+  std::size_t exceptions = 0;
   for (const std::string& archive : archives()) {
     const std::string symbols = symbols_of(archive);
     EXPECT_NE(symbols.find("vdnn::"), std::string::npos) << "no symbols in " << archive;
     for (const std::string& name : writable_objects(symbols)) {
-      ADD_FAILURE() << archive << ": mutable global state: " << name;
+      if (admitted(name)) {
+        ++exceptions;
+      } else if (!declared_const(name, text)) {
+        ADD_FAILURE() << archive << ": mutable global state: " << name;
+      }
     }
   }
+  EXPECT_GE(exceptions, kAdmitted.size()) << "an exception that nothing needs any more";
+}
+
+TEST(Globals, TheSourcesTellConstants) {
+  const std::string text =
+      "static const std::array<Profile, 3> kTable{{}};\nconstexpr std::array kTags{1};\n"
+      "const char* pointer = nullptr;\nstatic std::map<int, int> cache;\nint f(const int x) { static int n; "
+      "}";
+  EXPECT_TRUE(declared_const("vdnn::(anonymous namespace)::f()::kTable", text));
+  EXPECT_TRUE(declared_const("guard variable for vdnn::f(int)::kTable", text));
+  EXPECT_TRUE(declared_const("vdnn::f(std::vector<int> const&)::kTags", text));
+  EXPECT_FALSE(declared_const("vdnn::pointer", text));
+  EXPECT_FALSE(declared_const("vdnn::cache", text));
+  EXPECT_FALSE(declared_const("vdnn::f(int)::n", text));
 }
 
 bool found(const std::vector<std::string>& names, const std::string& part) {
@@ -86,7 +148,7 @@ TEST(Globals, TheReaderFindsThem) {
   mutable_thread_local = ++mutable_global + ++mutable_in_function();
   const std::array<const void*, 2> constants{&kConstant, &kConstantWithAddress};
   ASSERT_NE(constants[0], constants[1]);
-  const std::vector<std::string> names = writable_objects(symbols_of("/proc/self/exe"));
+  const std::vector<std::string> names = writable_objects(symbols_of(fs::read_symlink("/proc/self/exe")));
   EXPECT_TRUE(found(names, "mutable_global"));
   EXPECT_TRUE(found(names, "mutable_thread_local"));
   EXPECT_TRUE(found(names, "mutable_in_function"));
