@@ -1,10 +1,10 @@
 #include "vdnn/size.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
-#include <limits>
+#include <optional>
 
 namespace vdnn {
 
@@ -53,37 +53,43 @@ constexpr std::array<Unit, 9> kUnits{{{"", 1},
       "bytes");
 }
 
+bool is_number(std::string_view digits) {
+  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// `0.digits` of a unit in bytes, exactly: floating point would refuse 1.001KB and shift 9007199254740993.0.
+// Empty where that does not come to whole bytes.
+std::optional<std::uint64_t> fraction_bytes(std::string_view digits, std::uint64_t unit) {
+  std::uint64_t bytes = 0;
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
+    // If all of a fraction comes to whole bytes, then so does ten times what follows its first digit.
+    const std::uint64_t tenfold = bytes + static_cast<std::uint64_t>(*digit - '0') * unit;
+    if (tenfold % 10 != 0) {
+      return std::nullopt;
+    }
+    bytes = tenfold / 10;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::uint64_t parse_size(std::string_view text) {
-  const std::size_t digits = text.find_first_not_of("0123456789.");
-  const std::string_view number = text.substr(0, digits);
-  const std::string_view suffix = digits == std::string_view::npos ? "" : text.substr(digits);
-  const Unit* unit = nullptr;
-  for (const Unit& candidate : kUnits) {
-    if (candidate.name == suffix) {
-      unit = &candidate;
-    }
-  }
-  if (unit == nullptr || number.empty()) {
+  const std::size_t number_end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view number = text.substr(0, number_end);
+  const auto* const unit = std::ranges::find(kUnits, text.substr(number_end), &Unit::name);
+  const std::size_t point = std::min(number.find('.'), number.size());
+  const std::string_view whole = number.substr(0, point);
+  const std::string_view fraction = point < number.size() ? number.substr(point + 1) : "0";
+  if (unit == kUnits.end() || !is_number(whole) || !is_number(fraction)) {
     reject_size(text);
   }
-  const char* const end = number.data() + number.size();
-  if (number.find('.') == std::string_view::npos) {
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(number.data(), end, value);
-    if (parsed.ec != std::errc() || parsed.ptr != end) {
-      reject_size(text);
-    }
-    return checked_multiply(value, unit->bytes);
-  }
-  double value = 0;
-  const auto parsed = std::from_chars(number.data(), end, value);
-  const double bytes = value * static_cast<double>(unit->bytes);
-  if (parsed.ec != std::errc() || parsed.ptr != end || bytes != std::floor(bytes) || bytes >= 0x1p63) {
+  std::uint64_t value = 0;
+  const std::optional<std::uint64_t> rest = fraction_bytes(fraction, unit->bytes);
+  if (std::from_chars(whole.data(), whole.data() + whole.size(), value).ec != std::errc() || !rest) {
     reject_size(text);
   }
-  return static_cast<std::uint64_t>(bytes);
+  return checked_add(checked_multiply(value, unit->bytes), *rest);
 }
 
 std::string format_size(std::uint64_t bytes) {

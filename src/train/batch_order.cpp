@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "src/train/random.h"
+#include "src/base/random.h"
 #include "vdnn/error.h"
 
 namespace vdnn {

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "src/base/random.h"
 #include "src/train/idx_file.h"
-#include "src/train/random.h"
 #include "vdnn/error.h"
 
 namespace vdnn {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "src/train/random.h"
+#include "src/base/random.h"
 #include "vdnn/sha256.h"
 #include "vdnn/trainer.h"
 

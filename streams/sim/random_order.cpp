@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "streams/sim/mix.h"
-
 namespace vdnn {
 
 namespace {
@@ -13,17 +11,11 @@ constexpr std::uint64_t kEagernessSteps = 8;
 
 }  // namespace
 
-RandomOrder::RandomOrder(std::uint64_t seed) : state_(seed), eagerness_(draw(kEagernessSteps)) {}
-
-std::uint64_t RandomOrder::draw(std::uint64_t limit) {
-  state_ += 0x9e3779b97f4a7c15;
-  // The bias of the remainder is below limit / 2^64.
-  return mix64(state_) % limit;
-}
+RandomOrder::RandomOrder(std::uint64_t seed) : random_(seed), eagerness_(random_.below(kEagernessSteps)) {}
 
 void RandomOrder::submit(StreamId stream, std::function<void()> execute) {
   streams_[stream].queue.push_back({.kind = Item::Kind::kWork, .awaited = {}, .execute = std::move(execute)});
-  while (draw(kEagernessSteps) < eagerness_ && run_one()) {
+  while (random_.below(kEagernessSteps) < eagerness_ && run_one()) {
   }
 }
 
@@ -64,7 +56,7 @@ bool RandomOrder::run_one() {
   if (candidates.empty()) {
     return false;
   }
-  Stream& stream = streams_[candidates[draw(candidates.size())]];
+  Stream& stream = streams_[candidates[random_.below(candidates.size())]];
   stream.queue.front().execute();
   stream.queue.pop_front();
   ++stream.executed;

@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/base/random.h"
 #include "vdnn/frontier.h"
 
 namespace vdnn {
@@ -44,14 +45,13 @@ class RandomOrder {
   struct Stream {
     std::deque<Item> queue;
     std::uint64_t executed = 0;
-  };
-  std::uint64_t draw(std::uint64_t limit);  // uniform below `limit`
+  };  // uniform below `limit`
   void settle(Stream& stream);
   // The streams with work at their heads, after all waits that are over and all followers were taken off.
   const std::vector<StreamId>& ready();
   bool run_one();
 
-  std::uint64_t state_;
+  SplitMix64 random_;
   std::uint64_t eagerness_;  // in eighths
   std::vector<Stream> streams_;
   std::vector<StreamId> ready_;

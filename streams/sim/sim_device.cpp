@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "streams/sim/mix.h"
+#include "src/base/random.h"
 #include "streams/sim/random_order.h"
 #include "streams/sim/sim_checks.h"
 #include "streams/sim/sim_memory.h"

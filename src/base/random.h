@@ -8,16 +8,20 @@
 
 namespace vdnn {
 
+// Its finaliser: a bijection in which each bit of the argument reaches each bit of the result. Also a hash.
+constexpr std::uint64_t mix64(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+  return bits ^ (bits >> 31);
+}
+
 class SplitMix64 {
  public:
   explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
 
   std::uint64_t next() {
     state_ += 0x9e3779b97f4a7c15;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    return mix64(state_);
   }
 
   // Uniform in [0, bound), bound > 0. Rejection, since a remainder would prefer small numbers.
