@@ -49,7 +49,8 @@ struct WindowCase {
 class ReferenceWindow : public ::testing::TestWithParam<WindowCase> {};
 
 TEST_P(ReferenceWindow, ConvolutionGradientsAreDerivatives) {
-  const auto& [name, input, window] = GetParam();
+  const Dims& input = GetParam().input;
+  const Window& window = GetParam().window;
   Dims filter_dims{3, input[1]};
   filter_dims.insert(filter_dims.end(), window.kernel.begin(), window.kernel.end());
   const Array x = random_array(input, 1);
@@ -71,7 +72,8 @@ TEST_P(ReferenceWindow, ConvolutionGradientsAreDerivatives) {
 }
 
 TEST_P(ReferenceWindow, PoolingGradientsAreDerivatives) {
-  const auto& [name, input, window] = GetParam();
+  const Dims& input = GetParam().input;
+  const Window& window = GetParam().window;
   const Array x = distinct_array(input, 5);
   const Array dy = random_array(reference::window_output(input, input[1], window), 6);
   expect_gradient(

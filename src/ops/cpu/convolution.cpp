@@ -1,6 +1,7 @@
 #include "src/ops/cpu/convolution.h"
 
 #include <array>
+#include <utility>
 
 #include "src/ops/cpu/recipes.h"
 #include "vdnn/error.h"
@@ -79,16 +80,10 @@ FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, co
                           .output = dense_desc(output.dims),
                           .stride = to_dnnl(spec.stride),
                           .padding = to_dnnl(spec.padding)};
-  const auto pass = [&](auto visit_pass) -> ForEachImplementation {
-    return [visit_pass, geometry, engine = context.engine](const dnnl::memory::desc& wanted,
-                                                           const VisitImplementation& visit) {
-      visit_pass(geometry, engine, wanted, visit);
-    };
-  };
-  return make_filter_layer(input, output, filter_dims(spec, input),
-                           {.forward = pass(visit_forward),
-                            .backward_data = pass(visit_backward_data),
-                            .backward_filter = pass(visit_backward_filter)});
+  Passes passes{.forward = bind_pass(visit_forward, geometry, context.engine),
+                .backward_data = bind_pass(visit_backward_data, geometry, context.engine),
+                .backward_filter = bind_pass(visit_backward_filter, geometry, context.engine)};
+  return make_filter_layer(input, output, filter_dims(spec, input), std::move(passes));
 }
 
 LayerRecipe make_recipe(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types,

@@ -160,6 +160,11 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
   return std::move(list).take();
 }
 
+// Products that one output sums.
+std::int64_t fan_in(const FilterLayer& layer) {
+  return static_cast<std::int64_t>(layer.filter.elements() / layer.bias.elements());
+}
+
 OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction direction) {
   OpRecipe recipe{.direction = direction};
   recipe.algorithms = algorithms_of(implementations_of(context, layer, direction));
@@ -167,8 +172,8 @@ OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction
     throw InvalidArgument("oneDNN has no implementation of a pass over " + to_string(layer.input.dims) +
                           " with filter " + to_string(layer.filter.dims));
   }
-  const double multiply_adds = static_cast<double>(layer.output.elements()) *
-                               static_cast<double>(layer.filter.elements() / layer.bias.elements());
+  const double multiply_adds =
+      static_cast<double>(layer.output.elements()) * static_cast<double>(fan_in(layer));
   recipe.cost.flops = 2 * multiply_adds;
   recipe.cost.bytes = static_cast<double>(layer.input.bytes()) + static_cast<double>(layer.output.bytes()) +
                       static_cast<double>(layer.storage.get_size());
@@ -206,7 +211,7 @@ LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer
                         .type = layer.filter,
                         .storage_bytes = layer.storage.get_size(),
                         .initializer = Initializer::kHeNormal,
-                        .fan_in = static_cast<std::int64_t>(layer.filter.elements() / layer.bias.elements()),
+                        .fan_in = fan_in(layer),
                         .storage_layout = layout_name(layer.storage)},
                        {.name = "bias",
                         .type = layer.bias,

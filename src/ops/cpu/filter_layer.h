@@ -44,6 +44,16 @@ void visit_implementations(const OperationDesc& operation, const dnnl::engine& e
   }
 }
 
+// A pass of a layer with this geometry.
+template <class Geometry>
+ForEachImplementation bind_pass(void (*visit_pass)(const Geometry&, const dnnl::engine&,
+                                                   const dnnl::memory::desc&, const VisitImplementation&),
+                                const Geometry& geometry, const dnnl::engine& engine) {
+  return [visit_pass, geometry, engine](const dnnl::memory::desc& filter, const VisitImplementation& visit) {
+    visit_pass(geometry, engine, filter, visit);
+  };
+}
+
 struct FilterLayer {
   TensorType input;
   TensorType output;

@@ -1,6 +1,7 @@
 #include "src/ops/cpu/fully_connected.h"
 
 #include <array>
+#include <utility>
 
 #include "src/ops/cpu/recipes.h"
 #include "vdnn/error.h"
@@ -58,17 +59,12 @@ FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec,
       .input = dense_desc(input.dims), .bias = dense_desc({spec.outputs}), .output = dense_desc(output.dims)};
   Dims weights = input.dims;
   weights[0] = spec.outputs;
-  const auto pass = [&](auto visit_pass) -> ForEachImplementation {
-    return [visit_pass, geometry, engine = context.engine](const dnnl::memory::desc& wanted,
-                                                           const VisitImplementation& visit) {
-      visit_pass(geometry, engine, wanted, visit);
-    };
-  };
-  return make_filter_layer(input, output, std::move(weights),
-                           {.forward = pass(visit_forward),
-                            .backward_data = pass(visit_backward_data),
-                            .backward_filter = pass(visit_backward_weights)});
-}
+  Passes passes{.forward = bind_pass(visit_forward, geometry, context.engine),
+                .backward_data = bind_pass(visit_backward_data, geometry, context.engine),
+                .backward_filter = bind_pass(visit_backward_weights, geometry, context.engine)};
+  return make_filter_layer(input, output, std::move(weights), std::move(passes));
+  // clang 14's analyzer loses what a moved std::function owns.
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 LayerRecipe make_recipe(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types,
                         Mode mode) {
