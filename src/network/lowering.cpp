@@ -45,7 +45,7 @@ std::string op_suffix(const std::vector<OpRecipe>& recipes, std::size_t position
   static constexpr std::array<const char*, 4> kNames{"forward", "backward_data", "backward_filter", "update"};
   const Direction direction = recipes[position].direction;
   const auto same = [direction](const OpRecipe& recipe) { return recipe.direction == direction; };
-  const std::string name = kNames.at(static_cast<std::size_t>(direction));
+  std::string name = kNames.at(static_cast<std::size_t>(direction));
   if (std::ranges::count_if(recipes, same) == 1) {
     return name;
   }

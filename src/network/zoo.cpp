@@ -41,8 +41,9 @@ void build_fashion_vgg(NetworkBuilder& net, std::int64_t classes) {
   std::int64_t filters = 32;
   for (const std::string group : {"1", "2", "3"}) {
     for (const std::string position : {"_1", "_2"}) {
-      x = net.convolution("conv" + group + position, x, square_convolution(filters, 3, 1));
-      x = net.relu("relu" + group + position, x);
+      const std::string number = group + position;
+      x = net.convolution("conv" + number, x, square_convolution(filters, 3, 1));
+      x = net.relu("relu" + number, x);
     }
     x = net.pooling("pool" + group, x, halving());
     filters *= 2;
@@ -75,6 +76,7 @@ const Model& find_model(const std::string& name) {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
+  names.reserve(kModels.size());
   for (const Model& model : kModels) {
     names.emplace_back(model.name);
   }

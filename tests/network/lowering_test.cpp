@@ -260,7 +260,8 @@ TEST(Lowering, AddsContributionsWhereAFeatureMapForks) {
 TEST(Lowering, AddsBothContributionsOfOneLayer) {
   NetworkBuilder net("twice", {2, 3, 8, 8});
   const Tensor x = net.convolution("conv", net.input(), same_convolution(4));
-  const auto tape = lower_to_tape(finish(std::move(net), net.add("twice", x, x)), fakes::FakeCatalog(), kSgd);
+  const Tensor twice = net.add("twice", x, x);
+  const auto tape = lower_to_tape(finish(std::move(net), twice), fakes::FakeCatalog(), kSgd);
   EXPECT_EQ(describe(*tape, find_op(*tape, "conv.y.accumulate1")),
             "conv.y.accumulate1: conv.y.gradient.twice.0 conv.y.gradient.twice.1 -> conv.y.gradient\n");
 }
@@ -346,7 +347,8 @@ class BrokenCatalog : public fakes::FakeCatalog {
 std::string error_with(BrokenCatalog::Mend mend) {
   NetworkBuilder net("net", {2, 4, 8, 8});
   const Tensor a = net.convolution("conv", net.input(), same_convolution(4));
-  const Network network = finish(std::move(net), net.add("sum", a, net.input()));
+  const Tensor sum = net.add("sum", a, net.input());
+  const Network network = finish(std::move(net), sum);
   try {
     lower_to_tape(network, BrokenCatalog(mend), kSgd);
   } catch (const InvalidArgument& error) {
