@@ -21,17 +21,19 @@ std::uint64_t Frontier::count(StreamId stream) const {
   return 0;
 }
 
+// `size_` counts the points that are inline, also after they have spilled: so that a frontier whose
+// `spilled_` was moved away is still a valid one.
 void Frontier::insert(std::size_t position, Point point) {
   if (spilled_.empty() && size_ < kInlinePoints) {
     std::move_backward(inline_.begin() + position, inline_.begin() + size_, inline_.begin() + size_ + 1);
     inline_[position] = point;
+    ++size_;
   } else {
     if (spilled_.empty()) {
       spilled_.assign(inline_.begin(), inline_.end());
     }
     spilled_.insert(spilled_.begin() + static_cast<std::ptrdiff_t>(position), point);
   }
-  ++size_;
 }
 
 void Frontier::join(Point point) {

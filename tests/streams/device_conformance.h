@@ -1,0 +1,56 @@
+#pragma once
+// What every driver must do, whatever it is made of. A test program instantiates the suite for its driver and
+// compiles device_conformance.cpp:
+//
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{...}), device_name);
+//
+// Order is observed through traces, which every driver records, with real times or virtual ones. What a
+// device cannot do is skipped with its reason, and fails where it can do it after all.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+struct DeviceFactory {
+  std::string name;  // letters and digits
+  std::function<std::unique_ptr<Device>(std::uint64_t budget_bytes, std::uint64_t host_budget_bytes)> make;
+};
+
+inline std::string device_name(const testing::TestParamInfo<DeviceFactory>& info) {
+  return info.param.name;
+}
+
+class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
+ protected:
+  static constexpr std::uint64_t kGranules = 4;  // of budget
+  static constexpr std::uint64_t kHostBudget = 1'000'000;
+
+  DeviceConformance();
+
+  // Empty, or why work does not run and copies move nothing; fails if they do all the same.
+  std::string why_not_run() const;
+
+  Point work(StreamId stream, std::string_view name, std::function<void()> run = {});
+  Point write(StreamId stream, std::string_view name, AddressRange range, std::function<void()> run = {});
+  Point copy(StreamId stream, std::string_view name, CopyDirection direction, AddressRange destination,
+             AddressRange source);
+  // Reserves `granules` and commits them.
+  AddressRange committed(std::uint64_t granules) const;
+  // The recorded bars of work and copies.
+  std::vector<TraceEvent> synchronized_work() const;
+
+  std::unique_ptr<Device> device;
+  std::uint64_t granule = 0;
+};
+
+}  // namespace vdnn
