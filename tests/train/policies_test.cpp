@@ -1,0 +1,94 @@
+// Policies and budgets move bytes, never results: for each network and preference of algorithms, 50 steps on
+// real images under every policy and three budgets each end with the same weights to the last bit, take
+// exactly the memory that was predicted, and reach the system's allocators in the first step only.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "tests/train/training_runs.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  const char* model;
+  std::int64_t batch;
+  AlgorithmPreference preference;
+};
+
+class PoliciesTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static RunOptions options(Policy policy, std::uint64_t budget) {
+    return {.model = {.model = GetParam().model, .batch = GetParam().batch},
+            .device = "cpu",
+            .memory_bytes = budget,
+            .threads = 2,
+            .policy = policy,
+            .algorithms = GetParam().preference,
+            .optimizer = {.momentum = 0.9F, .weight_decay = 5e-4F}};
+  }
+  static std::uint64_t smallest_budget(Policy policy) {
+    return plan_run(options(policy, std::uint64_t{4} << 30)).smallest_budget_bytes();
+  }
+};
+
+TEST_P(PoliciesTest, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
+  const DatasetSplits data =
+      testing::data_for(plan_run(options(Policy::kOffloadNone, std::uint64_t{4} << 30)), "fashion-mnist");
+  std::set<std::string> hashes;
+  for (const Policy policy : testing::kPolicies) {
+    const std::uint64_t smallest = smallest_budget(policy);
+    for (const std::uint64_t budget : {smallest, smallest + smallest / 2, std::uint64_t{4} << 30}) {
+      SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
+      const PlannedRun run = plan_run(options(policy, budget));
+      const TrainingResult result =
+          Trainer(run, data, {.learning_rate = 0.02F, .seed = 7, .steps = 50}).train({});
+      EXPECT_EQ(result.steps, 50U);
+      EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+      EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
+      EXPECT_EQ(result.system_allocations_after_first_step, 0U);
+      hashes.insert(result.weights_sha256);
+    }
+  }
+  EXPECT_EQ(hashes.size(), 1U);
+}
+
+TEST_P(PoliciesTest, OneGranuleLessThanTheSmallestBudgetIsRefusedWithTheFigure) {
+  constexpr std::uint64_t kGranule = 64 * 1024;
+  for (const Policy policy : testing::kPolicies) {
+    SCOPED_TRACE(to_string(policy));
+    const std::uint64_t smallest = smallest_budget(policy);
+    const PlannedRun run = plan_run(options(policy, smallest - kGranule));
+    EXPECT_FALSE(run.fits());
+    const DatasetSplits data = testing::data_for(run, "synthetic");
+    try {
+      Trainer(run, data, {.steps = 1});
+      ADD_FAILURE() << "fitted";
+    } catch (const OutOfMemory& error) {
+      EXPECT_THAT(error.what(), HasSubstr("smallest_budget_bytes is " + std::to_string(smallest)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(NetworksAndPreferences, PoliciesTest,
+                         ::testing::Values(Case{"lenet", 32, AlgorithmPreference::kPerformance},
+                                           Case{"lenet", 32, AlgorithmPreference::kMemory},
+                                           Case{"fashion-vgg", 16, AlgorithmPreference::kPerformance},
+                                           Case{"fashion-vgg", 16, AlgorithmPreference::kMemory}),
+                         [](const auto& test) {
+                           const std::string model =
+                               std::string(test.param.model) == "lenet" ? "Lenet" : "FashionVgg";
+                           return model + (test.param.preference == AlgorithmPreference::kMemory
+                                               ? "Memory"
+                                               : "Performance");
+                         });
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,19 @@
+#pragma once
+// Short training runs on the cpu device, for tests that compare them.
+
+#include <string>
+
+#include "vdnn/planned_run.h"
+#include "vdnn/trainer.h"
+
+namespace vdnn::testing {
+
+inline DatasetSplits data_for(const PlannedRun& run, const std::string& name) {
+  const Dims& dims = run.network.type(run.network.input()).dims;
+  return open_dataset(name, Dims(dims.begin() + 1, dims.end()), run.network.classes(), 1);
+}
+
+inline constexpr Policy kPolicies[] = {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
+                                       Policy::kOffloadAll};
+
+}  // namespace vdnn::testing
