@@ -3,11 +3,38 @@
 #include <functional>
 #include <string>
 
+#include "streams/device_conformance.h"
 #include "streams/sim_fixture.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
 namespace {
+
+DeviceFactory factory(const std::string& name, const SimDeviceOptions& options) {
+  return {.name = name, .make = [options](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
+            SimDeviceOptions with_budgets = options;
+            with_budgets.budget_bytes = budget_bytes;
+            with_budgets.host_budget_bytes = host_budget_bytes;
+            return make_sim_device(with_budgets);
+          }};
+}
+
+// The suite's host budget is smaller than a granule of the GPUs' profiles, which it takes as a copy's size.
+std::vector<DeviceFactory> factories() {
+  SimDeviceOptions options;
+  options.profile = sim_profile("cpu");
+  std::vector<DeviceFactory> all{factory("Clock", options)};
+  options.check_races = true;
+  options.check_versions = true;
+  all.push_back(factory("ClockChecked", options));
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    options.order_seed = seed;
+    all.push_back(factory("Seed" + std::to_string(seed), options));
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, DeviceConformance, testing::ValuesIn(factories()), device_name);
 
 TEST(SimProfiles, EachMakesADeviceThatSaysSo) {
   for (const std::string& name : sim_profile_names()) {
