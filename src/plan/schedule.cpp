@@ -4,7 +4,9 @@
 #include <array>
 #include <map>
 #include <ostream>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "src/plan/overwrite.h"
 #include "src/plan/waits.h"
@@ -157,9 +159,15 @@ class Lowering {
 class LayerWiseLowering : public Lowering {
  public:
   LayerWiseLowering(const Tape& tape, const Plan& plan) : Lowering(tape, plan) {
+    std::vector<const Transfer*> by_need;
     for (const Transfer& transfer : plan.transfers) {
       offloads_.emplace(transfer.offload_with, &transfer);
-      prefetches_.emplace(transfer.prefetch_with, &transfer);
+      by_need.push_back(&transfer);
+    }
+    // A demand fetch must not queue behind what is fetched ahead.
+    std::ranges::stable_sort(by_need, {}, [&](const Transfer* transfer) { return needed_by(*transfer); });
+    for (const Transfer* transfer : by_need) {
+      prefetches_.emplace(transfer->prefetch_with, transfer);
     }
   }
 
@@ -176,6 +184,13 @@ class LayerWiseLowering : public Lowering {
   }
 
  private:
+  // The first op that reads what comes back.
+  OpId needed_by(const Transfer& transfer) const {
+    const std::span<const OpId> readers = tape_.readers(transfer.value);
+    const auto found = std::ranges::lower_bound(readers, transfer.prefetch_with);
+    return found == readers.end() ? kNone : *found;
+  }
+
   BufferId allocate(std::string name, std::uint64_t bytes, Space space, StreamRole stream) {
     const BufferId buffer = add_buffer(std::move(name), bytes, space, false);
     emit({.kind = InstructionKind::kAllocate, .stream = stream, .buffer = buffer});
@@ -329,6 +344,7 @@ class NetworkWideLowering : public Lowering {
     place_writes(id, [this, id](ValueId value) {
       if (tape_.value(value).kind == ValueKind::kGradientMap) {
         location_[value] = free_gradient_buffer(id);
+        holders_[location_[value]] = value;  // the op's next write must not take it
       } else {
         place_persistent(value);
       }
