@@ -29,8 +29,8 @@ Schedule rearranged(const Schedule& intact, const Order& order, ForwardWaits for
     }
     const auto me = static_cast<Index>(result.instructions.size());
     std::erase_if(instruction.waits, [&](const Wait& wait) {
-      return wait.instruction == kNone || (forward_waits == ForwardWaits::kDrop && wait.steps_ago == 0 &&
-                                           wait.instruction >= me);
+      return wait.instruction == kNone ||
+             (forward_waits == ForwardWaits::kDrop && wait.steps_ago == 0 && wait.instruction >= me);
     });
     result.instructions.push_back(std::move(instruction));
   }
@@ -74,7 +74,8 @@ class Mutator {
     const Index index = below(order_.size());
     Schedule broken = intact_;
     StreamRole& stream = broken.instructions[index].stream;
-    stream = static_cast<StreamRole>((static_cast<Index>(stream) + 1 + below(kStreamRoles - 1)) % kStreamRoles);
+    stream =
+        static_cast<StreamRole>((static_cast<Index>(stream) + 1 + below(kStreamRoles - 1)) % kStreamRoles);
     return Mutant{std::move(broken), name(index) + " goes to stream " + vdnn::to_string(stream)};
   }
 
@@ -115,8 +116,8 @@ class Mutator {
     return Mutant{rearranged(intact_, order_, ForwardWaits::kKeep), name(index) + " is gone"};
   }
 
-  // To the end of the list, where it works for the next step, or to its start, where it works on what the step
-  // before has offloaded.
+  // To the end of the list, where it works for the next step, or to its start, where it works on what the
+  // step before has offloaded.
   std::optional<Mutant> move_prefetch_across_border() {
     const Index prefetch = some(InstructionKind::kPrefetch);
     if (prefetch == kNone) {
@@ -124,9 +125,8 @@ class Mutator {
     }
     const Index allocation = allocation_of(intact_.instructions[prefetch].buffer);
     const bool to_end = coin();
-    std::stable_partition(order_.begin(), order_.end(), [&](Index index) {
-      return (index == prefetch || index == allocation) != to_end;
-    });
+    std::stable_partition(order_.begin(), order_.end(),
+                          [&](Index index) { return (index == prefetch || index == allocation) != to_end; });
     Schedule source = intact_;
     for (Index index = 0; index < source.instructions.size(); ++index) {
       for (Wait& wait : source.instructions[index].waits) {
@@ -136,8 +136,9 @@ class Mutator {
         }
       }
     }
-    return Mutant{rearranged(source, order_, ForwardWaits::kKeep),
-                  name(prefetch) + (to_end ? " moves to the end of the step before" : " moves to the next step")};
+    return Mutant{
+        rearranged(source, order_, ForwardWaits::kKeep),
+        name(prefetch) + (to_end ? " moves to the end of the step before" : " moves to the next step")};
   }
 
   std::optional<Mutant> retarget_operand() {
@@ -237,18 +238,17 @@ class Mutator {
 }  // namespace
 
 std::string to_string(MutationKind kind) {
-  constexpr std::array<const char*, kMutationKinds> kNames{
-      "drop a wait",
-      "change a wait's step",
-      "change a stream",
-      "swap two instructions",
-      "move a release earlier",
-      "move an offload later",
-      "remove a prefetch",
-      "move a prefetch across the border",
-      "retarget an operand",
-      "drop an allocation",
-      "drop a release"};
+  constexpr std::array<const char*, kMutationKinds> kNames{"drop a wait",
+                                                           "change a wait's step",
+                                                           "change a stream",
+                                                           "swap two instructions",
+                                                           "move a release earlier",
+                                                           "move an offload later",
+                                                           "remove a prefetch",
+                                                           "move a prefetch across the border",
+                                                           "retarget an operand",
+                                                           "drop an allocation",
+                                                           "drop a release"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 

@@ -27,7 +27,9 @@ Term mix(Term seed, std::uint64_t number) {
   return x ^ (x >> 31U);
 }
 
-Term term(std::uint64_t tag, std::uint64_t what, std::uint64_t when) { return mix(mix(tag, what), when); }
+Term term(std::uint64_t tag, std::uint64_t what, std::uint64_t when) {
+  return mix(mix(tag, what), when);
+}
 
 Term output_term(OpId op, std::size_t output, std::span<const Term> inputs) {
   Term result = term(kOpTag, op, output);
@@ -99,7 +101,8 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
   return false;
 }
 
-// --- what is broken by definition ---------------------------------------------------------------------------
+// --- what is broken by definition
+// ---------------------------------------------------------------------------
 
 bool waits_are_possible(const std::vector<Instruction>& instructions) {
   for (std::size_t index = 0; index < instructions.size(); ++index) {
@@ -153,7 +156,8 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
          std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
 }
 
-// --- permitted orders ---------------------------------------------------------------------------------------
+// --- permitted orders
+// ---------------------------------------------------------------------------------------
 
 // What must come before what, transitively.
 class PartialOrder {
@@ -221,16 +225,16 @@ using Order = std::vector<Node>;
 Order as_early_as_possible(const PartialOrder& partial, Node node) {
   Order order(partial.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_partition(
-      order, [&](Node other) { return other == node || partial.is_before(other, node); });
+  std::ranges::stable_partition(order,
+                                [&](Node other) { return other == node || partial.is_before(other, node); });
   return order;
 }
 
 Order as_late_as_possible(const PartialOrder& partial, Node node) {
   Order order(partial.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_partition(
-      order, [&](Node other) { return other != node && !partial.is_before(node, other); });
+  std::ranges::stable_partition(order,
+                                [&](Node other) { return other != node && !partial.is_before(node, other); });
   return order;
 }
 
@@ -263,7 +267,8 @@ Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
 
 }  // namespace
 
-// --- symbolic execution --------------------------------------------------------------------------------------
+// --- symbolic execution
+// --------------------------------------------------------------------------------------
 
 // One run of two steps in a given order. Stops at the first thing that the tape does not mean.
 class SymbolicRun {
@@ -434,7 +439,8 @@ std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<
 
 }  // namespace
 
-// --- the oracle -----------------------------------------------------------------------------------------------
+// --- the oracle
+// -----------------------------------------------------------------------------------------------
 
 Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {
   for (const Instruction& it : intact.instructions) {

@@ -9,9 +9,9 @@
 // without its permission makes garbage; otherwise it reads before it writes.
 //
 // Permitted orders: all that keep the order on each stream, across both steps, and the waits. A release is on
-// no stream: it comes after its waits and its allocation. For a pair of instructions that no wait orders, some
-// order runs one of them as early, or the other as late, as possible; so those orders are tried, and some
-// random ones.
+// no stream: it comes after its waits and its allocation. For a pair of instructions that no wait orders,
+// some order runs one of them as early, or the other as late, as possible; so those orders are tried, and
+// some random ones.
 //
 // Broken by definition, without being run: a wait that points forward or at a release; an op launched, an
 // input loaded or the metrics read not exactly once a step; a buffer not allocated and released exactly once.
@@ -38,8 +38,8 @@ class Oracle {
   // `intact` says which buffers hold the persistent values before the first step; both must outlive this.
   Oracle(const Tape& tape, const Schedule& intact);
 
-  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders. `broken`
-  // has the buffers of the intact schedule.
+  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders.
+  // `broken` has the buffers of the intact schedule.
   std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0) const;
 
  private:

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "fakes/fake_catalog.h"
+#include "vdnn/error.h"
 #include "vdnn/network.h"
-#include "vdnn/plan.h"
+#include "vdnn/schedule.h"
 #include "vdnn/zoo.h"
 
 namespace vdnn::testing {
@@ -32,8 +33,8 @@ inline Network forked_network() {
   const Tensor left = net.convolution("left", trunk, same_convolution(4));
   const Tensor right = net.convolution("right", trunk, same_convolution(4));
   Tensor x = net.add("skip", net.add("join", left, right), trunk);
-  x = net.pooling(
-      "pool", x, {.mode = PoolingMode::kMax, .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}});
+  x = net.pooling("pool", x,
+                  {.mode = PoolingMode::kMax, .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}});
   net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 3}));
   return std::move(net).build();
 }
@@ -42,12 +43,118 @@ inline TapePtr forked_tape(const fakes::FakeCatalogOptions& options = {}) {
   return lower_to_tape(forked_network(), fakes::FakeCatalog(options), kMomentum);
 }
 
+// A tape by hand, with the smallest of everything.
+class TapeDraft {
+ public:
+  ValueId value(const std::string& name, ValueKind kind, std::uint64_t bytes) {
+    parts_.values.push_back({.name = name, .kind = kind, .type = {}, .bytes = bytes});
+    const auto id = static_cast<ValueId>(parts_.values.size() - 1);
+    if (parts_.values.back().loaded()) {
+      parts_.inputs.push_back(id);
+    }
+    if (kind == ValueKind::kMetrics) {
+      parts_.metrics = id;
+    }
+    return id;
+  }
+  std::uint32_t layer(const std::string& name, bool convolution = false) {
+    parts_.layers.push_back({.name = name, .convolution = convolution, .classifier = false});
+    return static_cast<std::uint32_t>(parts_.layers.size() - 1);
+  }
+  void op(const std::string& name, std::uint32_t layer, Phase phase, std::vector<ValueId> reads,
+          std::vector<ValueId> writes, std::vector<Overwrite> may_overwrite = {},
+          std::vector<Algorithm> algorithms = {{"only", 0}}) {
+    parts_.ops.push_back({.name = name,
+                          .layer = layer,
+                          .phase = phase,
+                          .direction = Direction::kForward,
+                          .spec = ReluSpec{},
+                          .layer_inputs = {},
+                          .layer_outputs = {},
+                          .reads = std::move(reads),
+                          .writes = std::move(writes),
+                          .may_overwrite = std::move(may_overwrite),
+                          .algorithms = std::move(algorithms),
+                          .cost = {}});
+  }
+  TapePtr finish() {
+    parts_.model = "by hand";
+    return std::make_shared<const Tape>(std::move(parts_));
+  }
+
+ private:
+  Tape::Parts parts_;
+};
+
+// One convolution and a loss that reads the convolution's output again in its backward pass.
+inline TapePtr tiny_tape() {
+  TapeDraft draft;
+  const ValueId images = draft.value("images", ValueKind::kInput, 64);
+  const ValueId targets = draft.value("targets", ValueKind::kTarget, 8);
+  const ValueId w = draft.value("w", ValueKind::kParameter, 16);
+  const ValueId y = draft.value("y", ValueKind::kFeatureMap, 64);
+  const ValueId metrics = draft.value("metrics", ValueKind::kMetrics, 8);
+  const ValueId p = draft.value("p", ValueKind::kSaved, 64);
+  const ValueId dy = draft.value("dy", ValueKind::kGradientMap, 64);
+  const ValueId dw = draft.value("dw", ValueKind::kParameterGradient, 16);
+  const std::uint32_t conv = draft.layer("conv", true);
+  const std::uint32_t loss = draft.layer("loss");
+  draft.op("conv.forward", conv, Phase::kForward, {images, w}, {y}, {}, {{"fast", 128}, {"lean", 0}});
+  draft.op("loss.forward", loss, Phase::kForward, {y, targets}, {metrics, p});
+  draft.op("loss.backward", loss, Phase::kBackward, {p, y}, {dy}, {{.write = 0, .read = 0}});
+  draft.op("conv.backward", conv, Phase::kBackward, {images, dy}, {dw});
+  draft.op("w.update", conv, Phase::kUpdate, {w, dw}, {w});
+  return draft.finish();
+}
+
 inline std::vector<Policy> all_policies() {
   return {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll, Policy::kOffloadConv};
 }
 
 inline std::vector<AlgorithmPreference> all_preferences() {
   return {AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance};
+}
+
+inline Plan plan_of(const Tape& tape, Policy policy,
+                    AlgorithmPreference preference = AlgorithmPreference::kPerformance) {
+  return make_plan(tape, {.policy = policy, .preference = preference, .workspace_limit = std::nullopt});
+}
+
+inline Schedule schedule_of(const Tape& tape, Policy policy,
+                            AlgorithmPreference preference = AlgorithmPreference::kPerformance) {
+  return make_schedule(tape, plan_of(tape, policy, preference));
+}
+
+// A schedule of some network, with a name for messages.
+struct Subject {
+  std::string name;  // network, policy, preference
+  TapePtr tape;
+  Schedule schedule;
+};
+
+inline std::vector<Subject> subjects_of(const std::string& network, const TapePtr& tape) {
+  std::vector<Subject> result;
+  for (const Policy policy : all_policies()) {
+    for (const AlgorithmPreference preference : all_preferences()) {
+      result.push_back({network + ", " + to_string(policy) + ", " + to_string(preference), tape,
+                        schedule_of(*tape, policy, preference)});
+    }
+  }
+  return result;
+}
+
+// Every policy on several networks.
+inline std::vector<Subject> all_subjects() {
+  std::vector<Subject> result;
+  for (const auto& [network, tape] : std::vector<std::pair<std::string, TapePtr>>{
+           {"lenet", model_tape("lenet")},
+           {"fashion-vgg", model_tape("fashion-vgg")},
+           {"forked", forked_tape({.pooling_reads_x_and_y = true})}}) {
+    for (Subject& subject : subjects_of(network, tape)) {
+      result.push_back(std::move(subject));
+    }
+  }
+  return result;
 }
 
 // Throws where there is none.
