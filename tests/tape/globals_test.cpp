@@ -97,14 +97,15 @@ bool admitted(const std::string& object) {
   return std::ranges::any_of(kAdmitted, [&](std::string_view name) { return object.ends_with(name); });
 }
 
-// Variables as the test must find them and as it must not; read back from this very program.
-int mutable_global = 1;
-thread_local int mutable_thread_local = 0;
+// Variables as the test must find them and as it must not; read back from this very program. Volatile, or
+// the optimizer removes what it sees nobody read.
+volatile int mutable_global = 1;
+thread_local volatile int mutable_thread_local = 0;
 constexpr int kConstant = 42;
 constexpr const char* kConstantWithAddress = "constant";
 
-int& mutable_in_function() {
-  static int counter = 0;
+volatile int& mutable_in_function() {
+  static volatile int counter = 0;
   return counter;
 }
 
@@ -145,7 +146,9 @@ bool found(const std::vector<std::string>& names, const std::string& part) {
 }
 
 TEST(Globals, TheReaderFindsThem) {
-  mutable_thread_local = ++mutable_global + ++mutable_in_function();
+  mutable_global = 2;
+  mutable_in_function() = 3;
+  mutable_thread_local = 4;
   const std::array<const void*, 2> constants{&kConstant, &kConstantWithAddress};
   ASSERT_NE(constants[0], constants[1]);
   const std::vector<std::string> names = writable_objects(symbols_of(fs::read_symlink("/proc/self/exe")));
