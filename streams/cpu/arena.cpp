@@ -56,9 +56,11 @@ Arena::Arena(std::string owner, std::uint64_t granule_bytes)
 
 Arena::~Arena() {
   // AddressSanitizer would hold a poisoned range against whoever is given these addresses next.
-  for (const auto& [begin, mapping] : reservations_) {
-    unpoison(mapping.range());
-  }
+  committed_.visit(kEverything, [](AddressRange piece, const Protection* state) {
+    if (state != nullptr) {
+      unpoison(piece);
+    }
+  });
 }
 
 void Arena::refuse(const char* what, AddressRange range) const {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ struct DeviceFactory {
   std::string name;  // letters and digits
   std::function<std::unique_ptr<Device>(std::uint64_t budget_bytes, std::uint64_t host_budget_bytes)> make;
 };
+
+inline std::ostream& operator<<(std::ostream& out, const DeviceFactory& factory) {
+  return out << factory.name;
+}
 
 inline std::string device_name(const testing::TestParamInfo<DeviceFactory>& info) {
   return info.param.name;
