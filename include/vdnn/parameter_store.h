@@ -51,6 +51,8 @@ class ParameterStore {
     std::uint64_t elements = 0;
   };
   AddressRange take(std::uint64_t bytes);
+  // The parameter's, then its states'.
+  std::span<Slot> slots_of(std::size_t parameter);
   std::uint64_t largest_slot_bytes() const;
 
   DevicePool& pool_;

@@ -70,15 +70,25 @@ AddressRange ParameterStore::take(std::uint64_t bytes) {
   return *range;
 }
 
+std::span<ParameterStore::Slot> ParameterStore::slots_of(std::size_t parameter) {
+  const std::size_t first = parameter_slots_[parameter];
+  const std::size_t end =
+      parameter + 1 < parameter_slots_.size() ? parameter_slots_[parameter + 1] : slots_.size();
+  return std::span(slots_).subspan(first, end - first);
+}
+
 ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
+  const std::uint64_t bytes = tape.value(value).bytes;
   for (std::size_t index = 0; index < tape.parameters().size() && index < parameter_slots_.size(); ++index) {
     const TapeParameter& parameter = tape.parameters()[index];
-    if (parameter.value == value && parameter.recipe.storage_layout == shapes_[index].layout) {
-      return slots_[parameter_slots_[index]];
+    const std::span<Slot> slots = slots_of(index);
+    if (parameter.value == value && parameter.recipe.storage_layout == shapes_[index].layout &&
+        slots[0].range.bytes == bytes) {
+      return slots[0];
     }
-    for (std::size_t state = 0; state < parameter.state.size(); ++state) {
-      if (parameter.state[state] == value) {
-        return slots_[parameter_slots_[index] + 1 + state];
+    for (std::size_t state = 0; state < parameter.state.size() && state + 1 < slots.size(); ++state) {
+      if (parameter.state[state] == value && slots[1 + state].range.bytes == bytes) {
+        return slots[1 + state];
       }
     }
   }
@@ -113,12 +123,10 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
     device.synchronize(done);
   };
   for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
-    const std::size_t first = parameter_slots_[index];
-    const std::size_t end = index + 1 < parameter_slots_.size() ? parameter_slots_[index + 1] : slots_.size();
-    copy_in(slots_[first],
-            [&](std::byte* storage) { program->pack_parameter(index, logical[index], storage); });
-    for (std::size_t state = first + 1; state < end; ++state) {
-      copy_in(slots_[state], [&](std::byte* storage) { std::memset(storage, 0, slots_[state].range.bytes); });
+    const std::span<Slot> slots = slots_of(index);
+    copy_in(slots[0], [&](std::byte* storage) { program->pack_parameter(index, logical[index], storage); });
+    for (Slot& state : slots.subspan(1)) {
+      copy_in(state, [&](std::byte* storage) { std::memset(storage, 0, state.range.bytes); });
     }
   }
 }
