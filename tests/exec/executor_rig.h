@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/hash_program.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
@@ -50,21 +51,22 @@ class StagedInputs {
   std::vector<AddressRange> blocks_;
 };
 
-// `pool_budget` 0: the device's. Parameters are uploaded where the device does not touch memory; elsewhere a
-// program has to say how.
+struct RigOptions {
+  // Uploads fresh parameters (hash_program.h). Null: the parameters stay undefined, and nothing runs.
+  OpProgram* program = nullptr;
+  std::uint64_t pool_budget = 0;  // 0: the device's
+};
+
+// Takes memory in the order in which a trainer does.
 class ExecutorRig {
  public:
-  ExecutorRig(Device& on, const Tape& training, std::uint64_t pool_budget = 0)
+  ExecutorRig(Device& on, const Tape& training, const RigOptions& options = {})
       : device(on),
-        pool(on, {.budget_bytes = pool_budget}),
+        pool(on, {.budget_bytes = options.pool_budget}),
         pinned(on),
         streams(on),
         parameters(pool, streams[StreamRole::kCompute], training),
-        inputs(pinned, training) {
-    if (!on.properties().touches_memory) {
-      parameters.upload(pinned, streams[StreamRole::kCompute], nullptr, {});
-    }
-  }
+        inputs(pinned, (upload(training, options.program), training)) {}
 
   ExecutorParts parts(const Tape& tape, const Schedule& schedule, OpProgram* program = nullptr) {
     return {.device = &device,
@@ -83,6 +85,13 @@ class ExecutorRig {
   StreamSet streams;
   ParameterStore parameters;
   StagedInputs inputs;
+
+ private:
+  void upload(const Tape& training, OpProgram* program) {
+    if (program != nullptr || !device.properties().touches_memory) {
+      parameters.upload(pinned, streams[StreamRole::kCompute], program, hash_parameters(training));
+    }
+  }
 };
 
 inline constexpr std::array kPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll,

@@ -26,17 +26,18 @@ inline TapePtr training_tape(const Network& network, const fakes::FakeCatalogOpt
 }
 
 // Grows a network layer by layer: chains of convolutions, rectifiers and pooling, now and then a fork whose
-// two branches an addition joins again, so that feature maps have one to three readers.
+// two branches an addition joins again, so that feature maps have one to three readers. Peaks are a few dozen
+// granules of the cpu driver.
 class RandomNetwork {
  public:
   explicit RandomNetwork(std::uint64_t seed)
       : random_(seed),
         net_("random " + std::to_string(seed),
-             {between(1, 3), between(1, 3), 8 * between(1, 2), 8 * between(1, 2)}) {}
+             {between(3, 6), between(1, 3), 8 * between(2, 3), 8 * between(2, 3)}) {}
 
   Network build() && {
-    Tensor x = convolution(net_.input(), between(1, 8));
-    const std::int64_t blocks = between(1, 5);
+    Tensor x = convolution(net_.input(), between(6, 16));
+    const std::int64_t blocks = between(2, 6);
     for (std::int64_t block = 0; block < blocks; ++block) {
       x = grow(x);
     }
@@ -61,9 +62,9 @@ class RandomNetwork {
   Tensor grow(Tensor x) {
     switch (between(0, 3)) {
       case 0:
-        return net_.relu(name("relu"), convolution(x, between(1, 8)));
+        return net_.relu(name("relu"), convolution(x, between(6, 16)));
       case 1:
-        return convolution(x, between(1, 8));
+        return convolution(x, between(6, 16));
       case 2:
         return fork(x);
       default:

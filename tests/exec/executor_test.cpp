@@ -1,0 +1,451 @@
+#include "vdnn/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/executor_rig.h"
+#include "exec/hash_program.h"
+#include "exec/networks.h"
+#include "vdnn/checker.h"
+#include "vdnn/predictor.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr StepScalars kScalars{.learning_rate = 0.5F};
+
+Prediction predicted(const Tape& tape, const Schedule& schedule) {
+  return predict(tape, schedule, {.profile = sim_profile("cpu")});
+}
+
+// A cpu device with no more memory than was predicted.
+std::unique_ptr<Device> tight_device(const Prediction& prediction,
+                                     std::optional<std::uint64_t> delay_seed = std::nullopt) {
+  return make_cpu_device({.budget_bytes = prediction.peak_bytes, .delay_seed = delay_seed});
+}
+
+void write_batch(const ExecutorRig& rig, std::uint64_t step) {
+  std::size_t input = 0;
+  for (const AddressRange& range : rig.inputs.of_step(step)) {
+    fill_batch(step, input++, {pointer_to<std::byte>(range.begin), range.bytes});
+  }
+}
+
+void expect_metrics(const StepMetrics& metrics, const Interpreter& reference, const Tape& tape) {
+  const Bytes& bytes = reference.value(tape.metrics());
+  std::array<std::uint32_t, 2> expected{};
+  ASSERT_EQ(bytes.size(), sizeof(expected));
+  std::memcpy(expected.data(), bytes.data(), sizeof(expected));
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.loss), expected[0]);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.correct), expected[1]);
+}
+
+void expect_parameters(ExecutorRig& rig, HashProgram& program, const Interpreter& reference,
+                       const Tape& tape) {
+  const auto parameters = rig.parameters.download(rig.pinned, rig.streams[StreamRole::kCompute], program);
+  ASSERT_EQ(parameters.size(), tape.parameters().size());
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    const auto bytes = std::as_bytes(std::span(parameters[index]));
+    const ValueId value = tape.parameters()[index].value;
+    EXPECT_TRUE(std::ranges::equal(bytes, reference.value(value))) << tape.value(value).name;
+  }
+}
+
+// As a training loop does it: the metrics are read one step late, and a batch's memory is written again as
+// soon as it has been copied.
+void train_and_compare(Device& device, const Tape& tape, const Schedule& schedule, std::uint64_t steps) {
+  HashProgram program;
+  ExecutorRig rig(device, tape, {.program = &program});
+  Interpreter reference(tape);
+  Executor executor(rig.parts(tape, schedule, &program));
+  std::vector<StepTicket> tickets;
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    if (step >= StagedInputs::kBatches) {
+      device.synchronize(tickets[step - StagedInputs::kBatches].inputs_copied);
+    }
+    write_batch(rig, step);
+    tickets.push_back(executor.submit(rig.inputs.of_step(step), kScalars));
+    if (step > 0) {
+      expect_metrics(executor.wait(tickets[step - 1]), reference, tape);
+    }
+    reference.step(step, kScalars);
+  }
+  expect_metrics(executor.wait(tickets.back()), reference, tape);
+  device.synchronize(tickets.back().done);
+  const auto hashes = program.hashes();
+  ASSERT_EQ(hashes.size(), reference.hashes().size());
+  const auto [here, there] = std::ranges::mismatch(hashes, reference.hashes());
+  EXPECT_EQ(here, hashes.end())
+      << "the first op that read something else: "
+      << tape.op(static_cast<OpId>((here - hashes.begin()) % tape.ops().size())).name << " of step "
+      << (here - hashes.begin()) / tape.ops().size();
+  expect_parameters(rig, program, reference, tape);
+}
+
+class ExecutorTest : public ::testing::TestWithParam<Policy> {
+ protected:
+  // Forks, pooling, several convolutions; half of the networks have backward pooling read X and Y.
+  void use_network(std::uint64_t seed) {
+    tape_ = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
+    schedule_ = schedule_of(*tape_, GetParam());
+    require_valid(*tape_, schedule_);
+    prediction_ = predicted(*tape_, schedule_);
+  }
+  ExecutorTest() { use_network(kNetwork); }
+
+  // Otherwise a test of transfers would test nothing.
+  void SetUp() override {
+    const bool offloads = GetParam() == Policy::kOffloadAll || GetParam() == Policy::kOffloadConv;
+    const auto transfers = std::ranges::count(schedule_.instructions, InstructionKind::kPrefetch,
+                                              [](const Instruction& one) { return one.kind; });
+    ASSERT_EQ(transfers > 1, offloads);
+  }
+
+  static constexpr std::uint64_t kNetwork = 5;
+  TapePtr tape_;
+  Schedule schedule_;
+  Prediction prediction_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Policies, ExecutorTest, ::testing::ValuesIn(kPolicies),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(ExecutorTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
+  for (std::uint64_t network = 0; network < 12; ++network) {
+    SCOPED_TRACE("network " + std::to_string(network));
+    use_network(network);
+    const auto device = tight_device(prediction_);
+    train_and_compare(*device, *tape_, schedule_, 5);
+    expect_nothing_held(*device);
+  }
+}
+
+TEST_P(ExecutorTest, DelaysDoNotChangeWhatOpsRead) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    SCOPED_TRACE("delay seed " + std::to_string(seed));
+    const auto device = tight_device(prediction_, seed);
+    train_and_compare(*device, *tape_, schedule_, 4);
+  }
+}
+
+// --- placement ---------------------------------------------------------------------------------------------
+
+// Of the buffers in device memory, relative to the first parameter, which comes first everywhere. A device
+// without work to do is as good as one with it: placement may not depend on what has completed.
+std::vector<std::vector<std::uint64_t>> placements(Device& device, const Tape& tape,
+                                                   const Schedule& schedule) {
+  ExecutorRig rig(device, tape);
+  const std::uint64_t origin = rig.parameters.parameter(0).range.begin;
+  Executor executor(rig.parts(tape, schedule));
+  std::vector<std::vector<std::uint64_t>> result;
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    executor.submit(rig.inputs.of_step(step), kScalars);
+    result.emplace_back();
+    for (BufferId buffer = 0; buffer < schedule.buffers.size(); ++buffer) {
+      const AddressRange range = executor.placements()[buffer];
+      if (schedule.buffers[buffer].space == Space::kDevice && range.bytes > 0) {
+        EXPECT_EQ(range.bytes, schedule.buffers[buffer].bytes);
+        result.back().push_back(range.begin - origin);
+      }
+    }
+  }
+  return result;
+}
+
+TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnSimAndOnCpu) {
+  for (std::uint64_t network = 0; network < 12; ++network) {
+    SCOPED_TRACE("network " + std::to_string(network));
+    use_network(network);
+    const auto sim = make_sim_device({.profile = sim_profile("cpu")});
+    const auto on_sim = placements(*sim, *tape_, schedule_);
+    ASSERT_FALSE(on_sim.front().empty());
+    for (const auto& step : on_sim) {
+      EXPECT_EQ(step, on_sim.front());
+    }
+    const auto cpu = tight_device(prediction_, network);
+    EXPECT_EQ(placements(*cpu, *tape_, schedule_), on_sim);
+  }
+}
+
+TEST_P(ExecutorTest, TakesNothingFromTheDeviceAfterTheFirstStep) {
+  const auto device = tight_device(prediction_);
+  ExecutorRig rig(*device, *tape_);
+  Executor executor(rig.parts(*tape_, schedule_));
+  executor.submit(rig.inputs.of_step(0), kScalars);
+  const DeviceCounters first = device->counters();
+  for (std::uint64_t step = 1; step < 10; ++step) {
+    executor.submit(rig.inputs.of_step(step), kScalars);
+  }
+  const DeviceCounters last = device->counters();
+  EXPECT_EQ(last.commits, first.commits);
+  EXPECT_EQ(last.decommits, first.decommits);
+  EXPECT_EQ(last.pinned_allocations, first.pinned_allocations);
+  EXPECT_EQ(last.pinned_frees, first.pinned_frees);
+}
+
+TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
+  const auto device = tight_device(prediction_);
+  ExecutorRig rig(*device, *tape_);
+  const std::uint64_t parameters = rig.pool.statistics().in_use_bytes;
+  std::uint64_t persistent = 0;
+  {
+    Executor executor(rig.parts(*tape_, schedule_));
+    persistent = rig.pool.statistics().in_use_bytes;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      executor.submit(rig.inputs.of_step(step), kScalars);
+      EXPECT_EQ(rig.pool.statistics().in_use_bytes, persistent);
+    }
+    EXPECT_GE(executor.memory().peak_bytes, executor.memory().average_bytes);
+    EXPECT_LE(executor.memory().peak_bytes, prediction_.peak_bytes);
+  }
+  if (GetParam() == Policy::kBaseline) {
+    EXPECT_GT(persistent, parameters);
+  } else {
+    EXPECT_EQ(persistent, parameters);
+  }
+  EXPECT_EQ(rig.pool.statistics().in_use_bytes, parameters);
+}
+
+// --- failures ----------------------------------------------------------------------------------------------
+
+TEST_P(ExecutorTest, RefusesAnotherNumberOfInputs) {
+  const auto device = tight_device(prediction_);
+  ExecutorRig rig(*device, *tape_);
+  Executor executor(rig.parts(*tape_, schedule_));
+  const auto inputs = rig.inputs.of_step(0);
+  EXPECT_THROW(executor.submit(inputs.first(1), kScalars), InvalidArgument);
+  EXPECT_THROW(executor.submit({}, kScalars), InvalidArgument);
+  EXPECT_NO_THROW(executor.submit(inputs, kScalars)) << "nothing has happened yet";
+}
+
+// Runs until something throws; the shortage that it throws.
+std::optional<MemoryShortage> shortage_of_run(Device& device, const Tape& tape, const Schedule& schedule) {
+  try {
+    ExecutorRig rig(device, tape);
+    Executor executor(rig.parts(tape, schedule));
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      executor.submit(rig.inputs.of_step(step), kScalars);
+    }
+  } catch (const OutOfMemory& error) {
+    return error.shortage();
+  }
+  return std::nullopt;
+}
+
+TEST_P(ExecutorTest, OneGranuleLessThanPredictedIsOutOfMemoryAndLeaksNothing) {
+  for (std::uint64_t network = 0; network < 12; ++network) {
+    SCOPED_TRACE("network " + std::to_string(network));
+    use_network(network);
+    const std::uint64_t granule = sim_profile("cpu").granule_bytes;
+    ASSERT_GE(prediction_.peak_bytes, 2 * granule);
+    const std::uint64_t budget = prediction_.peak_bytes - granule;
+    const auto device = make_cpu_device({.budget_bytes = budget});
+    const auto shortage = shortage_of_run(*device, *tape_, schedule_);
+    ASSERT_TRUE(shortage);
+    EXPECT_EQ(shortage->budget, budget);
+    EXPECT_GT(shortage->asked, shortage->would_have_fitted);
+    expect_nothing_held(*device);
+    EXPECT_LE(device->counters().peak_committed_bytes, budget);
+  }
+}
+
+TEST_P(ExecutorTest, OneByteOfPageLockedMemoryLessThanItTakesIsOutOfMemory) {
+  const auto ample = tight_device(prediction_);
+  ASSERT_FALSE(shortage_of_run(*ample, *tape_, schedule_));
+  const std::uint64_t budget = ample->counters().peak_pinned_bytes - 1;
+  const auto device = make_cpu_device({.budget_bytes = prediction_.peak_bytes, .host_budget_bytes = budget});
+  const auto shortage = shortage_of_run(*device, *tape_, schedule_);
+  ASSERT_TRUE(shortage);
+  EXPECT_EQ(shortage->budget, budget);
+  expect_nothing_held(*device);
+}
+
+TEST_P(ExecutorTest, AFreshExecutorWithEnoughMemoryWorksAfterOneWithout) {
+  const auto device = make_cpu_device({.budget_bytes = 2 * prediction_.peak_bytes});
+  {
+    const std::uint64_t too_little = prediction_.peak_bytes - sim_profile("cpu").granule_bytes;
+    ExecutorRig rig(*device, *tape_, {.pool_budget = too_little});
+    EXPECT_THROW(
+        {
+          Executor executor(rig.parts(*tape_, schedule_));
+          executor.submit(rig.inputs.of_step(0), kScalars);
+        },
+        OutOfMemory);
+  }
+  expect_nothing_held(*device);
+  train_and_compare(*device, *tape_, schedule_, 3);
+}
+
+// Throws in one op of one step.
+class FailingProgram : public HashProgram {
+ public:
+  FailingProgram(OpId op, std::uint64_t step, std::function<void()> fail)
+      : op_(op), steps_left_(step), fail_(std::move(fail)) {}
+
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
+    if (op == op_ && steps_left_-- == 0) {
+      fail_();
+    }
+    HashProgram::run(op, operands, scalars, native_stream);
+  }
+
+ private:
+  const OpId op_;
+  std::uint64_t steps_left_;
+  const std::function<void()> fail_;
+};
+
+// The failure of a step surfaces in its own metrics or at the latest in the next step's.
+std::exception_ptr failure_of_run(ExecutorRig& rig, const ExecutorParts& parts, std::uint64_t failing_step) {
+  Executor executor(parts);
+  try {
+    for (std::uint64_t step = 0; step <= failing_step + 1; ++step) {
+      executor.wait(executor.submit(rig.inputs.of_step(step), kScalars));
+    }
+  } catch (...) {
+    EXPECT_ANY_THROW(executor.submit(rig.inputs.of_step(0), kScalars)) << "a failure ends it";
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+TEST_P(ExecutorTest, AFailureInAnyOpSurfacesAsThrownAndLeaksNothing) {
+  for (OpId op = 0; op < tape_->ops().size(); ++op) {
+    SCOPED_TRACE("op " + tape_->op(op).name);
+    const std::uint64_t failing_step = op % 3;
+    const auto device = tight_device(prediction_);
+    {
+      ExecutorRig rig(*device, *tape_);
+      const std::uint64_t parameters = rig.pool.statistics().in_use_bytes;
+      const std::uint64_t staged = rig.pinned.statistics().in_use_bytes;
+      FailingProgram program(op, failing_step, [] { throw DeviceError("as ordered"); });
+      const auto failure = failure_of_run(rig, rig.parts(*tape_, schedule_, &program), failing_step);
+      ASSERT_TRUE(failure);
+      try {
+        std::rethrow_exception(failure);
+      } catch (const DeviceError& error) {
+        EXPECT_STREQ(error.what(), "as ordered");
+      }
+      EXPECT_EQ(rig.pool.statistics().in_use_bytes, parameters);
+      EXPECT_EQ(rig.pinned.statistics().in_use_bytes, staged);
+    }
+    expect_nothing_held(*device);
+  }
+}
+
+// What a program throws need not be one of ours.
+TEST_P(ExecutorTest, AForeignExceptionSurfacesToo) {
+  const auto device = tight_device(prediction_);
+  {
+    ExecutorRig rig(*device, *tape_);
+    FailingProgram program(1, 1, [] { throw std::bad_alloc(); });
+    const auto failure = failure_of_run(rig, rig.parts(*tape_, schedule_, &program), 1);
+    ASSERT_TRUE(failure);
+    EXPECT_THROW(std::rethrow_exception(failure), std::bad_alloc);
+  }
+  expect_nothing_held(*device);
+}
+
+// --- life --------------------------------------------------------------------------------------------------
+
+TEST_P(ExecutorTest, ItsDestructorWaitsForStepsInFlight) {
+  const auto device = tight_device(prediction_, 1);
+  HashProgram program;
+  ExecutorRig rig(*device, *tape_, {.program = &program});
+  Interpreter reference(*tape_);
+  {
+    Executor executor(rig.parts(*tape_, schedule_, &program));
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      write_batch(rig, step);
+      executor.submit(rig.inputs.of_step(step), kScalars);
+      reference.step(step, kScalars);
+    }
+  }
+  EXPECT_EQ(program.hashes(), reference.hashes());
+  expect_parameters(rig, program, reference, *tape_);
+}
+
+// Evaluation between steps of training, in its own executor on the same parameters.
+class SharedParametersTest : public ExecutorTest {
+ protected:
+  SharedParametersTest()
+      : evaluation_tape_(lower_to_evaluation_tape(random_network(kNetwork),
+                                                  fakes::FakeCatalog({.pooling_reads_x_and_y = true}))),
+        evaluation_schedule_(schedule_of(*evaluation_tape_, Policy::kOffloadNone)) {
+    require_valid(*evaluation_tape_, evaluation_schedule_);
+  }
+
+  const TapePtr evaluation_tape_;
+  const Schedule evaluation_schedule_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Policies, SharedParametersTest, ::testing::ValuesIn(kPolicies),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(SharedParametersTest, EvaluationReadsWhatTrainingHasWritten) {
+  const auto device = make_cpu_device({});
+  HashProgram training_program;
+  ExecutorRig rig(*device, *tape_, {.program = &training_program});
+  HashProgram evaluation_program;
+  Interpreter training_reference(*tape_);
+  Interpreter evaluation_reference(*evaluation_tape_);
+  Executor training(rig.parts(*tape_, schedule_, &training_program));
+  Executor evaluation(rig.parts(*evaluation_tape_, evaluation_schedule_, &evaluation_program));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    write_batch(rig, step);
+    const StepTicket trained = training.submit(rig.inputs.of_step(step), kScalars);
+    const StepTicket evaluated = evaluation.submit(rig.inputs.of_step(step), kScalars);
+    training_reference.step(step, kScalars);
+    evaluation_reference.copy_parameters(training_reference);
+    evaluation_reference.step(step, kScalars);
+    expect_metrics(training.wait(trained), training_reference, *tape_);
+    expect_metrics(evaluation.wait(evaluated), evaluation_reference, *evaluation_tape_);
+  }
+  EXPECT_EQ(training_program.hashes(), training_reference.hashes());
+  EXPECT_EQ(evaluation_program.hashes(), evaluation_reference.hashes());
+  expect_parameters(rig, training_program, training_reference, *tape_);
+}
+
+TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const auto device = make_sim_device(
+        {.profile = sim_profile("cpu"), .check_races = true, .check_versions = true, .order_seed = seed});
+    {
+      ExecutorRig rig(*device, *tape_);
+      Executor training(rig.parts(*tape_, schedule_));
+      Executor evaluation(rig.parts(*evaluation_tape_, evaluation_schedule_));
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        training.submit(rig.inputs.of_step(step), kScalars);
+        evaluation.submit(rig.inputs.of_step(step), kScalars);
+      }
+    }
+    ASSERT_TRUE(device->findings().empty()) << "order seed " << seed << ": " << device->findings()[0].text;
+  }
+}
+
+// Once, parameters were told apart by the name of their layout alone, and one of another size was bound.
+TEST(ParameterStore, RefusesATapeOfAnotherNetwork) {
+  const TapePtr tape = training_tape(random_network(1));
+  const TapePtr other = training_tape(zoo_network("lenet", 1));
+  const auto device = make_sim_device({.profile = sim_profile("cpu")});
+  ExecutorRig rig(*device, *tape);
+  const Schedule schedule = schedule_of(*other, Policy::kOffloadNone);
+  EXPECT_THROW(Executor(rig.parts(*other, schedule)), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace vdnn::testing

@@ -1,0 +1,159 @@
+#pragma once
+// Mathematics for tests of the flow of data: what an op makes is a function of the op, of the step's scalars
+// and of every byte that it reads, so one wrong byte anywhere changes everything after it. Ops read first and
+// then write, so that overwriting in place is harmless, as it is for real ones; they leave garbage in their
+// workspace. `interpret` says what should come out, with a vector for each value and no schedule.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/random.h"
+#include "vdnn/error.h"
+#include "vdnn/op_library.h"
+
+namespace vdnn::testing {
+
+using Bytes = std::vector<std::byte>;
+
+inline std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    std::uint64_t word = 0;
+    const std::size_t size = std::min(bytes.size(), sizeof(word));
+    std::memcpy(&word, bytes.data(), size);
+    hash = mix64(hash ^ word) + size;
+    bytes = bytes.subspan(size);
+  }
+  return hash;
+}
+
+inline void fill_from(std::uint64_t seed, std::span<std::byte> bytes) {
+  SplitMix64 random(seed);
+  while (!bytes.empty()) {
+    const std::uint64_t word = random.next();
+    const std::size_t size = std::min(bytes.size(), sizeof(word));
+    std::memcpy(bytes.data(), &word, size);
+    bytes = bytes.subspan(size);
+  }
+}
+
+// The op itself. The contents of value number `write` of those that it makes come from mix_seed(result,
+// write).
+inline std::uint64_t op_hash(OpId op, const StepScalars& scalars,
+                             std::span<const std::span<const std::byte>> reads) {
+  std::uint64_t hash = hash_bytes(op, std::as_bytes(std::span(&scalars.learning_rate, 1)));
+  for (const std::span<const std::byte> read : reads) {
+    hash = hash_bytes(hash, read);
+  }
+  return hash;
+}
+
+// A parameter's storage is its logical form.
+class HashProgram : public OpProgram {
+ public:
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void*) override {
+    std::vector<std::span<const std::byte>> reads;
+    for (const AddressRange& read : operands.reads) {
+      reads.push_back(memory(read));
+    }
+    const std::uint64_t hash = op_hash(op, scalars, reads);
+    fill_from(~hash, memory(operands.workspace));
+    for (std::size_t write = 0; write < operands.writes.size(); ++write) {
+      fill_from(mix_seed(hash, write), memory(operands.writes[write]));
+    }
+    const std::lock_guard lock(mutex_);
+    hashes_.push_back(hash);
+  }
+
+  void pack_parameter(std::uint32_t, std::span<const float> logical, void* storage) override {
+    std::memcpy(storage, logical.data(), logical.size_bytes());
+  }
+  void unpack_parameter(std::uint32_t, const void* storage, std::span<float> logical) override {
+    std::memcpy(logical.data(), storage, logical.size_bytes());
+  }
+
+  // Of every op so far, in the order in which they ran.
+  std::vector<std::uint64_t> hashes() const {
+    const std::lock_guard lock(mutex_);
+    return hashes_;
+  }
+
+ private:
+  static std::span<std::byte> memory(const AddressRange& range) {
+    return {pointer_to<std::byte>(range.begin), range.bytes};
+  }
+
+  mutable std::mutex mutex_;  // ops run on the stream's thread
+  std::vector<std::uint64_t> hashes_;
+};
+
+inline void fill_batch(std::uint64_t step, std::size_t input, std::span<std::byte> bytes) {
+  fill_from(mix_seed(step, input), bytes);
+}
+
+// Fresh parameters of a tape whose storage is the logical form.
+inline std::vector<std::vector<float>> hash_parameters(const Tape& tape) {
+  std::vector<std::vector<float>> result;
+  for (const TapeParameter& parameter : tape.parameters()) {
+    result.emplace_back(parameter.recipe.type.elements());
+    fill_from(result.size(), std::as_writable_bytes(std::span(result.back())));
+  }
+  return result;
+}
+
+// Each value in memory of its own, ops in the order of the tape.
+class Interpreter {
+ public:
+  explicit Interpreter(const Tape& tape) : tape_(tape) {
+    for (const Value& value : tape.values()) {
+      values_.emplace_back(value.bytes);
+    }
+    const std::vector<std::vector<float>> parameters = hash_parameters(tape);
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+      const auto bytes = std::as_bytes(std::span(parameters[index]));
+      values_[tape.parameters()[index].value] = Bytes(bytes.begin(), bytes.end());
+    }
+  }
+
+  void step(std::uint64_t number, const StepScalars& scalars) {
+    for (std::size_t input = 0; input < tape_.inputs().size(); ++input) {
+      fill_batch(number, input, values_[tape_.inputs()[input]]);
+    }
+    for (OpId id = 0; id < tape_.ops().size(); ++id) {
+      const Op& op = tape_.op(id);
+      std::vector<std::span<const std::byte>> reads;
+      for (const ValueId value : op.reads) {
+        reads.emplace_back(values_[value]);
+      }
+      const std::uint64_t hash = op_hash(id, scalars, reads);
+      for (std::size_t write = 0; write < op.writes.size(); ++write) {
+        fill_from(mix_seed(hash, write), values_[op.writes[write]]);
+      }
+      hashes_.push_back(hash);
+    }
+  }
+
+  // The parameters that another tape of the same network has.
+  void copy_parameters(const Interpreter& other) {
+    for (std::size_t index = 0; index < tape_.parameters().size(); ++index) {
+      values_[tape_.parameters()[index].value] = other.values_[other.tape_.parameters()[index].value];
+    }
+  }
+
+  const Bytes& value(ValueId id) const { return values_[id]; }
+  const std::vector<std::uint64_t>& hashes() const { return hashes_; }
+
+ private:
+  const Tape& tape_;
+  std::vector<Bytes> values_;
+  std::vector<std::uint64_t> hashes_;
+};
+
+}  // namespace vdnn::testing

@@ -1,0 +1,136 @@
+#include "vdnn/predictor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/executor_rig.h"
+#include "exec/hash_program.h"
+#include "exec/networks.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::uint64_t kNetworks = 40;
+
+struct PredictorCase {
+  Policy policy = Policy::kBaseline;
+  bool page_aligned_blocks = false;
+};
+
+class PredictorTest : public ::testing::TestWithParam<PredictorCase> {
+ protected:
+  PredictionOptions options() const {
+    return {.profile = sim_profile("cpu"), .page_aligned_blocks = GetParam().page_aligned_blocks};
+  }
+  CpuDeviceOptions cpu(std::uint64_t budget) const {
+    return {.budget_bytes = budget, .page_aligned_blocks = GetParam().page_aligned_blocks};
+  }
+};
+
+std::vector<PredictorCase> all_cases() {
+  std::vector<PredictorCase> cases;
+  for (const Policy policy : kPolicies) {
+    cases.push_back({.policy = policy});
+    cases.push_back({.policy = policy, .page_aligned_blocks = true});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PredictorTest, ::testing::ValuesIn(all_cases()), [](const auto& test) {
+  return to_string(test.param.policy) + (test.param.page_aligned_blocks ? "_page_aligned" : "");
+});
+
+// What the cpu driver counts in a run with just the budget that was predicted, and with twice as much.
+TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    const TapePtr tape = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
+    const Schedule schedule = schedule_of(*tape, GetParam().policy);
+    const Prediction prediction = predict(*tape, schedule, options());
+    for (const std::uint64_t budget : {prediction.peak_bytes, 2 * prediction.peak_bytes}) {
+      const auto device = make_cpu_device(cpu(budget));
+      HashProgram program;
+      ExecutorRig rig(*device, *tape, {.program = &program});
+      Executor executor(rig.parts(*tape, schedule));
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        executor.submit(rig.inputs.of_step(step), {});
+      }
+      const std::string reproducer = "network seed " + std::to_string(seed);
+      EXPECT_EQ(device->counters().peak_committed_bytes, prediction.peak_bytes) << reproducer;
+      EXPECT_EQ(device->counters().peak_pinned_bytes, prediction.host_bytes) << reproducer;
+      EXPECT_EQ(executor.memory().average_bytes, prediction.average_bytes) << reproducer;
+    }
+  }
+}
+
+TEST_P(PredictorTest, PredictsThePeakOfEvaluation) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    const TapePtr training = training_tape(random_network(seed));
+    const TapePtr evaluation = lower_to_evaluation_tape(random_network(seed), fakes::FakeCatalog());
+    const Schedule schedule = schedule_of(*evaluation, GetParam().policy);
+    const std::uint64_t predicted = predict_evaluation_peak(*training, *evaluation, schedule, options());
+    const auto device = make_cpu_device(cpu(predicted));
+    ExecutorRig rig(*device, *training);
+    Executor executor(rig.parts(*evaluation, schedule));
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      executor.submit(rig.inputs.of_step(step), {});
+    }
+    EXPECT_EQ(device->counters().peak_committed_bytes, predicted) << "network seed " << seed;
+  }
+}
+
+TEST_P(PredictorTest, IsDeterministic) {
+  const TapePtr tape = training_tape(random_network(3));
+  const Schedule schedule = schedule_of(*tape, GetParam().policy);
+  PredictionOptions traced = options();
+  traced.trace = true;
+  const Prediction first = predict(*tape, schedule, traced);
+  const Prediction second = predict(*tape, schedule, traced);
+  EXPECT_EQ(first.peak_bytes, second.peak_bytes);
+  EXPECT_EQ(first.average_bytes, second.average_bytes);
+  EXPECT_EQ(first.host_bytes, second.host_bytes);
+  EXPECT_EQ(first.step_seconds, second.step_seconds);
+  EXPECT_EQ(first.stall_seconds, second.stall_seconds);
+  EXPECT_EQ(first.stream_names, second.stream_names);
+  ASSERT_EQ(first.trace.size(), second.trace.size());
+  EXPECT_FALSE(first.trace.empty());
+  for (std::size_t event = 0; event < first.trace.size(); ++event) {
+    EXPECT_EQ(first.trace[event].name, second.trace[event].name);
+    EXPECT_EQ(first.trace[event].begin_seconds, second.trace[event].begin_seconds);
+    EXPECT_EQ(first.trace[event].end_seconds, second.trace[event].end_seconds);
+  }
+}
+
+TEST_P(PredictorTest, TakesNoTraceUnlessAsked) {
+  const TapePtr tape = training_tape(random_network(3));
+  EXPECT_TRUE(predict(*tape, schedule_of(*tape, GetParam().policy), options()).trace.empty());
+}
+
+// A step takes at least its ops one after the other, and not more than everything one after the other.
+TEST(PredictorTimes, LieBetweenTheBusiestStreamAndAllOfThem) {
+  const TapePtr tape = training_tape(zoo_network("fashion-vgg", 16));
+  for (const Policy policy : kPolicies) {
+    const Prediction prediction =
+        predict(*tape, schedule_of(*tape, policy), {.profile = sim_profile("titan-x"), .trace = true});
+    std::vector<double> busy(prediction.stream_names.size());
+    double all = 0;
+    for (const TraceEvent& event : prediction.trace) {
+      if (event.kind == TraceEvent::Kind::kWork) {
+        busy[event.stream] += event.end_seconds - event.begin_seconds;
+        all += event.end_seconds - event.begin_seconds;
+      }
+    }
+    const double rounding = 1e-9 * all;
+    for (const double one : busy) {
+      EXPECT_GE(prediction.step_seconds, one - rounding) << to_string(policy);
+    }
+    EXPECT_LE(prediction.step_seconds, all + rounding) << to_string(policy);
+    EXPECT_LE(prediction.stall_seconds, prediction.step_seconds) << to_string(policy);
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::testing
