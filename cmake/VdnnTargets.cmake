@@ -24,6 +24,9 @@ function(vdnn_library name)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
 endfunction()
 
+# Everything that the thread sanitizer's preset runs: building the rest with it would be for nothing.
+add_custom_target(tsan_tests)
+
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...]): one test program, each case a ctest.
 # The label `tsan` marks what the thread sanitizer's preset runs; `long` what `scripts/test --long` adds.
 function(vdnn_test name)
@@ -31,6 +34,9 @@ function(vdnn_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_flags GTest::gtest_main)
+  if("tsan" IN_LIST arg_LABELS)
+    add_dependencies(tsan_tests ${name})
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 900)
 endfunction()
 
