@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -143,8 +144,34 @@ TEST(PoolThreads, WorkFindsItsBlocksUntouched) {
   EXPECT_EQ(damaged, 0);
 }
 
-// Demands that fit together are never refused, however evictions interleave: failed before the pool waited
-// for what other threads were just giving back.
+// Refused before the pool waited for what another thread is just giving back: neither cached nor in use,
+// those bytes are about to be free.
+TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
+  FakeDevice device;
+  add_streams(device);
+  PinnedPool pool(device, 1000);
+  pool.free(pool.allocate(1000, 0).value(), Frontier(device.submit(0, {})));
+  std::optional<AddressRange> second;
+  std::atomic<bool> answered = false;
+  std::thread other;
+  device.on_synchronize = [&](const Frontier&) {
+    other = std::thread([&] {
+      second = pool.allocate(600, 1);
+      answered = true;
+    });
+    // Time for a refusal; the right answer comes only after this.
+    for (int i = 0; i < 10000 && !answered; ++i) {
+      std::this_thread::yield();
+    }
+  };
+  const std::optional<AddressRange> first = pool.allocate(400, 2);
+  other.join();
+  device.on_synchronize = nullptr;
+  EXPECT_TRUE(first.has_value());
+  EXPECT_TRUE(second.has_value());
+}
+
+// However evictions interleave.
 TEST(PoolThreads, PageLockedDemandsThatFitTogetherAreNeverRefused) {
   FakeDevice device;
   add_streams(device);
