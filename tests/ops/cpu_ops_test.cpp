@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <iterator>
-#include <thread>
 
 #include "tests/ops/layer_cases.h"
 #include "vdnn/error.h"
@@ -29,8 +29,9 @@ void set_all(OpHarness& op) {
   op.set(kBias, random_array({16}, 84));
 }
 
+// A fresh one; what it throws is thrown here.
 void on_another_thread(const std::function<void()>& work) {
-  std::thread(work).join();
+  std::async(std::launch::async, work).get();
 }
 
 std::ptrdiff_t threads_of_this_process() {
@@ -59,19 +60,24 @@ TEST(CpuOps, LeavesTheCallersThreadCountAlone) {
 
 TEST(CpuOps, OneThreadStartsNoTeam) {
   const auto library = make_cpu_ops({.threads = 1});
-  // A fresh thread has no team yet, and OpenMP would give it one of all processors, or of three.
+  // Large enough that a team would be worth it.
+  const PoolingSpec pooling{PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}};
+  const std::vector<LayerCase> layers{small_convolution(), pooling_case("pool", {8, 64, 32, 32}, pooling),
+                                      relu_case({64, 64, 16})};
+  // A fresh thread has no team yet, and left to itself OpenMP would give it one of three.
   on_another_thread([&] {
     omp_set_num_threads(3);
     const std::ptrdiff_t before = threads_of_this_process();
-    OpHarness op(*library, small_convolution());
-    set_all(op);
-    for (OpId id = 0; id < op.recipes().size(); ++id) {
-      op.run(id);
+    for (const LayerCase& layer : layers) {
+      OpHarness op(*library, layer);
+      for (OpId id = 0; id < op.recipes().size(); ++id) {
+        for (std::uint32_t i = 0; i < op.recipe(id).algorithms.size(); ++i) {
+          op.run(id, {.algorithm = i, .in_place = {}});
+          EXPECT_EQ(threads_of_this_process(), before)
+              << layer.name << " op " << id << " " << op.recipe(id).algorithms[i].name;
+        }
+      }
     }
-    OpHarness relu(*library, relu_case({64, 64, 16}));
-    relu.set(kX, random_array({64, 64, 16}, 85));
-    relu.run(0);
-    EXPECT_EQ(threads_of_this_process(), before);
   });
 }
 

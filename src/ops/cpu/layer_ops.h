@@ -1,7 +1,7 @@
 #pragma once
 // Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
 // has, `make_kernel` compiles one of them. Both throw InvalidArgument (or dnnl::error, which the callers
-// translate) for a layer that cannot be computed.
+// translate) for a layer that cannot be computed. The callers hold a ThreadScope: primitives are made here.
 
 #include <memory>
 #include <span>

@@ -17,7 +17,6 @@ class SequenceKernel final : public CpuKernel {
   SequenceKernel(const Context& context, std::vector<PrimitiveSequence::Place> places,
                  const std::vector<PrimitiveSequence::Step>& steps)
       : threads_(context.threads), stream_(context.engine), places_(std::move(places)) {
-    const ThreadScope scope(threads_);
     memories_.reserve(places_.size());
     for (const auto& place : places_) {
       memories_.emplace_back(place.desc, context.engine, nullptr);
