@@ -99,6 +99,9 @@ class Checker {
         find(tape_.op(id).name + " has no algorithm " + std::to_string(schedule_.algorithms[id]));
       }
     }
+    if (!findings_.empty()) {
+      return false;  // which operands a launch has depends on them
+    }
     for (index_ = 0; index_ < count_; ++index_) {
       check_form(schedule_.instructions[static_cast<std::size_t>(index_)]);
     }
@@ -120,7 +123,8 @@ class Checker {
                 is_buffer(instruction.buffer, Space::kDevice);
         break;
       case InstructionKind::kReadMetrics:
-        right = instruction.value == tape_.metrics() && is_buffer(instruction.buffer, Space::kDevice);
+        right = instruction.value < tape_.values().size() && instruction.value == tape_.metrics() &&
+                is_buffer(instruction.buffer, Space::kDevice);
         break;
       case InstructionKind::kOffload:
       case InstructionKind::kPrefetch:
@@ -389,7 +393,7 @@ class Checker {
         find(tape_.value(input).name + " is loaded " + std::to_string(loaded_[input]) + " times" + step);
       }
     }
-    if (metrics_read_ != 1) {
+    if (metrics_read_ != (tape_.metrics() == kNone ? 0 : 1)) {
       find("the metrics are read " + std::to_string(metrics_read_) + " times" + step);
     }
     for (BufferId id = 0; id < buffers_.size(); ++id) {

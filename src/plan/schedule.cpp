@@ -141,7 +141,9 @@ class Lowering {
           .buffer = location_[tape_.metrics()]});
   }
 
-  bool makes_metrics(OpId id) const { return tape_.producer(tape_.metrics()) == id; }
+  bool makes_metrics(OpId id) const {
+    return tape_.metrics() != kNone && tape_.producer(tape_.metrics()) == id;
+  }
 
   Schedule finish() {
     derive_waits(tape_, schedule_);

@@ -134,15 +134,15 @@ class Object {
     }
     return value.get<std::uint64_t>();
   }
-  std::uint32_t id(const Json& value, const char* key) const {
+  // A number below `bound`.
+  std::uint32_t id(const Json& value, const char* key, std::size_t bound) const {
     const std::uint64_t wide = number(value, key);
-    if (wide >= kNone) {
+    if (wide >= bound) {
       fail(key, "is out of range");
     }
     return static_cast<std::uint32_t>(wide);
   }
-  std::uint32_t id(const char* key) { return id(at(key), key); }
-  std::uint32_t id_or_none(const char* key) { return has(key) ? id(key) : kNone; }
+  std::uint32_t id(const char* key, std::size_t bound) { return id(at(key), key, bound); }
   const Json& array(const char* key) {
     const Json& value = at(key);
     if (!value.is_array()) {
@@ -183,41 +183,82 @@ Buffer buffer_from(const Json& json, std::size_t index) {
   return buffer;
 }
 
-Wait wait_from(const Json& json, std::size_t index) {
+// How many there are of what an instruction may name.
+struct Bounds {
+  const Tape& tape;
+  std::size_t buffers = 0;
+  std::size_t instructions = 0;
+};
+
+Wait wait_from(const Json& json, std::size_t index, const Bounds& bounds) {
   Object object(json, "a wait of instruction " + std::to_string(index));
-  const Wait wait{.instruction = object.id("instruction"), .steps_ago = object.id("steps_ago")};
+  const Wait wait{.instruction = object.id("instruction", bounds.instructions),
+                  .steps_ago = object.id("steps_ago", 2)};
   object.require_no_other_keys();
   return wait;
 }
 
-Instruction instruction_from(const Json& json, std::size_t index) {
+// A buffer for each value that the op reads or writes, and one or null for the workspace.
+std::vector<BufferId> operands_from(Object& object, const Op& op, const Bounds& bounds) {
+  const Json& json = object.array("operands");
+  const std::size_t values = op.reads.size() + op.writes.size();
+  if (json.size() != values + 1) {
+    throw DataError("schedule file: " + op.name + " has " + std::to_string(json.size()) +
+                    " operands instead of " + std::to_string(values + 1));
+  }
+  std::vector<BufferId> operands;
+  for (const Json& operand : json) {
+    const bool no_workspace = operand.is_null() && operands.size() == values;
+    operands.push_back(no_workspace ? kNone : object.id(operand, "operands", bounds.buffers));
+  }
+  return operands;
+}
+
+Instruction instruction_from(const Json& json, std::size_t index, const Bounds& bounds) {
   Object object(json, "instruction " + std::to_string(index));
   Instruction instruction;
   instruction.kind =
       enum_from<InstructionKind, kInstructionKinds>(object.text("kind"), "kind of instruction");
   instruction.stream = enum_from<StreamRole, kStreamRoles>(object.text("stream"), "stream");
-  instruction.op = object.id_or_none("op");
-  instruction.value = object.id_or_none("value");
-  instruction.buffer = object.id_or_none("buffer");
-  instruction.host_buffer = object.id_or_none("host_buffer");
-  if (object.has("operands")) {
-    for (const Json& operand : object.array("operands")) {
-      instruction.operands.push_back(operand.is_null() ? kNone : object.id(operand, "operands"));
-    }
+  switch (instruction.kind) {
+    case InstructionKind::kLaunch:
+      instruction.op = object.id("op", bounds.tape.ops().size());
+      instruction.operands = operands_from(object, bounds.tape.op(instruction.op), bounds);
+      break;
+    case InstructionKind::kOffload:
+    case InstructionKind::kPrefetch:
+      instruction.host_buffer = object.id("host_buffer", bounds.buffers);
+      [[fallthrough]];
+    case InstructionKind::kLoad:
+    case InstructionKind::kReadMetrics:
+      instruction.value = object.id("value", bounds.tape.values().size());
+      [[fallthrough]];
+    case InstructionKind::kAllocate:
+    case InstructionKind::kRelease:
+      instruction.buffer = object.id("buffer", bounds.buffers);
+      break;
   }
   if (object.has("waits")) {
     for (const Json& wait : object.array("waits")) {
-      instruction.waits.push_back(wait_from(wait, index));
+      instruction.waits.push_back(wait_from(wait, index, bounds));
     }
   }
   object.require_no_other_keys();
   return instruction;
 }
 
+// Deeper nesting than this is no schedule, and the parser's own recursion would follow it.
+constexpr int kDeepest = 64;
+
 Json parse(std::istream& in) {
-  Json json = Json::parse(in, nullptr, false);
-  if (json.is_discarded()) {
-    throw DataError("schedule file: not JSON, or truncated");
+  bool too_deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
+    too_deep = too_deep || depth > kDeepest;
+    return !too_deep;
+  };
+  Json json = Json::parse(in, keep, false);
+  if (json.is_discarded() || too_deep) {
+    throw DataError("schedule file: not JSON, truncated, or nested too deeply");
   }
   Object object(json, "the file");
   if (object.text("type") != "schedule") {
@@ -240,8 +281,13 @@ std::string fingerprint(const Tape& tape) {
     print.add(static_cast<std::uint64_t>(value.kind));
     print.add(value.bytes);
   }
+  for (const ValueId input : tape.inputs()) {
+    print.add(input);
+  }
+  print.add(tape.metrics());
   for (const Op& op : tape.ops()) {
     print.add(op.name);
+    print.add(op.reads.size());
     for (const ValueId read : op.reads) {
       print.add(read);
     }
@@ -249,6 +295,12 @@ std::string fingerprint(const Tape& tape) {
     for (const ValueId write : op.writes) {
       print.add(write);
     }
+    print.add(op.may_overwrite.size());
+    for (const Overwrite& permission : op.may_overwrite) {
+      print.add(permission.write);
+      print.add(permission.read);
+    }
+    print.add(op.algorithms.size());
     for (const Algorithm& algorithm : op.algorithms) {
       print.add(algorithm.name);
       print.add(algorithm.workspace_bytes);
@@ -260,7 +312,10 @@ std::string fingerprint(const Tape& tape) {
 void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedule,
                     const std::string& origin) {
   Json json{{"schema", kSchema}, {"type", "schedule"}};
-  json["origin"] = Json::parse(origin);
+  json["origin"] = Json::parse(origin, nullptr, false);
+  if (!json["origin"].is_object()) {
+    throw InvalidArgument("the origin of a schedule is no JSON object: " + origin);
+  }
   json["tape_fingerprint"] = fingerprint(tape);
   // By name: the list of algorithms is the library's, and its order may change with its version.
   Json algorithms = Json::array();
@@ -283,7 +338,11 @@ void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedul
 
 std::string read_schedule_origin(std::istream& in) {
   const Json json = parse(in);
-  return Object(json, "the file").at("origin").dump();
+  const Json& origin = Object(json, "the file").at("origin");
+  if (!origin.is_object()) {
+    throw DataError("schedule file: 'origin' is not an object");
+  }
+  return origin.dump();
 }
 
 namespace {
@@ -321,8 +380,10 @@ Schedule read_schedule(std::istream& in, const Tape& tape) {
   for (const Json& buffer : object.array("buffers")) {
     schedule.buffers.push_back(buffer_from(buffer, schedule.buffers.size()));
   }
-  for (const Json& instruction : object.array("instructions")) {
-    schedule.instructions.push_back(instruction_from(instruction, schedule.instructions.size()));
+  const Json& instructions = object.array("instructions");
+  const Bounds bounds{.tape = tape, .buffers = schedule.buffers.size(), .instructions = instructions.size()};
+  for (const Json& instruction : instructions) {
+    schedule.instructions.push_back(instruction_from(instruction, schedule.instructions.size(), bounds));
   }
   object.require_no_other_keys();
   return schedule;
