@@ -152,7 +152,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
       return false;
     }
   }
-  return metrics == 1 && std::ranges::all_of(launches, is_one) &&
+  return metrics == (tape.metrics() == kNone ? 0 : 1) && std::ranges::all_of(launches, is_one) &&
          std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
 }
 

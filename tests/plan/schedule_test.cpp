@@ -243,6 +243,18 @@ TEST(Schedule, IsRightOnEvaluationAndOnTheTinyTape) {
   }
 }
 
+// Failed before: a tape may have no metrics, and lowering asked for their producer.
+TEST(Schedule, IsRightOnATapeWithoutMetrics) {
+  TapeDraft draft;
+  const ValueId x = draft.value("x", ValueKind::kInput, 8);
+  const ValueId y = draft.value("y", ValueKind::kFeatureMap, 8);
+  draft.op("forward", draft.layer("layer"), Phase::kForward, {x}, {y});
+  const TapePtr tape = draft.finish();
+  for (const Policy policy : all_policies()) {
+    expect_right(*tape, schedule_of(*tape, policy), to_string(policy));
+  }
+}
+
 TEST(Schedule, RefusesAPlanOfAnotherTape) {
   EXPECT_THROW(make_schedule(*tiny_tape(), plan_of(*model_tape("lenet"), Policy::kOffloadNone)),
                InvalidArgument);
