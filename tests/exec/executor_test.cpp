@@ -115,7 +115,7 @@ class ExecutorTest : public ::testing::TestWithParam<Policy> {
     ASSERT_EQ(transfers > 1, offloads);
   }
 
-  static constexpr std::uint64_t kNetwork = 5;
+  static constexpr std::uint64_t kNetwork = 3;
   TapePtr tape_;
   Schedule schedule_;
   Prediction prediction_;
