@@ -1,0 +1,246 @@
+#include "vdnn/planned_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "train/training_runs.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kAmple = std::uint64_t{4} << 30;
+constexpr std::uint64_t kGranule = 64 << 10;  // of cpu
+
+RunOptions options(const std::string& model = "fashion-vgg", std::int64_t batch = 32) {
+  return {.model = {.model = model, .input = {}, .classes = 0, .batch = batch},
+          .device = "cpu",
+          .memory_bytes = kAmple,
+          .host_memory_bytes = kAmple,
+          .threads = 1,
+          .policy = std::nullopt,
+          .optimizer = {.momentum = 0.9F}};
+}
+RunOptions options_with(Policy policy) {
+  RunOptions result = options();
+  result.policy = policy;
+  return result;
+}
+Policy chosen_in(std::uint64_t budget) {
+  RunOptions run = options();
+  run.memory_bytes = budget;
+  return plan_run(run).plan.options.policy;
+}
+
+// --- auto --------------------------------------------------------------------------------------------------
+
+TEST(PlannedRunAuto, OffloadsMoreAsTheBudgetShrinks) {
+  const std::uint64_t none = plan_run(options_with(Policy::kOffloadNone)).smallest_budget_bytes();
+  const std::uint64_t conv = plan_run(options_with(Policy::kOffloadConv)).smallest_budget_bytes();
+  const std::uint64_t all = plan_run(options_with(Policy::kOffloadAll)).smallest_budget_bytes();
+  ASSERT_GT(none, conv);
+  ASSERT_GT(conv, all);
+  EXPECT_EQ(chosen_in(kAmple), Policy::kOffloadNone);
+  EXPECT_EQ(chosen_in(none), Policy::kOffloadNone);
+  EXPECT_EQ(chosen_in(none - kGranule), Policy::kOffloadConv);
+  EXPECT_EQ(chosen_in(conv), Policy::kOffloadConv);
+  EXPECT_EQ(chosen_in(conv - kGranule), Policy::kOffloadAll);
+  EXPECT_EQ(chosen_in(all), Policy::kOffloadAll);
+}
+
+TEST(PlannedRunAuto, SettlesOnAllWhereNothingFits) {
+  RunOptions run = options();
+  run.memory_bytes = kGranule;
+  const PlannedRun planned = plan_run(run);
+  EXPECT_EQ(planned.plan.options.policy, Policy::kOffloadAll);
+  EXPECT_FALSE(planned.fits());
+}
+
+TEST(PlannedRunAuto, WantsPageLockedMemoryToSufficeToo) {
+  const PlannedRun conv = plan_run(options_with(Policy::kOffloadConv));
+  const PlannedRun none = plan_run(options_with(Policy::kOffloadNone));
+  ASSERT_GT(conv.prediction.host_bytes, none.prediction.host_bytes);
+  RunOptions run = options();
+  run.host_memory_bytes = none.prediction.host_bytes;
+  EXPECT_EQ(plan_run(run).plan.options.policy, Policy::kOffloadNone);
+  run.memory_bytes = conv.smallest_budget_bytes();
+  EXPECT_FALSE(plan_run(run).fits()) << "what is offloaded has no place";
+}
+
+// --- fits --------------------------------------------------------------------------------------------------
+
+std::string refusal(const PlannedRun& run) {
+  try {
+    require_fit(run);
+  } catch (const OutOfMemory& error) {
+    EXPECT_GT(error.shortage().asked, error.shortage().budget);
+    return error.what();
+  }
+  return "fits";
+}
+
+class PlannedRunPolicies : public ::testing::TestWithParam<Policy> {};
+
+INSTANTIATE_TEST_SUITE_P(All, PlannedRunPolicies, ::testing::ValuesIn(testing::kPolicies),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(PlannedRunPolicies, FitIntoJustTheSmallestBudget) {
+  RunOptions run = options_with(GetParam());
+  const PlannedRun ample = plan_run(run);
+  EXPECT_TRUE(ample.fits());
+  EXPECT_EQ(ample.smallest_budget_bytes() % kGranule, 0U);
+
+  run.memory_bytes = ample.smallest_budget_bytes();
+  EXPECT_TRUE(plan_run(run).fits());
+  EXPECT_EQ(refusal(plan_run(run)), "fits");
+  EXPECT_EQ(plan_run(run).prediction.peak_bytes, ample.prediction.peak_bytes)
+      << "a budget does not change what a policy takes";
+
+  run.memory_bytes = ample.smallest_budget_bytes() - kGranule;
+  EXPECT_FALSE(plan_run(run).fits());
+  EXPECT_THAT(refusal(plan_run(run)), AllOf(HasSubstr("policy " + to_string(GetParam())),
+                                            HasSubstr(std::to_string(ample.smallest_budget_bytes())),
+                                            HasSubstr(std::to_string(*run.memory_bytes))));
+}
+
+TEST_P(PlannedRunPolicies, FitIntoJustThePageLockedMemoryPredicted) {
+  RunOptions run = options_with(GetParam());
+  run.host_memory_bytes = plan_run(run).prediction.host_bytes;
+  EXPECT_TRUE(plan_run(run).fits());
+  --*run.host_memory_bytes;
+  EXPECT_FALSE(plan_run(run).fits());
+  EXPECT_THAT(refusal(plan_run(run)), HasSubstr("page-locked"));
+}
+
+TEST_P(PlannedRunPolicies, ArePredictedAlikeFromAnyOtherRun) {
+  const PlannedRun run = plan_run(options_with(GetParam()));
+  for (const Policy other : testing::kPolicies) {
+    const Prediction alone = plan_run(options_with(other)).prediction;
+    const Prediction from_here = predict_policy(run, {.policy = other});
+    EXPECT_EQ(from_here.peak_bytes, alone.peak_bytes) << to_string(other);
+    EXPECT_EQ(from_here.host_bytes, alone.host_bytes) << to_string(other);
+    EXPECT_EQ(from_here.step_seconds, alone.step_seconds) << to_string(other);
+  }
+}
+
+// --- devices -----------------------------------------------------------------------------------------------
+
+TEST(PlannedRunDevices, UnknownOnesAreNamed) {
+  for (const std::string device : {"tpu", "cuda:0", "cuda", "cpu:1", "sim:", "sim:nobody", ""}) {
+    RunOptions run = options();
+    run.device = device;
+    EXPECT_THROW(plan_run(run), InvalidArgument) << "'" << device << "'";
+  }
+}
+
+TEST(PlannedRunDevices, AutoIsCpu) {
+  RunOptions run = options("lenet", 4);
+  run.device = "auto";
+  const RunTarget target = plan_run(run).target;
+  EXPECT_EQ(target.name, "cpu");
+  EXPECT_FALSE(target.simulated);
+}
+
+TEST(PlannedRunDevices, SimulatedOnesPlanEveryModelAndPolicy) {
+  for (const std::string device : {"sim:titan-x", "sim:h200"}) {
+    for (const std::string& model : model_names()) {
+      for (const Policy policy : testing::kPolicies) {
+        SCOPED_TRACE(device + " " + model + " " + to_string(policy));
+        RunOptions run = options(model, 128);
+        run.device = device;
+        run.policy = policy;
+        run.memory_bytes.reset();
+        const PlannedRun planned = plan_run(run);
+        EXPECT_TRUE(planned.target.simulated);
+        EXPECT_EQ(planned.target.budget_bytes, planned.target.profile.memory_bytes);
+        EXPECT_TRUE(planned.fits());
+        EXPECT_EQ(planned.prediction.peak_bytes % planned.target.profile.granule_bytes, 0U);
+        EXPECT_GE(planned.prediction.step_seconds,
+                  0.999999 * lower_bound_step_seconds(*planned.tape, planned.target.profile));
+      }
+    }
+  }
+}
+
+// --- options -----------------------------------------------------------------------------------------------
+
+void expect_refused(const RunOptions& run, const char* what) {
+  EXPECT_THROW(plan_run(run), InvalidArgument) << what;
+}
+
+TEST(PlannedRunOptions, ImpossibleOnesAreRefused) {
+  RunOptions run = options();
+  run.memory_bytes = 0;
+  expect_refused(run, "no memory");
+  run = options();
+  run.host_memory_bytes = 0;
+  expect_refused(run, "no host memory");
+  run = options();
+  run.threads = -1;
+  expect_refused(run, "threads");
+  run = options("no such model");
+  expect_refused(run, "model");
+  run = options("lenet", 0);
+  expect_refused(run, "batch");
+}
+
+TEST(PlannedRunOptions, ALimitOnWorkspaceHolds) {
+  RunOptions run = options_with(Policy::kOffloadNone);
+  const PlannedRun free = plan_run(run);
+  run.algorithms = AlgorithmPreference::kMemory;
+  const std::uint64_t least = workspace_bytes(*free.tape, plan_run(run).plan);
+  run.algorithms = AlgorithmPreference::kPerformance;
+  run.workspace_limit = least;
+  const PlannedRun limited = plan_run(run);
+  EXPECT_LE(workspace_bytes(*limited.tape, limited.plan), least);
+  EXPECT_LE(limited.prediction.peak_bytes, free.prediction.peak_bytes);
+}
+
+// --- schedules from elsewhere ------------------------------------------------------------------------------
+
+TEST(PlannedRunWithSchedule, IsPredictedAsIfItHadBeenMade) {
+  const RunOptions run = options_with(Policy::kOffloadAll);
+  const PlannedRun made = plan_run(run);
+  const PlannedRun given = plan_run_with_schedule(run, [&](const Tape&) { return made.schedule; });
+  EXPECT_EQ(given.schedule.instructions, made.schedule.instructions);
+  EXPECT_EQ(given.plan.algorithms, made.plan.algorithms);
+  EXPECT_EQ(given.prediction.peak_bytes, made.prediction.peak_bytes);
+  EXPECT_EQ(given.prediction.step_seconds, made.prediction.step_seconds);
+}
+
+TEST(PlannedRunWithSchedule, IsCheckedFirst) {
+  const RunOptions run = options_with(Policy::kOffloadAll);
+  Schedule broken = plan_run(run).schedule;
+  broken.instructions.pop_back();
+  EXPECT_THROW(plan_run_with_schedule(run, [&](const Tape&) { return broken; }), ScheduleError);
+}
+
+// --- evaluation --------------------------------------------------------------------------------------------
+
+TEST(PlanEvaluation, NeverNeedsMoreThanTraining) {
+  for (const std::string& model : model_names()) {
+    for (const std::int64_t batch : {1, 7, 16, 64}) {
+      for (const Policy policy : testing::kPolicies) {
+        SCOPED_TRACE(model + " batch " + std::to_string(batch) + " " + to_string(policy));
+        RunOptions run = options(model, batch);
+        run.policy = policy;
+        const PlannedRun planned = plan_run(run);
+        const EvaluationPlan evaluation = plan_evaluation(planned);
+        EXPECT_EQ(batch % evaluation.batch, 0);
+        EXPECT_LE(predict_evaluation_peak(*planned.tape, *evaluation.tape, evaluation.schedule,
+                                          {.profile = planned.target.profile}),
+                  planned.prediction.peak_bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vdnn
