@@ -1,0 +1,242 @@
+#include "vdnn/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "train/training_runs.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+RunOptions lenet(std::int64_t batch, Policy policy = Policy::kOffloadNone) {
+  return {.model = {.model = "lenet", .input = {}, .classes = 0, .batch = batch},
+          .device = "cpu",
+          .memory_bytes = std::uint64_t{1} << 30,
+          .host_memory_bytes = std::uint64_t{1} << 30,
+          .threads = 1,
+          .policy = policy,
+          .optimizer = {.momentum = 0.9F}};
+}
+
+// Samples of 28 x 28 whose class is the position of a bright stripe: a few steps learn it without a mistake.
+// `wrong` of the last ones are labelled with another class.
+class Stripes : public Dataset {
+ public:
+  explicit Stripes(std::uint64_t samples, std::uint64_t wrong = 0) : samples_(samples), wrong_(wrong) {}
+
+  std::uint64_t size() const override { return samples_; }
+  const Dims& sample_dims() const override { return dims_; }
+  std::int64_t classes() const override { return 10; }
+  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
+    const auto stripe = static_cast<std::ptrdiff_t>(index % 10);
+    std::ranges::fill(image, 0.0F);
+    std::fill_n(image.begin() + stripe * 2 * 28, 2 * 28, 1.0F);
+    const std::ptrdiff_t shift = index + wrong_ >= samples_ ? 1 : 0;
+    target = static_cast<std::int32_t>((stripe + shift) % 10);
+  }
+
+ private:
+  std::uint64_t samples_;
+  std::uint64_t wrong_;
+  Dims dims_{1, 28, 28};
+};
+
+DatasetSplits stripes(std::uint64_t training, std::uint64_t test, std::uint64_t wrong) {
+  return {.training = std::make_unique<Stripes>(training), .test = std::make_unique<Stripes>(test, wrong)};
+}
+
+TrainingResult train(const RunOptions& options, const TrainOptions& train_options) {
+  const PlannedRun run = plan_run(options);
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  return Trainer(run, data, train_options).train({});
+}
+
+TEST(Trainer, LearnsSyntheticData) {
+  const PlannedRun run = plan_run(lenet(32));
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  std::vector<double> losses;
+  Trainer trainer(run, data, {.learning_rate = 0.01F, .steps = 60});
+  const TrainingResult result =
+      trainer.train([&](const StepReport& report) { losses.push_back(report.loss); });
+  ASSERT_EQ(losses.size(), 60U);
+  EXPECT_NEAR(losses.front(), std::log(10.0), 0.3) << "small logits: every class is as likely as any other";
+  EXPECT_LT(std::accumulate(losses.end() - 5, losses.end(), 0.0) / 5, 0.5 * losses.front());
+  EXPECT_EQ(result.loss, losses.back());
+}
+
+TEST(Trainer, ReportsEveryStepOnceAndInOrder) {
+  const PlannedRun run = plan_run(lenet(8));
+  const DatasetSplits data = stripes(20, 10, 0);  // three steps an epoch
+  std::vector<StepReport> reports;
+  Trainer trainer(run, data, {.epochs = 2});
+  const TrainingResult result = trainer.train([&](const StepReport& report) { reports.push_back(report); });
+  EXPECT_EQ(result.steps, 6U);
+  ASSERT_EQ(reports.size(), 6U);
+  for (std::uint64_t step = 0; step < 6; ++step) {
+    EXPECT_EQ(reports[step].step, step + 1);
+    EXPECT_EQ(reports[step].steps, 6U);
+    EXPECT_EQ(reports[step].steps_per_epoch, 3U);
+    EXPECT_EQ(reports[step].memory_bytes, run.prediction.peak_bytes);
+    EXPECT_GE(reports[step].stall_fraction, 0);
+  }
+  EXPECT_GT(result.step_seconds, 0);
+  EXPECT_GT(result.images_per_second, 0);
+}
+
+// --- evaluation --------------------------------------------------------------------------------------------
+
+class TrainerPolicies : public ::testing::TestWithParam<Policy> {};
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerPolicies, ::testing::ValuesIn(testing::kPolicies),
+                         [](const auto& test) { return to_string(test.param); });
+
+// 37 samples in batches of 16: the last batch is short. All but the last three, which are labelled wrong, are
+// told apart, so that a padded place that counted, or a sample that did not, would show.
+TEST_P(TrainerPolicies, EvaluateEverySampleOnceInTheMemoryOfTraining) {
+  RunOptions options = lenet(16, GetParam());
+  options.memory_bytes = plan_run(options).smallest_budget_bytes();
+  const PlannedRun run = plan_run(options);
+  const DatasetSplits data = stripes(120, 37, 3);
+  const TrainingResult result = Trainer(run, data, {.learning_rate = 0.02F, .epochs = 6}).train({});
+  ASSERT_TRUE(result.test_accuracy);
+  EXPECT_DOUBLE_EQ(*result.test_accuracy, 34.0 / 37);
+  EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+  EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
+  EXPECT_EQ(result.system_allocations_after_first_step, 0U);
+}
+
+TEST_P(TrainerPolicies, CountTheSamplesOfAShortBatchOnly) {
+  // Five samples in a batch of 8 have the loss that five in a batch of 5 have.
+  const auto first_loss = [](std::int64_t batch) {
+    const PlannedRun run = plan_run(lenet(batch, GetParam()));
+    const DatasetSplits data{.training = std::make_unique<Stripes>(5), .test = nullptr};
+    return Trainer(run, data, {.steps = 1}).train({}).loss;
+  };
+  EXPECT_NEAR(first_loss(8), first_loss(5), 1e-5);
+}
+
+TEST(Trainer, EvaluatesOnlyEpochsOfDataWithATestSplit) {
+  const PlannedRun run = plan_run(lenet(8));
+  EXPECT_FALSE(Trainer(run, stripes(16, 8, 0), {.steps = 2}).train({}).test_accuracy);
+  const DatasetSplits no_test{.training = std::make_unique<Stripes>(16), .test = nullptr};
+  EXPECT_FALSE(Trainer(run, no_test, {.epochs = 1}).train({}).test_accuracy);
+}
+
+// --- what must not change results --------------------------------------------------------------------------
+
+TEST_P(TrainerPolicies, ASlowLinkChangesNoResult) {
+  const TrainOptions fast{.steps = 3};
+  TrainOptions slow = fast;
+  slow.link_gbytes_per_second = 0.05;
+  EXPECT_EQ(train(lenet(8, GetParam()), fast).weights_sha256,
+            train(lenet(8, GetParam()), slow).weights_sha256);
+}
+
+TEST_P(TrainerPolicies, TracingChangesNoResult) {
+  TrainOptions options{.steps = 6};
+  const TrainingResult plain = train(lenet(8, GetParam()), options);
+  EXPECT_TRUE(plain.trace.empty());
+  options.trace = true;
+  const TrainingResult traced = train(lenet(8, GetParam()), options);
+  EXPECT_EQ(traced.weights_sha256, plain.weights_sha256);
+  ASSERT_FALSE(traced.trace.empty());
+  for (const TraceEvent& event : traced.trace) {
+    EXPECT_LT(event.stream, traced.stream_names.size());
+    EXPECT_LE(event.begin_seconds, event.end_seconds);
+  }
+}
+
+TEST(Trainer, TheSeedDecidesAndTheStepsCount) {
+  const TrainingResult first = train(lenet(8), {.seed = 1, .steps = 3});
+  EXPECT_EQ(train(lenet(8), {.seed = 1, .steps = 3}).weights_sha256, first.weights_sha256);
+  EXPECT_NE(train(lenet(8), {.seed = 2, .steps = 3}).weights_sha256, first.weights_sha256);
+  EXPECT_NE(train(lenet(8), {.seed = 1, .steps = 4}).weights_sha256, first.weights_sha256);
+}
+
+// --- what cannot be ----------------------------------------------------------------------------------------
+
+TEST(Trainer, WantsEitherEpochsOrSteps) {
+  const PlannedRun run = plan_run(lenet(8));
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  EXPECT_THROW(Trainer(run, data, {}), InvalidArgument);
+  EXPECT_THROW(Trainer(run, data, {.epochs = 1, .steps = 1}), InvalidArgument);
+}
+
+TEST(Trainer, DoesNotTrainOnASimulatedDevice) {
+  RunOptions options = lenet(8);
+  options.device = "sim:titan-x";
+  const PlannedRun run = plan_run(options);
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  try {
+    Trainer trainer(run, data, {.steps = 1});
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("sim:titan-x"));
+  }
+}
+
+TEST(Trainer, WantsALinkThatMoves) {
+  const PlannedRun run = plan_run(lenet(8));
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  EXPECT_THROW(Trainer(run, data, {.steps = 1, .link_gbytes_per_second = 0.0}), InvalidArgument);
+}
+
+// A data set with a damaged sample.
+class Damaged : public Stripes {
+ public:
+  Damaged(std::uint64_t samples, std::uint64_t damaged) : Stripes(samples), damaged_(damaged) {}
+  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
+    if (index == damaged_) {
+      throw DataError("sample " + std::to_string(index) + " is damaged");
+    }
+    Stripes::read(index, image, target);
+  }
+
+ private:
+  std::uint64_t damaged_;
+};
+
+void expect_damage(const DatasetSplits& data, Policy policy) {
+  const PlannedRun run = plan_run(lenet(8, policy));
+  Trainer trainer(run, data, {.epochs = 2});
+  try {
+    trainer.train({});
+    ADD_FAILURE() << "went unnoticed";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "sample 30 is damaged");
+  }
+}
+
+TEST_P(TrainerPolicies, ADamagedSampleSurfacesWithStepsInFlight) {
+  expect_damage({.training = std::make_unique<Damaged>(40, 30), .test = nullptr}, GetParam());
+}
+
+TEST_P(TrainerPolicies, ADamagedSampleSurfacesInEvaluation) {
+  expect_damage({.training = std::make_unique<Stripes>(16), .test = std::make_unique<Damaged>(40, 30)},
+                GetParam());
+}
+
+TEST(Trainer, AnExceptionOfTheReportSurfaces) {
+  const PlannedRun run = plan_run(lenet(8));
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  Trainer trainer(run, data, {.steps = 10});
+  EXPECT_THROW(trainer.train([](const StepReport& report) {
+    if (report.step == 3) {
+      throw DataError("disk full");
+    }
+  }),
+               DataError);
+}
+
+}  // namespace
+}  // namespace vdnn
