@@ -225,16 +225,16 @@ using Order = std::vector<Node>;
 Order as_early_as_possible(const PartialOrder& partial, Node node) {
   Order order(partial.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_partition(order,
-                                [&](Node other) { return other == node || partial.is_before(other, node); });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](Node other) { return other == node || partial.is_before(other, node); });
   return order;
 }
 
 Order as_late_as_possible(const PartialOrder& partial, Node node) {
   Order order(partial.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_partition(order,
-                                [&](Node other) { return other != node && !partial.is_before(node, other); });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](Node other) { return other != node && !partial.is_before(node, other); });
   return order;
 }
 

@@ -114,7 +114,7 @@ Schedule chain_schedule(const ChainWaits& waits = {}) {
 
 std::string objection(const Tape& tape, const Schedule& schedule) {
   const Oracle oracle(tape, schedule);
-  const std::string everything = oracle.objection(schedule, Exploration::kEverything);
+  std::string everything = oracle.objection(schedule, Exploration::kEverything);
   EXPECT_EQ(oracle.objection(schedule, Exploration::kConflicts).empty(), everything.empty());
   return everything;
 }
