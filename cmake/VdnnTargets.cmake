@@ -12,7 +12,7 @@ if(VDNN_WARNINGS_AS_ERRORS)
 endif()
 if(VDNN_SANITIZE)
   target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
-                                              -fno-sanitize-recover=all -g)
+                                              -fno-sanitize-recover=all)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
 endif()
 
