@@ -615,6 +615,20 @@ TEST_F(CpuDeath, AReleasedBlockStaysInaccessibleToTheHostAfterWork) {
       "");
 }
 
+// Memory that is committed while work runs cannot have been declared by it.
+TEST_F(CpuDeath, MemoryCommittedMeanwhileIsUndeclared) {
+  const auto write_it = [] {
+    const CpuFixture cpu({.check_accesses = true});
+    const AddressRange later = cpu.device->reserve(kPage);
+    cpu.work(cpu.a, "conv1", [&] {
+      cpu.device->commit(later);
+      *pointer_to<volatile char>(later.begin) = 1;
+    });
+    cpu.device->synchronize_all();
+  };
+  EXPECT_DEATH(write_it(), kCaught);
+}
+
 TEST_F(CpuDeath, OneByteBeyondTheDeclaredOnesEndsTheProcess) {
 #ifndef __SANITIZE_ADDRESS__
   run_checked(100, [](volatile char* block) { block[kPage + 100] = 1; });
