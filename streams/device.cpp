@@ -145,11 +145,13 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
         missing.join(point);
       }
     }
-    mine.known.join(missing);
   }
   for (const Point& point : missing.points()) {
     do_wait(stream, point);
   }
+  // Only now: a wait that the driver refused is not known to have happened.
+  const std::lock_guard lock(mutex_);
+  timeline(stream).known.join(missing);
 }
 
 std::pair<Point, Frontier> Device::advance(StreamId stream) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "vdnn/device.h"
+#include "vdnn/executor.h"
 #include "vdnn/pinned_pool.h"
 #include "vdnn/tensor.h"
 
@@ -67,7 +68,7 @@ class BatchLoader {
  public:
   // Batches `first` to `first + count - 1`. The data set must outlive the loader.
   BatchLoader(Device& device, PinnedPool& pool, const Dataset& data, BatchOrder order, std::uint64_t first,
-              std::uint64_t count, std::uint32_t slots = 3);
+              std::uint64_t count, std::uint32_t slots = kStagedBatches);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;

@@ -41,6 +41,9 @@ class StreamSet {
   std::array<StreamId, kStreamRoles> streams_{};
 };
 
+// Batches that a loader stages ahead, and that predictions count.
+inline constexpr std::uint32_t kStagedBatches = 3;
+
 // A step that has been submitted.
 struct StepTicket {
   std::uint64_t step = 0;
@@ -82,11 +85,13 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Submits one step. `inputs`: page-locked memory in the order of Tape::inputs(), not to be written before
-  // inputs_copied. At most two steps may be submitted whose metrics have not been waited for. Throws
-  // OutOfMemory (numbers inside) and what the device throws.
+  // Submits one step. `inputs`: page-locked memory in the order of Tape::inputs(), as many bytes as those
+  // values have, not to be written before inputs_copied. At most two steps may be submitted whose metrics
+  // have not been waited for. Throws InvalidArgument where this is not so, OutOfMemory (numbers inside), and
+  // what the device throws.
   StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
-  // Blocks until the step's metrics are on the host.
+  // Blocks until the step's metrics are on the host. Once a step, in order of submission; InvalidArgument
+  // otherwise. After it has thrown what the device threw, the executor takes no further step.
   StepMetrics wait(const StepTicket& ticket);
 
   const StepMemory& memory() const { return memory_; }
@@ -101,6 +106,7 @@ class Executor {
   void take(BufferId buffer, StreamId stream);
   void give_back(BufferId buffer, const Frontier& last_use);
   void give_back_everything() noexcept;
+  void require_inputs(std::span<const AddressRange> inputs) const;
 
   void execute(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
                const StepScalars& scalars);
@@ -116,7 +122,7 @@ class Executor {
   std::uint64_t version_of(BufferId buffer, ValueId value) const;
   std::uint64_t new_version(BufferId buffer, ValueId value);
   void note_memory();
-  void mark_memory(StreamId stream);
+  void mark_memory();
 
   ExecutorParts parts_;
   std::vector<std::string> names_;  // an instruction: what traces and findings call it
@@ -130,9 +136,9 @@ class Executor {
   std::vector<Access> writes_;
   Frontier inputs_copied_;
   Frontier metrics_ready_;
-  std::uint64_t step_ = 0;
-  std::uint64_t live_bytes_ = 0;  // of the pool, by this executor's count
-  std::uint64_t live_host_bytes_ = 0;
+  std::uint64_t step_ = 0;          // the next to be submitted
+  std::uint64_t waited_steps_ = 0;  // the next whose metrics are to be waited for
+  std::uint64_t live_bytes_ = 0;    // of the pool, by this executor's count
   double live_sum_ = 0;
   StepMemory memory_;
   bool failed_ = false;

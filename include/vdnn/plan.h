@@ -63,7 +63,5 @@ Plan make_plan(const Tape& tape, const PlanOptions& options);
 std::uint64_t paper_baseline_bytes(const Tape& tape, const Plan& plan);
 // The largest workspace of the algorithms chosen. Bytes.
 std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan);
-// Copied to the host in one step. Bytes.
-std::uint64_t offload_bytes(const Tape& tape, const Plan& plan);
 
 }  // namespace vdnn

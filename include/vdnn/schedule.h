@@ -78,6 +78,9 @@ struct Schedule {
 // the plan does not belong to the tape.
 Schedule make_schedule(const Tape& tape, const Plan& plan);
 
+// Copied to the host in one step. Bytes.
+std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule);
+
 // A line an instruction, for people.
 std::string describe(const Tape& tape, const Instruction& instruction);
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule);

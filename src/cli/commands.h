@@ -7,10 +7,12 @@
 #include <ostream>
 #include <string>
 
+#include "src/cli/options.h"
+
 namespace vdnn {
 
-// Where people's text goes: standard error when the JSON has standard output to itself.
-std::ostream& people(const std::string& json_path);
+// Where people's text goes: standard error when an output has standard output to itself.
+std::ostream& people(const OutputArguments& outputs);
 
 // What to run when the command was chosen.
 using Command = std::function<void()>;

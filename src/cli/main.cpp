@@ -9,8 +9,13 @@
 
 namespace vdnn {
 
-std::ostream& people(const std::string& json_path) {
-  return json_path == "/dev/stdout" ? std::cerr : std::cout;
+std::ostream& people(const OutputArguments& outputs) {
+  for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
+    if (path == "/dev/stdout") {
+      return std::cerr;
+    }
+  }
+  return std::cout;
 }
 
 }  // namespace vdnn

@@ -1,7 +1,11 @@
 #include "src/cli/options.h"
 
 #include <charconv>
+#include <cmath>
+#include <filesystem>
 #include <initializer_list>
+#include <set>
+#include <utility>
 
 #include "src/report/output_path.h"
 #include "vdnn/error.h"
@@ -67,20 +71,25 @@ AlgorithmPreference parse_preference(const std::string& text) {
 
 }  // namespace
 
+CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& help) {
+  return app.add_option(name, value, help)->check([](const std::string& text) {
+    return text.empty() ? std::string("must not be empty") : std::string();
+  });
+}
+
 void add_run_options(CLI::App& app, RunArguments& arguments) {
-  app.add_option("--model", arguments.model, "network of the zoo: lenet, fashion-vgg")->required();
-  app.add_option("--input", arguments.input, "CxHxW or CxDxHxW (default: the model's own)");
+  add_text(app, "--model", arguments.model, "network of the zoo: lenet, fashion-vgg")->required();
+  add_text(app, "--input", arguments.input, "CxHxW or CxDxHxW (default: the model's own)");
   app.add_option("--classes", arguments.classes, "classes (default: the model's own)");
   app.add_option("--batch", arguments.batch, "images a step")->capture_default_str();
-  app.add_option("--device", arguments.device, "auto, cpu or sim:NAME")->capture_default_str();
-  app.add_option("--memory", arguments.memory,
-                 "device budget, such as 512MiB (default: the device's memory)");
-  app.add_option("--host-memory", arguments.host_memory, "budget for page-locked memory");
+  add_text(app, "--device", arguments.device, "auto, cpu or sim:NAME")->capture_default_str();
+  add_text(app, "--memory", arguments.memory, "device budget, such as 512MiB (default: the device's memory)");
+  add_text(app, "--host-memory", arguments.host_memory, "budget for page-locked memory");
   app.add_option("--threads", arguments.threads, "compute threads of cpu (default: all cores)");
-  app.add_option("--policy", arguments.policy, "auto, baseline, none, all or conv")->capture_default_str();
-  app.add_option("--algorithms", arguments.algorithms, "memory or performance")->capture_default_str();
-  app.add_option("--workspace-limit", arguments.workspace_limit, "most workspace of any op");
-  app.add_option("--optimizer", arguments.optimizer, "sgd")->capture_default_str();
+  add_text(app, "--policy", arguments.policy, "auto, baseline, none, all or conv")->capture_default_str();
+  add_text(app, "--algorithms", arguments.algorithms, "memory or performance")->capture_default_str();
+  add_text(app, "--workspace-limit", arguments.workspace_limit, "most workspace of any op");
+  add_text(app, "--optimizer", arguments.optimizer, "sgd")->capture_default_str();
   app.add_option("--momentum", arguments.momentum)->capture_default_str();
   app.add_option("--weight-decay", arguments.weight_decay)->capture_default_str();
   app.add_option("--seed", arguments.seed, "of initial weights and shuffling")->capture_default_str();
@@ -92,32 +101,48 @@ std::optional<std::uint64_t> parse_optional_size(const std::string& text) {
 
 RunOptions to_run_options(const RunArguments& arguments) {
   choose<int>("--optimizer", arguments.optimizer, {{"sgd", 0}}, {"adam", "adamw"});
-  if (arguments.classes < 0) {
-    throw InvalidArgument("--classes " + std::to_string(arguments.classes) + ": must be at least 1");
+  if (arguments.classes.value_or(1) < 1) {
+    throw InvalidArgument("--classes " + std::to_string(*arguments.classes) + ": must be at least 1");
   }
+  if (arguments.threads.value_or(1) < 1) {
+    throw InvalidArgument("--threads " + std::to_string(*arguments.threads) + ": must be at least 1");
+  }
+  require_finite("--momentum", arguments.momentum);
+  require_finite("--weight-decay", arguments.weight_decay);
   return {.model = {.model = arguments.model,
                     .input = parse_dims(arguments.input),
-                    .classes = arguments.classes,
+                    .classes = arguments.classes.value_or(0),
                     .batch = arguments.batch},
           .device = arguments.device,
           .memory_bytes = parse_optional_size(arguments.memory),
           .host_memory_bytes = parse_optional_size(arguments.host_memory),
-          .threads = arguments.threads,
+          .threads = arguments.threads.value_or(0),
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
           .optimizer = {.momentum = arguments.momentum, .weight_decay = arguments.weight_decay}};
 }
 
+void require_finite(const char* option, float value) {
+  if (!std::isfinite(value) || value < 0) {
+    throw InvalidArgument(std::string(option) + " " + std::to_string(value) + ": must be a number from 0 up");
+  }
+}
+
 void check_outputs(const OutputArguments& outputs) {
+  std::set<std::filesystem::path> files;
   for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
-    if (!path.empty()) {
-      check_output_path(path);
+    if (path.empty()) {
+      continue;
+    }
+    check_output_path(path);
+    if (!files.insert(std::filesystem::weakly_canonical(path)).second) {
+      throw InvalidArgument("two outputs are to be written to " + path);
     }
   }
 }
 
-nlohmann::ordered_json to_origin(const PlannedRun& run) {
+nlohmann::ordered_json to_origin(const PlannedRun& run, std::uint64_t seed) {
   const RunOptions& options = run.options;
   nlohmann::ordered_json origin{{"model", options.model.model},
                                 {"input", options.model.input},
@@ -125,18 +150,20 @@ nlohmann::ordered_json to_origin(const PlannedRun& run) {
                                 {"batch", options.model.batch},
                                 {"device", run.target.name},
                                 {"memory_bytes", run.target.budget_bytes},
+                                {"host_memory_bytes", run.target.host_budget_bytes},
                                 {"threads", run.target.threads},
                                 {"policy", to_string(run.plan.options.policy)},
                                 {"algorithms", to_string(options.algorithms)},
                                 {"momentum", options.optimizer.momentum},
-                                {"weight_decay", options.optimizer.weight_decay}};
+                                {"weight_decay", options.optimizer.weight_decay},
+                                {"seed", seed}};
   if (options.workspace_limit) {
     origin["workspace_limit"] = *options.workspace_limit;
   }
   return origin;
 }
 
-RunOptions from_origin(const std::string& text) {
+Origin from_origin(const std::string& text) {
   try {
     const auto origin = nlohmann::json::parse(text);
     RunOptions options{
@@ -153,7 +180,7 @@ RunOptions from_origin(const std::string& text) {
     if (origin.contains("workspace_limit")) {
       options.workspace_limit = origin.at("workspace_limit").get<std::uint64_t>();
     }
-    return options;
+    return {.options = std::move(options), .seed = origin.at("seed").get<std::uint64_t>()};
   } catch (const nlohmann::json::exception& error) {
     throw DataError(std::string("schedule file: its origin is not a run of this command: ") + error.what());
   }

@@ -30,7 +30,7 @@ void plan(const PlanArguments& arguments) {
   RunOptions options = to_run_options(arguments.run);
   options.trace_prediction = !arguments.outputs.trace.empty();
   const PlannedRun run = plan_run(options);
-  std::ostream& out = people(arguments.outputs.json);
+  std::ostream& out = people(arguments.outputs);
   print_run(out, run);
   print_prediction(out, run);
   if (arguments.print_schedule) {
@@ -38,7 +38,7 @@ void plan(const PlanArguments& arguments) {
   }
   if (!arguments.outputs.schedule.empty()) {
     std::ofstream file(arguments.outputs.schedule);
-    write_schedule(file, *run.tape, run.schedule, to_origin(run).dump());
+    write_schedule(file, *run.tape, run.schedule, to_origin(run, arguments.run.seed).dump());
     require_written(file, arguments.outputs.schedule);
   }
   if (!arguments.outputs.trace.empty()) {
@@ -57,9 +57,9 @@ Command add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command = app.add_subcommand("plan", "Say what training would take, without running it");
   add_run_options(*command, arguments->run);
-  command->add_option("--json", arguments->outputs.json, "write JSON lines");
-  command->add_option("--trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
-  command->add_option("--schedule", arguments->outputs.schedule, "write the schedule");
+  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
+  add_text(*command, "--trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
+  add_text(*command, "--schedule", arguments->outputs.schedule, "write the schedule");
   command->add_flag("--print-schedule", arguments->print_schedule,
                     "print the schedule, a line an instruction");
   return [arguments] { plan(*arguments); };

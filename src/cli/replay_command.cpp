@@ -17,7 +17,8 @@ struct ReplayArguments {
   std::string device;
   std::string memory;
   std::uint64_t steps = 3;
-  std::uint64_t seed = 1;
+  std::optional<std::uint64_t> seed;  // absent: as planned
+  float learning_rate = 0.01F;
   OutputArguments outputs;
 };
 
@@ -29,9 +30,12 @@ std::ifstream open_schedule(const std::string& path) {
   return file;
 }
 
-PlannedRun planned(const ReplayArguments& arguments) {
-  std::ifstream first = open_schedule(arguments.file);
-  RunOptions options = from_origin(read_schedule_origin(first));
+Origin origin_of(const std::string& path) {
+  std::ifstream file = open_schedule(path);
+  return from_origin(read_schedule_origin(file));
+}
+
+PlannedRun planned(const ReplayArguments& arguments, RunOptions options) {
   if (!arguments.device.empty()) {
     options.device = arguments.device;
   }
@@ -46,21 +50,25 @@ PlannedRun planned(const ReplayArguments& arguments) {
 
 void replay(const ReplayArguments& arguments) {
   check_outputs(arguments.outputs);
-  const PlannedRun run = planned(arguments);
-  std::ostream& out = people(arguments.outputs.json);
+  require_finite("--lr", arguments.learning_rate);
+  const Origin origin = origin_of(arguments.file);
+  const std::uint64_t seed = arguments.seed.value_or(origin.seed);
+  const PlannedRun run = planned(arguments, origin.options);
+  std::ostream& out = people(arguments.outputs);
   print_run(out, run);
   nlohmann::ordered_json summary;
   if (run.target.simulated) {
     print_prediction(out, run);
-    summary = plan_summary(run, arguments.seed);
+    summary = plan_summary(run, seed);
   } else {
     const Dims& dims = run.network.type(run.network.input()).dims;
     const DatasetSplits data =
-        open_dataset("synthetic", Dims(dims.begin() + 1, dims.end()), run.network.classes(), arguments.seed);
-    Trainer trainer(run, data, {.seed = arguments.seed, .steps = arguments.steps});
+        open_dataset("synthetic", Dims(dims.begin() + 1, dims.end()), run.network.classes(), seed);
+    Trainer trainer(run, data,
+                    {.learning_rate = arguments.learning_rate, .seed = seed, .steps = arguments.steps});
     const TrainingResult result = trainer.train({});
     print_result(out, run, result);
-    summary = train_summary(run, result, arguments.seed);
+    summary = train_summary(run, result, seed);
   }
   if (!arguments.outputs.json.empty()) {
     JsonLines(arguments.outputs.json).write(summary);
@@ -73,11 +81,12 @@ Command add_replay_command(CLI::App& app) {
   const auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* command = app.add_subcommand("replay", "Run a stored schedule on synthetic data");
   command->add_option("file", arguments->file, "a schedule written by `vdnn plan --schedule`")->required();
-  command->add_option("--device", arguments->device, "auto, cpu or sim:NAME (default: as planned)");
-  command->add_option("--memory", arguments->memory, "device budget (default: as planned)");
+  add_text(*command, "--device", arguments->device, "auto, cpu or sim:NAME (default: as planned)");
+  add_text(*command, "--memory", arguments->memory, "device budget (default: as planned)");
   command->add_option("--steps", arguments->steps)->capture_default_str();
-  command->add_option("--seed", arguments->seed)->capture_default_str();
-  command->add_option("--json", arguments->outputs.json, "write JSON lines");
+  command->add_option("--seed", arguments->seed, "of initial weights and data (default: as planned)");
+  command->add_option("--lr", arguments->learning_rate, "learning rate")->capture_default_str();
+  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
   return [arguments] { replay(*arguments); };
 }
 

@@ -49,7 +49,7 @@ Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t pea
           {"feature_map_bytes", run.tape->feature_map_bytes()},
           {"weight_bytes", run.tape->weight_bytes()},
           {"workspace_bytes", workspace_bytes(*run.tape, run.plan)},
-          {"offload_bytes_per_step", offload_bytes(*run.tape, run.plan)},
+          {"offload_bytes_per_step", offload_bytes(*run.tape, run.schedule)},
           {"recomputed_ops", 0}};
 }
 
@@ -104,7 +104,7 @@ void print_prediction(std::ostream& out, const PlannedRun& run) {
       << " % of the baseline's " << format_size(baseline) << "\n"
       << "average " << format_size(bytes_of(prediction.average_bytes)) << ", page-locked "
       << format_size(prediction.host_bytes) << ", offloaded a step "
-      << format_size(offload_bytes(*run.tape, run.plan)) << "\n"
+      << format_size(offload_bytes(*run.tape, run.schedule)) << "\n"
       << "predicted step " << prediction.step_seconds * 1e3 << " ms, of it stalled "
       << prediction.stall_seconds * 1e3 << " ms\n";
 }

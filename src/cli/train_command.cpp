@@ -33,6 +33,7 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
   if (arguments.lr_schedule != "constant") {
     throw InvalidArgument("--lr-schedule '" + arguments.lr_schedule + "': this version has constant only");
   }
+  require_finite("--lr", arguments.learning_rate);
   return {.learning_rate = arguments.learning_rate,
           .seed = arguments.run.seed,
           .epochs = arguments.epochs,
@@ -83,7 +84,7 @@ void train(const TrainArguments& arguments) {
   const PlannedRun run = plan_run(options);
   const DatasetSplits data =
       open_dataset(arguments.data, sample_dims(run.network), run.network.classes(), arguments.run.seed);
-  std::ostream& out = people(arguments.outputs.json);
+  std::ostream& out = people(arguments.outputs);
   const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
   if (options.device == "auto") {
     spdlog::info("no GPU is driven by this version: device auto is cpu");
@@ -118,7 +119,7 @@ Command add_train_command(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network inside a memory budget");
   add_run_options(*command, arguments->run);
-  command->add_option("--data", arguments->data, "fashion-mnist[:DIR] or synthetic")->required();
+  add_text(*command, "--data", arguments->data, "fashion-mnist[:DIR] or synthetic")->required();
   auto* epochs = command->add_option("--epochs", arguments->epochs);
   command->add_option("--steps", arguments->steps)->excludes(epochs);
   command->add_option("--lr", arguments->learning_rate, "learning rate")->capture_default_str();
@@ -126,8 +127,8 @@ Command add_train_command(CLI::App& app) {
   command->add_option("--link-gbytes-per-s", arguments->link_gbytes_per_second,
                       "slow the copies of cpu to this many 10^9 bytes a second");
   command->add_flag("--deterministic", arguments->deterministic, "cpu always is");
-  command->add_option("--json", arguments->outputs.json, "write JSON lines");
-  command->add_option("--trace", arguments->outputs.trace, "write a Chrome trace of the last steps");
+  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
+  add_text(*command, "--trace", arguments->outputs.trace, "write a Chrome trace of the last steps");
   return [arguments] { train(*arguments); };
 }
 

@@ -115,8 +115,6 @@ void Executor::take(BufferId id, StreamId stream) {
   placements_[id] = *range;
   if (on_device) {
     live_bytes_ += round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
-  } else {
-    live_host_bytes_ += buffer.bytes;
   }
 }
 
@@ -129,7 +127,6 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
     live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
     parts_.pool->free(state.range, last_use);
   } else {
-    live_host_bytes_ -= buffer.bytes;
     parts_.pinned->free(state.range, last_use);
   }
 }
@@ -139,18 +136,36 @@ void Executor::give_back_everything() noexcept {
     parts_.device->synchronize(parts_.streams->everything(*parts_.device));
   } catch (...) {  // whoever stepped has been told, or will not look any more
   }
-  try {
-    for (BufferId id = 0; id < buffers_.size(); ++id) {
-      if (buffers_[id].owned) {
-        give_back(id, {});
-      }
+  const auto one = [](const auto& free) {
+    try {
+      free();
+    } catch (...) {  // a destructor has nobody to tell; the others are still given back
     }
-    for (auto& slot : metrics_slots_) {
-      if (slot) {
-        parts_.pinned->free(*slot, {});
-      }
+  };
+  for (BufferId id = 0; id < buffers_.size(); ++id) {
+    if (buffers_[id].owned) {
+      one([&] { give_back(id, {}); });
     }
-  } catch (...) {  // a destructor has nobody to tell
+  }
+  for (auto& slot : metrics_slots_) {
+    if (slot) {
+      one([&] { parts_.pinned->free(*slot, {}); });
+    }
+  }
+}
+
+void Executor::require_inputs(std::span<const AddressRange> inputs) const {
+  const std::span<const ValueId> values = parts_.tape->inputs();
+  if (inputs.size() != values.size()) {
+    throw InvalidArgument("a step of '" + parts_.tape->model() + "' takes " + std::to_string(values.size()) +
+                          " inputs, not " + std::to_string(inputs.size()));
+  }
+  for (std::size_t input = 0; input < inputs.size(); ++input) {
+    const Value& value = parts_.tape->value(values[input]);
+    if (inputs[input].bytes != value.bytes) {
+      throw InvalidArgument("'" + value.name + "' of '" + parts_.tape->model() + "' has " +
+                            format_size(value.bytes) + ", not " + format_size(inputs[input].bytes));
+    }
   }
 }
 
@@ -158,10 +173,10 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   if (failed_) {
     throw DeviceError("this executor has failed in an earlier step and takes no other");
   }
-  if (inputs.size() != parts_.tape->inputs().size()) {
-    throw InvalidArgument("a step of '" + parts_.tape->model() + "' takes " +
-                          std::to_string(parts_.tape->inputs().size()) + " inputs, not " +
-                          std::to_string(inputs.size()));
+  require_inputs(inputs);
+  if (step_ - waited_steps_ >= metrics_slots_.size()) {
+    throw InvalidArgument("the metrics of two steps of '" + parts_.tape->model() +
+                          "' have not been waited for: a third would overwrite them");
   }
   failed_ = true;  // until the end of the step says otherwise
   live_bytes_ = parts_.pool->statistics().in_use_bytes;
@@ -183,7 +198,17 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
 }
 
 StepMetrics Executor::wait(const StepTicket& ticket) {
-  parts_.device->synchronize(ticket.metrics_ready);
+  if (ticket.step != waited_steps_ || ticket.step >= step_) {
+    throw InvalidArgument("a wait for step " + std::to_string(ticket.step) + " of '" + parts_.tape->model() +
+                          "'; the next to be waited for is step " + std::to_string(waited_steps_));
+  }
+  try {
+    parts_.device->synchronize(ticket.metrics_ready);
+  } catch (...) {
+    failed_ = true;
+    throw;
+  }
+  ++waited_steps_;
   if (!parts_.device->properties().touches_memory) {
     return {};
   }
@@ -196,10 +221,12 @@ void Executor::note_memory() {
   memory_.peak_bytes = std::max(memory_.peak_bytes, live_bytes_);
 }
 
-void Executor::mark_memory(StreamId stream) {
+// All samples are taken on one stream, so that they stand in the order in which the figures came to be.
+void Executor::mark_memory() {
   if (parts_.device->tracing()) {
+    const StreamId stream = (*parts_.streams)[StreamRole::kCompute];
     parts_.device->mark(stream, "device memory in use", live_bytes_);
-    parts_.device->mark(stream, "page-locked memory in use", live_host_bytes_);
+    parts_.device->mark(stream, "page-locked memory in use", parts_.pinned->statistics().in_use_bytes);
   }
 }
 
@@ -224,7 +251,7 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
   switch (instruction.kind) {
     case InstructionKind::kAllocate:
       take(instruction.buffer, stream);
-      mark_memory(stream);
+      mark_memory();
       break;
     case InstructionKind::kLoad:
       load(index, instruction, inputs);
@@ -251,7 +278,7 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
 
 void Executor::release(const Instruction& instruction) {
   give_back(instruction.buffer, waited_for(instruction));
-  mark_memory((*parts_.streams)[instruction.stream]);
+  mark_memory();
 }
 
 AddressRange Executor::operand_range(BufferId buffer, ValueId value) const {

@@ -107,6 +107,10 @@ std::uint64_t ParameterStore::largest_slot_bytes() const {
 void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
                             std::span<const std::vector<float>> logical) {
   Device& device = pool_.device();
+  if (device.properties().touches_memory && (program == nullptr || logical.size() != parameters())) {
+    throw InvalidArgument("an upload of " + std::to_string(logical.size()) + " parameters into a store of " +
+                          std::to_string(parameters()));
+  }
   // One block for all, so that no more than the largest stays page-locked.
   PinnedBlock block(pinned, largest_slot_bytes());
   const auto copy_in = [&](Slot& slot, const auto& fill) {

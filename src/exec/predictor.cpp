@@ -1,5 +1,7 @@
 #include "vdnn/predictor.h"
 
+#include <utility>
+
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
 #include "vdnn/parameter_store.h"
@@ -13,17 +15,20 @@ namespace {
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 // Steps before the one that is measured: the first fills the pools, the second is the first that overlaps.
 constexpr int kWarmUpSteps = 2;
-// As many batches as the loader stages (dataset.h).
-constexpr int kStagedBatches = 3;
-
-// Page-locked memory for the inputs of steps, as a loader would take it.
+// Page-locked memory for the inputs of steps, as a loader takes it: one block a batch.
 class Staging {
  public:
-  Staging(PinnedPool& pinned, const Tape& tape) : pinned_(pinned), inputs_(tape.inputs().size()) {
-    for (int batch = 0; batch < kStagedBatches; ++batch) {
-      for (const ValueId input : tape.inputs()) {
-        blocks_.push_back(*pinned.allocate_for_host(tape.value(input).bytes));
-      }
+  Staging(PinnedPool& pinned, const Tape& tape) : pinned_(pinned) {
+    std::uint64_t bytes = 0;
+    for (const ValueId input : tape.inputs()) {
+      inputs_.push_back({.begin = bytes, .bytes = tape.value(input).bytes});
+      bytes += tape.value(input).bytes;
+    }
+    for (std::uint32_t batch = 0; batch < kStagedBatches; ++batch) {
+      blocks_.push_back(*pinned.allocate_for_host(bytes));
+    }
+    for (AddressRange& input : inputs_) {
+      input.begin += blocks_.front().begin;
     }
   }
   ~Staging() {
@@ -34,11 +39,11 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  std::span<const AddressRange> inputs() const { return {blocks_.data(), inputs_}; }
+  std::span<const AddressRange> inputs() const { return inputs_; }
 
  private:
   PinnedPool& pinned_;
-  std::size_t inputs_;
+  std::vector<AddressRange> inputs_;
   std::vector<AddressRange> blocks_;
 };
 
@@ -83,13 +88,19 @@ Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionO
   SimulatedRun run(tape, options);
   const Staging staging(run.pinned, tape);
   Executor executor(run.parts(tape, schedule));
-  for (int step = 0; step < kWarmUpSteps; ++step) {
-    executor.submit(staging.inputs(), {});
+  // As in training, the host reads each step's loss when it has submitted the next.
+  StepTicket last = executor.submit(staging.inputs(), {});
+  const auto step = [&] {
+    const StepTicket next = executor.submit(staging.inputs(), {});
+    executor.wait(std::exchange(last, next));
+  };
+  for (int warm_up = 1; warm_up < kWarmUpSteps; ++warm_up) {
+    step();
   }
   const double begin = run.device->finish_seconds();
   const double waited = run.compute_waited_seconds();
   run.device->set_tracing(options.trace);
-  executor.submit(staging.inputs(), {});
+  step();
 
   Prediction result;
   result.step_seconds = run.device->finish_seconds() - begin;

@@ -105,7 +105,45 @@ class Checker {
     for (index_ = 0; index_ < count_; ++index_) {
       check_form(schedule_.instructions[static_cast<std::size_t>(index_)]);
     }
+    if (findings_.empty()) {
+      check_persistent_places();
+    }
     return findings_.empty();
+  }
+
+  // A persistent value has one place, which is the whole of one persistent buffer on the device, is nobody
+  // else's, and is never moved: executors take it from where the parameters are kept.
+  void check_persistent_places() {
+    std::vector<BufferId> place(tape_.values().size(), kNone);
+    std::vector<ValueId> owner(schedule_.buffers.size(), kNone);
+    std::vector<bool> shared(schedule_.buffers.size(), false);
+    for (index_ = 0; index_ < count_; ++index_) {
+      for (const BufferUse& use : uses(tape_, schedule_.instructions[static_cast<std::size_t>(index_)])) {
+        if (use.value == kNone || !tape_.value(use.value).persistent()) {
+          shared[use.buffer] = true;
+          continue;
+        }
+        const Buffer& buffer = schedule_.buffers[use.buffer];
+        const bool fits = buffer.persistent && buffer.space == Space::kDevice &&
+                          buffer.bytes == tape_.value(use.value).bytes;
+        if (!fits || (place[use.value] != kNone && place[use.value] != use.buffer) ||
+            (owner[use.buffer] != kNone && owner[use.buffer] != use.value)) {
+          find(here() + " names " + tape_.value(use.value).name + " in " + buffer_name(use.buffer) +
+               ", which is not its one place");
+        }
+        place[use.value] = use.buffer;
+        owner[use.buffer] = use.value;
+      }
+    }
+    for (BufferId id = 0; id < schedule_.buffers.size(); ++id) {
+      if (owner[id] != kNone && shared[id]) {
+        find(buffer_name(id) + " is the place of " + tape_.value(owner[id]).name +
+             " and holds something else too");
+      }
+      if (schedule_.buffers[id].persistent && owner[id] == kNone && !shared[id]) {
+        find(buffer_name(id) + " is persistent and nobody uses it");
+      }
+    }
   }
 
   void check_form(const Instruction& instruction) {
@@ -128,11 +166,13 @@ class Checker {
         break;
       case InstructionKind::kOffload:
       case InstructionKind::kPrefetch:
-        right = instruction.value < tape_.values().size() && is_buffer(instruction.buffer, Space::kDevice) &&
+        right = instruction.value < tape_.values().size() && !tape_.value(instruction.value).persistent() &&
+                is_buffer(instruction.buffer, Space::kDevice) &&
                 is_buffer(instruction.host_buffer, Space::kHost);
         break;
       case InstructionKind::kLaunch:
-        right = launch_has_form(instruction);
+        // One stream computes: ops of one program share what they are built from (op_library.h).
+        right = instruction.stream == StreamRole::kCompute && launch_has_form(instruction);
         break;
     }
     if (!right) {

@@ -186,14 +186,6 @@ std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan) {
   return largest;
 }
 
-std::uint64_t offload_bytes(const Tape& tape, const Plan& plan) {
-  std::uint64_t sum = 0;
-  for (const Transfer& transfer : plan.transfers) {
-    sum = checked_add(sum, tape.value(transfer.value).bytes);
-  }
-  return sum;
-}
-
 namespace {
 
 // A value that takes the memory of another does not count again.

@@ -11,6 +11,7 @@
 #include "src/plan/overwrite.h"
 #include "src/plan/waits.h"
 #include "vdnn/error.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -387,6 +388,16 @@ class NetworkWideLowering : public Lowering {
 
 Schedule make_schedule(const Tape& tape, const Plan& plan) {
   return plan.network_wide ? NetworkWideLowering(tape, plan).run() : LayerWiseLowering(tape, plan).run();
+}
+
+std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule) {
+  std::uint64_t sum = 0;
+  for (const Instruction& instruction : schedule.instructions) {
+    if (instruction.kind == InstructionKind::kOffload) {
+      sum = checked_add(sum, tape.value(instruction.value).bytes);
+    }
+  }
+  return sum;
 }
 
 std::string describe(const Tape& tape, const Instruction& instruction) {

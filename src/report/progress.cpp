@@ -56,6 +56,14 @@ std::string describe(const TrainingProgress& p) {
          percent(p.stall_fraction);
 }
 
+std::string brief(const TrainingProgress& p) {
+  const std::string text = bar(fraction(p.step, p.steps)) + " " + percent(fraction(p.step, p.steps)) +
+                           "  loss " + number("%.3f", p.loss) + "  " + number("%.0f", p.images_per_second) +
+                           " img/s  " + brief_size(p.memory_bytes) + " of " + brief_size(p.budget_bytes) +
+                           "  stall " + percent(p.stall_fraction);
+  return text.substr(0, 79);
+}
+
 }  // namespace
 
 ProgressBar::ProgressBar(std::ostream& out, bool terminal, std::function<double()> now_seconds)
@@ -85,9 +93,10 @@ void ProgressBar::finish() {
 void ProgressBar::draw(bool last) {
   constexpr const char* kBackAndClear = "\r\x1b[K";
   if (terminal_) {
-    out_ << kBackAndClear << bar(fraction(progress_.step, progress_.steps)) << "  ";
+    out_ << kBackAndClear;
   }
-  out_ << describe(progress_) << (last ? "\n" : "") << std::flush;
+  // While it is redrawn it has to stay in one row of 80 columns: what has wrapped cannot be cleared.
+  out_ << (terminal_ && !last ? brief(progress_) : describe(progress_)) << (last ? "\n" : "") << std::flush;
 }
 
 }  // namespace vdnn

@@ -23,9 +23,15 @@ std::uint64_t machine_memory_bytes() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+// More than this, and OpenMP's runtime ends the process instead of saying no.
+constexpr int kMostThreads = 1024;
+// What `cpu` can reserve of a 47-bit address space, with room for everything else.
+constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
+
 int compute_threads(int asked) {
-  if (asked < 0) {
-    throw InvalidArgument("--threads " + std::to_string(asked) + ": must be at least 1");
+  if (asked < 0 || asked > kMostThreads) {
+    throw InvalidArgument("--threads " + std::to_string(asked) + ": must be 1 to " +
+                          std::to_string(kMostThreads));
   }
   return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
@@ -50,6 +56,10 @@ RunTarget resolve_target(const RunOptions& options) {
   }
   if (!target.simulated && target.name != "cpu") {
     throw InvalidArgument("unknown device '" + target.name + "': use auto, cpu, cuda:N or sim:NAME");
+  }
+  if (!target.simulated && options.memory_bytes.value_or(0) > kMostReserved) {
+    throw InvalidArgument("--memory " + format_size(*options.memory_bytes) + ": cpu has room for " +
+                          format_size(kMostReserved));
   }
   target.profile = sim_profile(target.simulated ? target.name.substr(kSimPrefix.size()) : "cpu");
   target.budget_bytes = options.memory_bytes.value_or(target.simulated ? target.profile.memory_bytes

@@ -68,6 +68,9 @@ class Trainer::Impl {
   }
 
   TrainingResult train(const std::function<void(const StepReport&)>& report) {
+    if (total_steps_ > 0) {
+      throw InvalidArgument("a trainer trains once");
+    }
     const std::uint64_t per_epoch = order_.batches_per_epoch();
     total_steps_ = options_.epochs > 0 ? options_.epochs * per_epoch : options_.steps;
     std::uint64_t done = 0;
