@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,15 +22,21 @@
 
 namespace vdnn::testing {
 
-// As many batches as a loader stages (dataset.h), so that page-locked memory comes out as predicted.
+// Batches as a loader stages them (dataset.h): a block each, so that page-locked memory comes out as
+// predicted.
 class StagedInputs {
  public:
-  static constexpr std::size_t kBatches = 3;
-
-  StagedInputs(PinnedPool& pinned, const Tape& tape) : pinned_(pinned), inputs_(tape.inputs().size()) {
-    for (std::size_t batch = 0; batch < kBatches; ++batch) {
+  StagedInputs(PinnedPool& pinned, const Tape& tape) : pinned_(pinned) {
+    std::uint64_t bytes = 0;
+    for (const ValueId input : tape.inputs()) {
+      bytes += tape.value(input).bytes;
+    }
+    for (std::uint32_t batch = 0; batch < kStagedBatches; ++batch) {
+      blocks_.push_back(pinned.allocate_for_host(bytes).value());
+      std::uint64_t begin = blocks_.back().begin;
       for (const ValueId input : tape.inputs()) {
-        blocks_.push_back(pinned.allocate_for_host(tape.value(input).bytes).value());
+        inputs_.push_back({.begin = begin, .bytes = tape.value(input).bytes});
+        begin += inputs_.back().bytes;
       }
     }
   }
@@ -42,13 +49,14 @@ class StagedInputs {
   StagedInputs& operator=(const StagedInputs&) = delete;
 
   std::span<const AddressRange> of_step(std::uint64_t step) const {
-    return std::span(blocks_).subspan(step % kBatches * inputs_, inputs_);
+    const std::size_t count = inputs_.size() / kStagedBatches;
+    return std::span(inputs_).subspan(step % kStagedBatches * count, count);
   }
 
  private:
   PinnedPool& pinned_;
-  std::size_t inputs_;
   std::vector<AddressRange> blocks_;
+  std::vector<AddressRange> inputs_;
 };
 
 struct RigOptions {
@@ -92,6 +100,31 @@ class ExecutorRig {
       parameters.upload(pinned, streams[StreamRole::kCompute], program, hash_parameters(training));
     }
   }
+};
+
+// Steps as a training loop does: waits for a step's metrics when the next one has been submitted.
+class StepLoop {
+ public:
+  StepLoop(const ExecutorRig& rig, Executor& executor) : rig_(rig), executor_(executor) {}
+
+  void step() {
+    const StepTicket next = executor_.submit(rig_.inputs.of_step(steps_++), {});
+    if (last_) {
+      executor_.wait(*last_);
+    }
+    last_ = next;
+  }
+  void run(std::uint64_t steps) {
+    for (std::uint64_t i = 0; i < steps; ++i) {
+      step();
+    }
+  }
+
+ private:
+  const ExecutorRig& rig_;
+  Executor& executor_;
+  std::uint64_t steps_ = 0;
+  std::optional<StepTicket> last_;
 };
 
 inline constexpr std::array kPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll,

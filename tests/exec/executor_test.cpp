@@ -74,8 +74,8 @@ void train_and_compare(Device& device, const Tape& tape, const Schedule& schedul
   Executor executor(rig.parts(tape, schedule, &program));
   std::vector<StepTicket> tickets;
   for (std::uint64_t step = 0; step < steps; ++step) {
-    if (step >= StagedInputs::kBatches) {
-      device.synchronize(tickets[step - StagedInputs::kBatches].inputs_copied);
+    if (step >= kStagedBatches) {
+      device.synchronize(tickets[step - kStagedBatches].inputs_copied);
     }
     write_batch(rig, step);
     tickets.push_back(executor.submit(rig.inputs.of_step(step), kScalars));
@@ -151,9 +151,10 @@ std::vector<std::vector<std::uint64_t>> placements(Device& device, const Tape& t
   ExecutorRig rig(device, tape);
   const std::uint64_t origin = rig.parameters.parameter(0).range.begin;
   Executor executor(rig.parts(tape, schedule));
+  StepLoop loop(rig, executor);
   std::vector<std::vector<std::uint64_t>> result;
-  for (std::uint64_t step = 0; step < 4; ++step) {
-    executor.submit(rig.inputs.of_step(step), kScalars);
+  for (int step = 0; step < 4; ++step) {
+    loop.step();
     result.emplace_back();
     for (BufferId buffer = 0; buffer < schedule.buffers.size(); ++buffer) {
       const AddressRange range = executor.placements()[buffer];
@@ -185,11 +186,10 @@ TEST_P(ExecutorTest, TakesNothingFromTheDeviceAfterTheFirstStep) {
   const auto device = tight_device(prediction_);
   ExecutorRig rig(*device, *tape_);
   Executor executor(rig.parts(*tape_, schedule_));
-  executor.submit(rig.inputs.of_step(0), kScalars);
+  StepLoop loop(rig, executor);
+  loop.step();
   const DeviceCounters first = device->counters();
-  for (std::uint64_t step = 1; step < 10; ++step) {
-    executor.submit(rig.inputs.of_step(step), kScalars);
-  }
+  loop.run(9);
   const DeviceCounters last = device->counters();
   EXPECT_EQ(last.commits, first.commits);
   EXPECT_EQ(last.decommits, first.decommits);
@@ -205,8 +205,9 @@ TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
   {
     Executor executor(rig.parts(*tape_, schedule_));
     persistent = rig.pool.statistics().in_use_bytes;
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      executor.submit(rig.inputs.of_step(step), kScalars);
+    StepLoop loop(rig, executor);
+    for (int step = 0; step < 3; ++step) {
+      loop.step();
       EXPECT_EQ(rig.pool.statistics().in_use_bytes, persistent);
     }
     EXPECT_GE(executor.memory().peak_bytes, executor.memory().average_bytes);
@@ -222,14 +223,31 @@ TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-TEST_P(ExecutorTest, RefusesAnotherNumberOfInputs) {
+TEST_P(ExecutorTest, RefusesOtherInputsAndIsNoWorseForIt) {
   const auto device = tight_device(prediction_);
   ExecutorRig rig(*device, *tape_);
   Executor executor(rig.parts(*tape_, schedule_));
   const auto inputs = rig.inputs.of_step(0);
   EXPECT_THROW(executor.submit(inputs.first(1), kScalars), InvalidArgument);
   EXPECT_THROW(executor.submit({}, kScalars), InvalidArgument);
-  EXPECT_NO_THROW(executor.submit(inputs, kScalars)) << "nothing has happened yet";
+  const std::array exchanged{inputs[1], inputs[0]};
+  EXPECT_THROW(executor.submit(exchanged, kScalars), InvalidArgument);
+  EXPECT_NO_THROW(executor.wait(executor.submit(inputs, kScalars)));
+}
+
+TEST_P(ExecutorTest, RefusesAThirdStepWhoseMetricsWouldOverwriteUnreadOnes) {
+  const auto device = tight_device(prediction_);
+  ExecutorRig rig(*device, *tape_);
+  Executor executor(rig.parts(*tape_, schedule_));
+  const StepTicket first = executor.submit(rig.inputs.of_step(0), kScalars);
+  const StepTicket second = executor.submit(rig.inputs.of_step(1), kScalars);
+  EXPECT_THROW(executor.submit(rig.inputs.of_step(2), kScalars), InvalidArgument);
+  EXPECT_THROW(executor.wait(second), InvalidArgument) << "the first comes first";
+  executor.wait(first);
+  EXPECT_THROW(executor.wait(first), InvalidArgument) << "once a step";
+  const StepTicket third = executor.submit(rig.inputs.of_step(2), kScalars);
+  executor.wait(second);
+  executor.wait(third);
 }
 
 // Runs until something throws; the shortage that it throws.
@@ -237,9 +255,7 @@ std::optional<MemoryShortage> shortage_of_run(Device& device, const Tape& tape, 
   try {
     ExecutorRig rig(device, tape);
     Executor executor(rig.parts(tape, schedule));
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      executor.submit(rig.inputs.of_step(step), kScalars);
-    }
+    StepLoop(rig, executor).run(3);
   } catch (const OutOfMemory& error) {
     return error.shortage();
   }
@@ -279,12 +295,13 @@ TEST_P(ExecutorTest, AFreshExecutorWithEnoughMemoryWorksAfterOneWithout) {
   {
     const std::uint64_t too_little = prediction_.peak_bytes - sim_profile("cpu").granule_bytes;
     ExecutorRig rig(*device, *tape_, {.pool_budget = too_little});
-    EXPECT_THROW(
-        {
-          Executor executor(rig.parts(*tape_, schedule_));
-          executor.submit(rig.inputs.of_step(0), kScalars);
-        },
-        OutOfMemory);
+    if (GetParam() == Policy::kBaseline) {
+      EXPECT_THROW(Executor(rig.parts(*tape_, schedule_)), OutOfMemory) << "it takes everything at once";
+    } else {
+      Executor executor(rig.parts(*tape_, schedule_));
+      EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), OutOfMemory);
+      EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), DeviceError) << "a step is missing";
+    }
   }
   expect_nothing_held(*device);
   train_and_compare(*device, *tape_, schedule_, 3);
@@ -334,14 +351,14 @@ TEST_P(ExecutorTest, AFailureInAnyOpSurfacesAsThrownAndLeaksNothing) {
       const std::uint64_t staged = rig.pinned.statistics().in_use_bytes;
       FailingProgram program(op, failing_step, [] { throw DeviceError("as ordered"); });
       const auto failure = failure_of_run(rig, rig.parts(*tape_, schedule_, &program), failing_step);
+      EXPECT_EQ(rig.pool.statistics().in_use_bytes, parameters);
+      EXPECT_EQ(rig.pinned.statistics().in_use_bytes, staged);
       ASSERT_TRUE(failure);
       try {
         std::rethrow_exception(failure);
       } catch (const DeviceError& error) {
         EXPECT_STREQ(error.what(), "as ordered");
       }
-      EXPECT_EQ(rig.pool.statistics().in_use_bytes, parameters);
-      EXPECT_EQ(rig.pinned.statistics().in_use_bytes, staged);
     }
     expect_nothing_held(*device);
   }
@@ -428,9 +445,11 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
       ExecutorRig rig(*device, *tape_);
       Executor training(rig.parts(*tape_, schedule_));
       Executor evaluation(rig.parts(*evaluation_tape_, evaluation_schedule_));
-      for (std::uint64_t step = 0; step < 3; ++step) {
-        training.submit(rig.inputs.of_step(step), kScalars);
-        evaluation.submit(rig.inputs.of_step(step), kScalars);
+      StepLoop training_loop(rig, training);
+      StepLoop evaluation_loop(rig, evaluation);
+      for (int step = 0; step < 3; ++step) {
+        training_loop.step();
+        evaluation_loop.step();
       }
     }
     ASSERT_TRUE(device->findings().empty()) << "order seed " << seed << ": " << device->findings()[0].text;

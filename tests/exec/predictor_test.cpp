@@ -55,9 +55,7 @@ TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
       HashProgram program;
       ExecutorRig rig(*device, *tape, {.program = &program});
       Executor executor(rig.parts(*tape, schedule));
-      for (std::uint64_t step = 0; step < 4; ++step) {
-        executor.submit(rig.inputs.of_step(step), {});
-      }
+      StepLoop(rig, executor).run(4);
       const std::string reproducer = "network seed " + std::to_string(seed);
       EXPECT_EQ(device->counters().peak_committed_bytes, prediction.peak_bytes) << reproducer;
       EXPECT_EQ(device->counters().peak_pinned_bytes, prediction.host_bytes) << reproducer;
@@ -75,9 +73,7 @@ TEST_P(PredictorTest, PredictsThePeakOfEvaluation) {
     const auto device = make_cpu_device(cpu(predicted));
     ExecutorRig rig(*device, *training);
     Executor executor(rig.parts(*evaluation, schedule));
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      executor.submit(rig.inputs.of_step(step), {});
-    }
+    StepLoop(rig, executor).run(3);
     EXPECT_EQ(device->counters().peak_committed_bytes, predicted) << "network seed " << seed;
   }
 }

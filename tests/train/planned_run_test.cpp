@@ -152,7 +152,7 @@ TEST(PlannedRunDevices, SimulatedOnesPlanEveryModelAndPolicy) {
   for (const std::string device : {"sim:titan-x", "sim:h200"}) {
     for (const std::string& model : model_names()) {
       for (const Policy policy : testing::kPolicies) {
-        SCOPED_TRACE(device + " " + model + " " + to_string(policy));
+        SCOPED_TRACE(::testing::Message() << device << " " << model << " " << to_string(policy));
         RunOptions run = options(model, 128);
         run.device = device;
         run.policy = policy;
@@ -228,7 +228,7 @@ TEST(PlanEvaluation, NeverNeedsMoreThanTraining) {
   for (const std::string& model : model_names()) {
     for (const std::int64_t batch : {1, 7, 16, 64}) {
       for (const Policy policy : testing::kPolicies) {
-        SCOPED_TRACE(model + " batch " + std::to_string(batch) + " " + to_string(policy));
+        SCOPED_TRACE(::testing::Message() << model << " batch " << batch << " " << to_string(policy));
         RunOptions run = options(model, batch);
         run.policy = policy;
         const PlannedRun planned = plan_run(run);
