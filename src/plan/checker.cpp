@@ -140,9 +140,6 @@ class Checker {
         find(buffer_name(id) + " is the place of " + tape_.value(owner[id]).name +
              " and holds something else too");
       }
-      if (schedule_.buffers[id].persistent && owner[id] == kNone && !shared[id]) {
-        find(buffer_name(id) + " is persistent and nobody uses it");
-      }
     }
   }
 
