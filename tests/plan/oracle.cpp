@@ -101,8 +101,7 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
   return false;
 }
 
-// --- what is broken by definition
-// ---------------------------------------------------------------------------
+// --- what is broken by definition ----------------------------------------------------------------
 
 bool waits_are_possible(const std::vector<Instruction>& instructions) {
   for (std::size_t index = 0; index < instructions.size(); ++index) {
@@ -156,8 +155,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
          std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
 }
 
-// --- permitted orders
-// ---------------------------------------------------------------------------------------
+// --- permitted orders ----------------------------------------------------------------------------
 
 // What must come before what, transitively.
 class PartialOrder {
@@ -267,8 +265,7 @@ Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
 
 }  // namespace
 
-// --- symbolic execution
-// --------------------------------------------------------------------------------------
+// --- symbolic execution --------------------------------------------------------------------------
 
 // One run of two steps in a given order. Stops at the first thing that the tape does not mean.
 class SymbolicRun {
@@ -439,8 +436,7 @@ std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<
 
 }  // namespace
 
-// --- the oracle
-// -----------------------------------------------------------------------------------------------
+// --- the oracle ----------------------------------------------------------------------------------
 
 Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {
   for (const Instruction& it : intact.instructions) {

@@ -126,8 +126,7 @@ TEST(Plan, WhatForwardNeverReadsLeavesWithItsProducer) {
   EXPECT_THAT(transfers(*draft.finish(), Policy::kOffloadAll), ElementsAre("y | forward | backward"));
 }
 
-// --- algorithms
-// ----------------------------------------------------------------------------------------------
+// --- algorithms ----------------------------------------------------------------------------------
 
 TapePtr tape_with_algorithms(std::vector<Algorithm> algorithms) {
   TapeDraft draft;
@@ -182,8 +181,7 @@ TEST(Plan, PreferencesOnANetwork) {
   }
 }
 
-// --- sums
-// ----------------------------------------------------------------------------------------------------
+// --- sums ----------------------------------------------------------------------------------------
 
 // X: images 1x1x4x4, 64 bytes; conv.y 1x2x4x4, 128 bytes, which relu.y takes over; fc.y 1x3, 12 bytes.
 // Weights: filter 2x1x3x3, 72; bias 8; fc 3x2x4x4, 384; bias 12. Gradient maps: the largest is relu.y's, 128.

@@ -55,8 +55,7 @@ bool operator==(const Buffer& a, const Buffer& b) {
   return a.name == b.name && a.bytes == b.bytes && a.space == b.space && a.persistent == b.persistent;
 }
 
-// --- what is right
-// -------------------------------------------------------------------------------------------
+// --- what is right -------------------------------------------------------------------------------
 
 TEST(ScheduleFile, ComesBackAsItWas) {
   for (const Subject& subject : all_subjects()) {
@@ -96,8 +95,7 @@ TEST(ScheduleFile, OriginsAreObjects) {
   }
 }
 
-// --- another tape
-// --------------------------------------------------------------------------------------------
+// --- another tape --------------------------------------------------------------------------------
 
 TEST(ScheduleFile, AnotherTapeIsRefused) {
   const TapePtr lenet = model_tape("lenet");
@@ -139,8 +137,7 @@ TEST(ScheduleFile, TheFingerprintCoversWhatASchedulesDependsOn) {
   EXPECT_NE(print([](auto&, auto&, auto&, auto& bytes) { bytes = 16; }), same);
 }
 
-// --- damage
-// --------------------------------------------------------------------------------------------------
+// --- damage --------------------------------------------------------------------------------------
 
 class DamagedScheduleFile : public ::testing::Test {
  protected:

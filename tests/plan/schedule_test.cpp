@@ -51,8 +51,7 @@ void expect_right(const Tape& tape, const Schedule& schedule, const std::string&
   EXPECT_EQ(Oracle(tape, schedule).objection(schedule, Exploration::kEverything), "") << name;
 }
 
-// --- waits
-// ---------------------------------------------------------------------------------------------------
+// --- waits ---------------------------------------------------------------------------------------
 
 // Every wait is needed: without it some permitted order computes something else.
 TEST(Schedule, NoWaitIsRedundant) {
@@ -94,8 +93,7 @@ TEST(Schedule, TransfersWaitForNothingButTheirValue) {
   }
 }
 
-// --- order
-// ---------------------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 // The copy out starts beside the last forward reader, the copy back just before the op that it is planned
 // with.
@@ -190,8 +188,7 @@ TEST(Schedule, OverwritingInPlaceIsUsed) {
   }
 }
 
-// --- baseline
-// ------------------------------------------------------------------------------------------------
+// --- baseline ------------------------------------------------------------------------------------
 
 TEST(Schedule, BaselineAllocatesNothingInAStep) {
   const Schedule schedule = schedule_of(*model_tape("lenet"), Policy::kBaseline);
@@ -231,8 +228,7 @@ TEST(Schedule, BaselineSeparatesTwoGradientMapsOfOneOp) {
   }
 }
 
-// --- other tapes
-// ---------------------------------------------------------------------------------------------
+// --- other tapes ---------------------------------------------------------------------------------
 
 TEST(Schedule, IsRightOnEvaluationAndOnTheTinyTape) {
   const TapePtr evaluation = lower_to_evaluation_tape(forked_network(), fakes::FakeCatalog());
@@ -260,8 +256,7 @@ TEST(Schedule, RefusesAPlanOfAnotherTape) {
                InvalidArgument);
 }
 
-// --- for people
-// ----------------------------------------------------------------------------------------------
+// --- for people ----------------------------------------------------------------------------------
 
 TEST(Schedule, Prints) {
   const TapePtr tape = tiny_tape();
