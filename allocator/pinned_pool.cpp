@@ -142,8 +142,11 @@ class PinnedPool::Impl {
     std::unique_lock lock(mutex_);
     for (;;) {
       if (const auto found = cache_.find(bytes); found != cache_.end() && !found->second.empty()) {
-        PinnedBlock block = std::move(found->second.back());
-        found->second.pop_back();
+        // The lowest, so that steps that free in another order than they ask still get the same addresses.
+        const auto lowest = std::ranges::min_element(
+            found->second, {}, [](const PinnedBlock& cached) { return cached.range.begin; });
+        PinnedBlock block = std::move(*lowest);
+        found->second.erase(lowest);
         return hand_out(std::move(block));
       }
       if (bytes > budget_ || in_use_bytes_ > budget_ - bytes) {

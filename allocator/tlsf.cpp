@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "vdnn/size.h"
 
@@ -81,6 +82,9 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
   nodes_[node].asked = asked;
   if (nodes_[node].bytes > bytes) {
     split(node, bytes);
+  } else if (node == last_) {
+    // Its last users are what memory that is appended now is behind, as a rest of it would have been.
+    beyond_ = nodes_[node].frontier;
   }
   in_use_bytes_ += bytes;
   asked_bytes_ += asked;
@@ -100,7 +104,7 @@ void Tlsf::grow(std::uint64_t bytes) {
     nodes_[last_].bytes += bytes;
   } else {
     prepare_node();
-    append(last_, end_, bytes);
+    nodes_[append(last_, end_, bytes)].frontier = std::exchange(beyond_, {});
   }
   end_ += bytes;
 }
@@ -140,6 +144,9 @@ void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_
     unlist(before);
     absorb_after(before);
     node = before;
+  }
+  if (node == last_) {
+    nodes_[node].frontier.join(std::exchange(beyond_, {}));
   }
   enlist(node);
 }

@@ -129,6 +129,9 @@ class Tlsf {
   std::vector<Node> nodes_;
   Index spare_ = kNone;
   Index last_ = kNone;  // in address order
+  // What a free node at the end would carry, while there is none: so that the first step, which grows, waits
+  // for the same and is placed as the later ones, which find a rest there.
+  Frontier beyond_;
 
   std::uint64_t first_level_ = 0;
   std::array<std::uint32_t, kFirstLevel> second_level_{};

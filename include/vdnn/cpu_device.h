@@ -20,7 +20,7 @@ struct CpuDeviceOptions {
   std::uint64_t budget_bytes = 0;
   // Budget for page-locked memory in bytes. 0: half of the machine's memory.
   std::uint64_t host_budget_bytes = 0;
-  // Slows each copy engine to this many 10^9 bytes a second; must be > 0 where given. Absent: as fast as
+  // Slows each copy engine to this many 10^9 bytes a second; from 1e-6 up where given. Absent: as fast as
   // memcpy goes.
   std::optional<double> link_gbytes_per_second;
 

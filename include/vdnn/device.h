@@ -41,7 +41,10 @@ struct AddressRange {
 
   std::uint64_t end() const { return begin + bytes; }
   bool overlaps(const AddressRange& other) const { return begin < other.end() && other.begin < end(); }
-  bool contains(const AddressRange& other) const { return begin <= other.begin && other.end() <= end(); }
+  // Also right where `other` wraps around.
+  bool contains(const AddressRange& other) const {
+    return begin <= other.begin && other.bytes <= bytes && other.begin - begin <= bytes - other.bytes;
+  }
   friend bool operator==(const AddressRange&, const AddressRange&) = default;
 };
 
@@ -205,7 +208,6 @@ class Device {
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
 
   void record(TraceEvent event);
-  DeviceProperties& mutable_properties() { return properties_; }
 
  private:
   struct Timeline {

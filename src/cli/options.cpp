@@ -136,7 +136,7 @@ void check_outputs(const OutputArguments& outputs) {
       continue;
     }
     check_output_path(path);
-    if (!files.insert(std::filesystem::weakly_canonical(path)).second) {
+    if (!files.insert(std::filesystem::absolute(path).lexically_normal()).second) {
       throw InvalidArgument("two outputs are to be written to " + path);
     }
   }

@@ -146,7 +146,10 @@ std::vector<std::vector<float>> ParameterStore::download(PinnedPool& pinned, Str
                     .direction = CopyDirection::kDeviceToHost,
                     .destination = {.range = {.begin = block.range().begin, .bytes = slot.range.bytes}},
                     .source = {.range = slot.range, .version = slot.version}};
-    const Frontier done{device.copy(stream, copy)};
+    device.copy(stream, copy);
+    // All that the copy is behind, not the copy alone: what failed earlier and elsewhere has to be heard of
+    // here.
+    const Frontier done = device.frontier(stream);
     block.used_until(done);
     device.synchronize(done);
     result.emplace_back(shapes_[index].elements);

@@ -17,7 +17,7 @@ namespace vdnn {
 namespace {
 
 constexpr double kSecondsBetweenDraws = 0.1;
-constexpr std::size_t kBarWidth = 20;
+constexpr std::size_t kBarWidth = 12;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "streams/cpu/mapping.h"
-#include "streams/sim/interval_map.h"
+#include "streams/interval_map.h"
 #include "vdnn/device.h"
 
 namespace vdnn {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <random>
 #include <system_error>
@@ -367,9 +368,11 @@ void CpuDevice::do_protect(Point point, const Frontier&, AddressRange range, Pro
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
-  if (options.link_gbytes_per_second && !(*options.link_gbytes_per_second > 0)) {
+  constexpr double kSlowestLink = 1e-6;  // 1 kB/s: below, sleeping for a copy overflows the clock
+  if (options.link_gbytes_per_second && (!(*options.link_gbytes_per_second >= kSlowestLink) ||
+                                         !std::isfinite(*options.link_gbytes_per_second))) {
     throw InvalidArgument("cpu: a link of " + std::to_string(*options.link_gbytes_per_second) +
-                          " GB/s; it must be more than 0");
+                          " GB/s; it must be a number from 1e-6 up");
   }
   if (options.budget_bytes != 0 && options.budget_bytes < kGranuleBytes) {
     throw InvalidArgument("cpu: a budget of " + format_size(options.budget_bytes) +

@@ -45,7 +45,7 @@ class RandomOrder {
   struct Stream {
     std::deque<Item> queue;
     std::uint64_t executed = 0;
-  };  // uniform below `limit`
+  };
   void settle(Stream& stream);
   // The streams with work at their heads, after all waits that are over and all followers were taken off.
   const std::vector<StreamId>& ready();

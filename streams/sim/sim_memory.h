@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "streams/sim/interval_map.h"
+#include "streams/interval_map.h"
 #include "vdnn/device.h"
 
 namespace vdnn {

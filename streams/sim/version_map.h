@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "streams/sim/interval_map.h"
+#include "streams/interval_map.h"
 #include "streams/sim/names.h"
 #include "vdnn/device.h"
 

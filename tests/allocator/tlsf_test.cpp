@@ -303,7 +303,8 @@ TEST(Tlsf, BlockFreedUnusedKeepsTheFrontierOfTheUsersBefore) {
   EXPECT_EQ(take(tlsf, kUnit).frontier, at(0, 7));
   tlsf.set_frontier(0, kUnit, at(1, 1));
   tlsf.free(0, kUnit, {});
-  EXPECT_EQ(take(tlsf, kUnit).frontier, at(1, 1));
+  // At the end of the range, what was known of its users before is kept besides.
+  EXPECT_TRUE(take(tlsf, kUnit).frontier.dominates(at(1, 1)));
 }
 
 TEST(Tlsf, FreeingWhatIsNotInUseChangesNothing) {

@@ -61,8 +61,9 @@ TEST_F(ProgressTest, RedrawsInPlaceOnATerminal) {
   ProgressBar progress = bar(true);
   progress.update(at(1, 50));
   const std::string text = take();
-  EXPECT_THAT(text, AllOf(StartsWith("\r"), HasSubstr("[==========          ]"), HasSubstr("step 50/100"),
-                          HasSubstr("stall 3%"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(text, AllOf(StartsWith("\r"), HasSubstr("[======      ] 50%"), HasSubstr("stall 3%"),
+                          Not(HasSubstr("\n"))));
+  EXPECT_LT(text.size(), 80 + std::string("\r\x1b[K").size()) << "what wraps cannot be cleared";
 }
 
 TEST_F(ProgressTest, DrawsAtMostTenTimesASecond) {
@@ -82,7 +83,7 @@ TEST_F(ProgressTest, AlwaysShowsTheEndOfAnEpoch) {
   progress.update(at(1, 99));
   take();
   progress.update(at(1, 100));
-  EXPECT_THAT(take(), AllOf(HasSubstr("[====================]"), HasSubstr("step 100/100"), EndsWith("\n")));
+  EXPECT_THAT(take(), AllOf(HasSubstr("step 100/100"), EndsWith("\n")));
 }
 
 TEST_F(ProgressTest, FinishShowsAnEpochLeftInTheMiddleOnce) {

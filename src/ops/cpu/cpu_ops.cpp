@@ -1,5 +1,7 @@
 #include "vdnn/cpu_ops.h"
 
+#include <omp.h>
+
 #include <vector>
 
 #include "src/ops/cpu/convolution.h"
@@ -148,6 +150,11 @@ class CpuOps final : public OpLibrary {
 std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options) {
   if (options.threads < 1) {
     throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads");
+  }
+  // oneDNN's barriers would wait for ever for threads that OpenMP does not give.
+  if (options.threads > omp_get_thread_limit()) {
+    throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads, OpenMP gives " +
+                          std::to_string(omp_get_thread_limit()) + " (OMP_THREAD_LIMIT)");
   }
   return std::make_unique<cpu::CpuOps>(
       cpu::Context{.engine = dnnl::engine(dnnl::engine::kind::cpu, 0), .threads = options.threads});

@@ -38,7 +38,11 @@ dnnl::memory::desc any_desc(const Dims& dims) {
 
 std::string layout_name(const dnnl::memory::desc& desc) {
   const dnnl_blocking_desc_t& blocking = desc.data.format_desc.blocking;
-  std::string name = "strides";
+  std::string name = "dims";
+  for (int dim = 0; dim < desc.data.ndims; ++dim) {
+    name += " " + std::to_string(desc.data.dims[dim]);
+  }
+  name += " strides";
   for (int dim = 0; dim < desc.data.ndims; ++dim) {
     name += " " + std::to_string(blocking.strides[dim]);
   }

@@ -1,6 +1,8 @@
 // Momentum SGD over a parameter as it is stored: the order of the elements does not matter to it, and padding
 // (zero in parameter, gradient and momentum) stays zero.
 
+#include <cmath>
+
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
@@ -43,9 +45,10 @@ class SgdKernel final : public CpuKernel {
 
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) {
   using enum OperandRole;
-  if (!(spec.momentum >= 0) || !(spec.weight_decay >= 0)) {
+  if (!(spec.momentum >= 0) || !(spec.weight_decay >= 0) || !std::isfinite(spec.momentum) ||
+      !std::isfinite(spec.weight_decay)) {
     throw InvalidArgument("sgd: momentum " + std::to_string(spec.momentum) + " and weight decay " +
-                          std::to_string(spec.weight_decay) + " must not be negative");
+                          std::to_string(spec.weight_decay) + " must be finite and not negative");
   }
   const std::uint64_t elements = parameter.storage_bytes / sizeof(float);
   return {.state = {{.name = "momentum", .type = {.dims = {static_cast<std::int64_t>(elements)}}}},

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "streams/sim/interval_map.h"
+#include "streams/interval_map.h"
 
 namespace vdnn {
 namespace {
