@@ -19,7 +19,8 @@ struct PinnedBlock {
   AddressRange range;
   // What must have been reached before the block may be written.
   Frontier frontier;
-  std::uint64_t age = 0;  // grows with every free
+  std::uint64_t age = 0;     // grows with every free
+  std::uint64_t serial = 0;  // grows with every page-lock
 };
 
 // Waits for the block's last users, then gives it back to the system, even when they failed: they are done
@@ -142,11 +143,11 @@ class PinnedPool::Impl {
     std::unique_lock lock(mutex_);
     for (;;) {
       if (const auto found = cache_.find(bytes); found != cache_.end() && !found->second.empty()) {
-        // The lowest, so that steps that free in another order than they ask still get the same addresses.
-        const auto lowest = std::ranges::min_element(
-            found->second, {}, [](const PinnedBlock& cached) { return cached.range.begin; });
-        PinnedBlock block = std::move(*lowest);
-        found->second.erase(lowest);
+        // The one that was page-locked first: so every step gets what the first got, which had no later ones
+        // yet, in whatever order blocks are freed.
+        const auto first = std::ranges::min_element(found->second, {}, &PinnedBlock::serial);
+        PinnedBlock block = std::move(*first);
+        found->second.erase(first);
         return hand_out(std::move(block));
       }
       if (bytes > budget_ || in_use_bytes_ > budget_ - bytes) {
@@ -165,7 +166,7 @@ class PinnedPool::Impl {
 
   PinnedBlock page_lock(std::uint64_t bytes) {
     PinnedBlock block{.range = device_.allocate_pinned(bytes), .frontier = {}};
-    ++page_locks_;
+    block.serial = ++page_locks_;
     locked_bytes_ += bytes;
     peak_bytes_ = std::max(peak_bytes_, locked_bytes_);
     return block;

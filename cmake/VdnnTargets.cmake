@@ -12,7 +12,9 @@ if(VDNN_WARNINGS_AS_ERRORS)
 endif()
 if(VDNN_SANITIZE)
   target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
-                                              -fno-sanitize-recover=all)
+                                              -fno-sanitize-recover=all
+                                              # Instrumented, even the standard library looks uninitialised to g++.
+                                              -Wno-maybe-uninitialized)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
 endif()
 

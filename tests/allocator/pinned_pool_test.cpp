@@ -77,11 +77,10 @@ TEST_F(PinnedPoolTest, NothingIsPageLockedInTheSteadyState) {
 
 // Which block is reused once depended on the order of frees: steps that free in another order than they ask
 // got other addresses every time.
-TEST_F(PinnedPoolTest, LowestBlockIsReusedFirstAndOnlyForItsOwnSize) {
+TEST_F(PinnedPoolTest, BlockLockedFirstIsReusedFirstAndOnlyForItsOwnSize) {
   PinnedPool pool(device_);
   const AddressRange a = pool.allocate(1000, 0).value();
   const AddressRange b = pool.allocate(1000, 0).value();
-  ASSERT_LT(a.begin, b.begin);
   pool.free(b, {});
   pool.free(a, {});
   const AddressRange smaller = pool.allocate(999, 0).value();
