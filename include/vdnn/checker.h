@@ -7,8 +7,10 @@
 //   * every conflicting pair of accesses to a buffer (one of them a write, an allocation or a release) is
 //     ordered, so every permitted order of execution reads what the list order reads;
 //   * every buffer that is not persistent is released once, after its last use, in its own step, and every
-//   value
-//     that the tape makes is made, once, by the op that makes it.
+//     value that the tape makes is made, once, by the op that makes it;
+//   * a persistent value has one place, a persistent buffer of its own, and is never moved; ops are launched
+//   on
+//     the compute stream alone.
 
 #include <string>
 #include <vector>

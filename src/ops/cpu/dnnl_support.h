@@ -33,7 +33,8 @@ dnnl::memory::dims to_dnnl(const Dims& dims);
 dnnl::memory::desc dense_desc(const Dims& dims);
 // The same shape, in whatever layout an implementation prefers.
 dnnl::memory::desc any_desc(const Dims& dims);
-// Dimensions, strides and inner blocks in words: equal names, equal layouts. Blocked layouts only, which all filters are.
+// Dimensions, strides and inner blocks in words: equal names, equal layouts. Blocked layouts only, which all
+// filters are.
 std::string layout_name(const dnnl::memory::desc& desc);
 
 }  // namespace vdnn::cpu
