@@ -1,13 +1,13 @@
 // Against a model that keeps each byte.
 
+#include "streams/interval_map.h"
+
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
-
-#include "streams/interval_map.h"
 
 namespace vdnn {
 namespace {
