@@ -14,6 +14,12 @@
 
 namespace vdnn {
 
+// Which sample, and in which pass over the data: augmentation shows another view of a sample in every epoch.
+struct SampleKey {
+  std::uint64_t index = 0;
+  std::uint64_t epoch = 0;
+};
+
 // Samples of one split. Immutable after construction; read() may be called from any number of threads.
 class Dataset {
  public:
@@ -21,9 +27,14 @@ class Dataset {
   virtual std::uint64_t size() const = 0;
   // C, then space.
   virtual const Dims& sample_dims() const = 0;
+  // Empty: one class a sample. Else the space of a label map, with a class at each place.
+  virtual const Dims& target_dims() const = 0;
   virtual std::int64_t classes() const = 0;
-  // Writes sample `index`, normalised fp32, channels last (H, W, C), and its class in [0, classes).
-  virtual void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const = 0;
+  // Writes a sample, normalised fp32, channels last (H, W, C), and its classes in [0, classes): one, or one a
+  // place of the label map, row-major; -1 is a place without a class, which no loss counts. The spans hold
+  // element_count(sample_dims()) and element_count(target_dims()) elements (which is 1 for one class a
+  // sample).
+  virtual void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const = 0;
 };
 
 struct DatasetSplits {
@@ -31,12 +42,24 @@ struct DatasetSplits {
   std::unique_ptr<Dataset> test;  // null: no evaluation
 };
 
-// `text`: `fashion-mnist[:DIR]` or `synthetic`. Synthetic samples have the given shape and classes and are a
-// function of seed and index; of a data set with samples of its own, shape and classes must agree. Throws
-// InvalidArgument (unknown name, a shape that does not fit, a data set that this version does not have) and
+struct DatasetOptions {
+  // fashion-mnist[:DIR]  gzipped IDX files of 1x28x28 in 10 classes; by default those of Debian's package
+  // synthetic            of any shape, a function of seed and index; label maps too
+  std::string text;
+  Dims sample_dims;          // what the network takes; of a data set with a shape of its own, it must agree
+  Dims target_dims;          // empty, or the space of the label maps that the network learns
+  std::int64_t classes = 0;  // of the network; likewise
+  std::uint64_t seed = 1;    // of synthetic samples and of augmentation
+  // Training images (2-D) are shifted by up to `crop_padding` pixels either way, zeros (after normalisation)
+  // coming in, and half of them mirrored left to right: a function of (seed, epoch, index) alone. Label maps
+  // move along, with -1 coming in.
+  bool augment = false;
+  std::int64_t crop_padding = 4;  // at least 0, less than height and width
+};
+
+// Throws InvalidArgument (unknown name, a shape, label map or number of classes that does not fit) and
 // DataError (missing, damaged, truncated: says which file and what was expected).
-DatasetSplits open_dataset(const std::string& text, const Dims& sample_dims, std::int64_t classes,
-                           std::uint64_t seed);
+DatasetSplits open_dataset(const DatasetOptions& options);
 
 // Which samples make up which batch. Training: every epoch a fresh permutation by (seed, epoch); evaluation:
 // in order. The last batch of an epoch may be short; its missing places are filled with zeros and target -1,
@@ -48,8 +71,9 @@ struct BatchOrder {
   std::uint64_t seed = 0;
 
   std::uint64_t batches_per_epoch() const;
-  // Indices of the samples of batch `number`, counted from the start of training: at most `batch`, at least
-  // one.
+  // The epoch that batch `number`, counted from the start of training, belongs to; from 0.
+  std::uint64_t epoch(std::uint64_t number) const;
+  // Indices of the samples of batch `number`: at most `batch`, at least one.
   std::vector<std::uint64_t> indices(std::uint64_t number) const;
 };
 
@@ -57,7 +81,7 @@ struct BatchOrder {
 struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
-  AddressRange targets;       // batch, i32
+  AddressRange targets;       // batch x label map, i32
   std::uint32_t samples = 0;  // that count
   std::uint32_t slot = 0;     // the loader's own
 };

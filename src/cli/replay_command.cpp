@@ -62,8 +62,12 @@ void replay(const ReplayArguments& arguments) {
     summary = plan_summary(run, seed);
   } else {
     const Dims& dims = run.network.type(run.network.input()).dims;
-    const DatasetSplits data =
-        open_dataset("synthetic", Dims(dims.begin() + 1, dims.end()), run.network.classes(), seed);
+    const Dims& targets = run.network.type(run.network.targets()).dims;
+    const DatasetSplits data = open_dataset({.text = "synthetic",
+                                             .sample_dims = Dims(dims.begin() + 1, dims.end()),
+                                             .target_dims = Dims(targets.begin() + 1, targets.end()),
+                                             .classes = run.network.classes(),
+                                             .seed = seed});
     Trainer trainer(run, data,
                     {.learning_rate = arguments.learning_rate, .seed = seed, .steps = arguments.steps});
     const TrainingResult result = trainer.train({});

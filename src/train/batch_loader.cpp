@@ -86,9 +86,11 @@ class BatchLoader::Impl {
         places_(checked_places(order)),
         sample_elements_(element_count(data.sample_dims())),
         image_bytes_(checked_multiply(places_, checked_multiply(sample_elements_, sizeof(float)))),
-        target_bytes_(checked_multiply(places_, sizeof(std::int32_t))),
+        sample_targets_(element_count(data.target_dims())),
+        target_bytes_(checked_multiply(places_, checked_multiply(sample_targets_, sizeof(std::int32_t)))),
         end_(checked_add(first, count)),
         next_(first),
+        order_(order),
         cursor_(order),
         ring_(device, pool, slots, checked_add(image_bytes_, target_bytes_)) {
     for (std::uint32_t slot = 0; slot < slots; ++slot) {
@@ -192,12 +194,15 @@ class BatchLoader::Impl {
 
   void fill(const std::stop_token& stop, const StagedBatch& batch, std::span<const std::uint64_t> indices) {
     const std::span images(pointer_to<float>(batch.images.begin), places_ * sample_elements_);
-    const std::span targets(pointer_to<std::int32_t>(batch.targets.begin), places_);
+    const std::span targets(pointer_to<std::int32_t>(batch.targets.begin), places_ * sample_targets_);
+    const std::uint64_t epoch = order_.epoch(batch.number);
     for (std::size_t i = 0; i < indices.size() && !stop.stop_requested(); ++i) {
-      data_.read(indices[i], images.subspan(i * sample_elements_, sample_elements_), targets[i]);
+      data_.read({.index = indices[i], .epoch = epoch},
+                 images.subspan(i * sample_elements_, sample_elements_),
+                 targets.subspan(i * sample_targets_, sample_targets_));
     }
     std::ranges::fill(images.subspan(indices.size() * sample_elements_), 0.0F);
-    std::ranges::fill(targets.subspan(indices.size()), -1);
+    std::ranges::fill(targets.subspan(indices.size() * sample_targets_), -1);
   }
 
   Device& device_;
@@ -205,9 +210,11 @@ class BatchLoader::Impl {
   const std::uint64_t places_;  // samples in a full batch
   const std::uint64_t sample_elements_;
   const std::uint64_t image_bytes_;
+  const std::uint64_t sample_targets_;
   const std::uint64_t target_bytes_;
   const std::uint64_t end_;
   std::uint64_t next_;  // what next() gives; the caller's
+  const BatchOrder order_;
   BatchCursor cursor_;  // the thread's
 
   std::mutex mutex_;  // guards what follows, but for the block of a slot, which belongs to who has it

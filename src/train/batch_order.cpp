@@ -36,6 +36,10 @@ std::uint64_t BatchOrder::batches_per_epoch() const {
   return samples / places + (samples % places == 0 ? 0 : 1);
 }
 
+std::uint64_t BatchOrder::epoch(std::uint64_t number) const {
+  return number / batches_per_epoch();
+}
+
 std::vector<std::uint64_t> BatchOrder::indices(std::uint64_t number) const {
   BatchCursor cursor(*this);
   const std::span<const std::uint64_t> found = cursor.indices(number);
@@ -47,7 +51,7 @@ BatchCursor::BatchCursor(const BatchOrder& order) : order_(order) {
 }
 
 std::span<const std::uint64_t> BatchCursor::indices(std::uint64_t number) {
-  const std::uint64_t epoch = number / order_.batches_per_epoch();
+  const std::uint64_t epoch = order_.epoch(number);
   if (epoch_ != epoch) {
     samples_.resize(order_.samples);
     std::iota(samples_.begin(), samples_.end(), std::uint64_t{0});

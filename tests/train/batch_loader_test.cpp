@@ -24,18 +24,20 @@ class Numbers : public Dataset {
   explicit Numbers(std::uint64_t size) : size_(size) {}
   std::uint64_t size() const override { return size_; }
   const Dims& sample_dims() const override { return dims_; }
+  const Dims& target_dims() const override { return target_dims_; }
   std::int64_t classes() const override { return 5; }
-  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
     for (std::size_t i = 0; i < image.size(); ++i) {
-      image[i] = static_cast<float>(index) + static_cast<float>(i) / 8;
+      image[i] = static_cast<float>(key.index) + static_cast<float>(i) / 8;
     }
-    target = static_cast<std::int32_t>(index % 5);
+    targets[0] = static_cast<std::int32_t>(key.index % 5);
     ++reads_;
   }
   std::uint64_t reads() const { return reads_; }
 
  private:
   Dims dims_{1, 2, 3};
+  Dims target_dims_;
   std::uint64_t size_;
   mutable std::atomic<std::uint64_t> reads_{0};
 };
@@ -43,11 +45,11 @@ class Numbers : public Dataset {
 class FailsAt : public Numbers {
  public:
   FailsAt(std::uint64_t size, std::uint64_t bad) : Numbers(size), bad_(bad) {}
-  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
-    if (index == bad_) {
-      throw DataError("sample " + std::to_string(index) + " is damaged");
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    if (key.index == bad_) {
+      throw DataError("sample " + std::to_string(key.index) + " is damaged");
     }
-    Numbers::read(index, image, target);
+    Numbers::read(key, image, targets);
   }
 
  private:

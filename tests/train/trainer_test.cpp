@@ -36,19 +36,21 @@ class Stripes : public Dataset {
 
   std::uint64_t size() const override { return samples_; }
   const Dims& sample_dims() const override { return dims_; }
+  const Dims& target_dims() const override { return target_dims_; }
   std::int64_t classes() const override { return 10; }
-  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
-    const auto stripe = static_cast<std::ptrdiff_t>(index % 10);
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    const auto stripe = static_cast<std::ptrdiff_t>(key.index % 10);
     std::ranges::fill(image, 0.0F);
     std::fill_n(image.begin() + stripe * 2 * 28, 2 * 28, 1.0F);
-    const std::ptrdiff_t shift = index + wrong_ >= samples_ ? 1 : 0;
-    target = static_cast<std::int32_t>((stripe + shift) % 10);
+    const std::ptrdiff_t shift = key.index + wrong_ >= samples_ ? 1 : 0;
+    targets[0] = static_cast<std::int32_t>((stripe + shift) % 10);
   }
 
  private:
   std::uint64_t samples_;
   std::uint64_t wrong_;
   Dims dims_{1, 28, 28};
+  Dims target_dims_;
 };
 
 DatasetSplits stripes(std::uint64_t training, std::uint64_t test, std::uint64_t wrong) {
@@ -195,11 +197,11 @@ TEST(Trainer, WantsALinkThatMoves) {
 class Damaged : public Stripes {
  public:
   Damaged(std::uint64_t samples, std::uint64_t damaged) : Stripes(samples), damaged_(damaged) {}
-  void read(std::uint64_t index, std::span<float> image, std::int32_t& target) const override {
-    if (index == damaged_) {
-      throw DataError("sample " + std::to_string(index) + " is damaged");
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    if (key.index == damaged_) {
+      throw DataError("sample " + std::to_string(key.index) + " is damaged");
     }
-    Stripes::read(index, image, target);
+    Stripes::read(key, image, targets);
   }
 
  private:

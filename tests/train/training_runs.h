@@ -10,7 +10,11 @@ namespace vdnn::testing {
 
 inline DatasetSplits data_for(const PlannedRun& run, const std::string& name) {
   const Dims& dims = run.network.type(run.network.input()).dims;
-  return open_dataset(name, Dims(dims.begin() + 1, dims.end()), run.network.classes(), 1);
+  const Dims& targets = run.network.type(run.network.targets()).dims;
+  return open_dataset({.text = name,
+                       .sample_dims = Dims(dims.begin() + 1, dims.end()),
+                       .target_dims = Dims(targets.begin() + 1, targets.end()),
+                       .classes = run.network.classes()});
 }
 
 inline constexpr Policy kPolicies[] = {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,

@@ -1,0 +1,28 @@
+#pragma once
+// Pixels become numbers of mean 0 and deviation 1 over the training split, channel by channel.
+
+#include <array>
+#include <cstddef>
+
+namespace vdnn {
+
+// Of one channel of the training split, in units of the brightest pixel.
+struct ChannelStatistics {
+  float mean = 0;
+  float deviation = 1;
+
+  float normalise(float brightness) const { return (brightness - mean) / deviation; }
+};
+
+// By the value of an 8-bit pixel.
+using PixelTable = std::array<float, 256>;
+
+inline PixelTable pixel_table(const ChannelStatistics& channel) {
+  PixelTable table{};
+  for (std::size_t value = 0; value < table.size(); ++value) {
+    table[value] = channel.normalise(static_cast<float>(value) / 255.0F);
+  }
+  return table;
+}
+
+}  // namespace vdnn
