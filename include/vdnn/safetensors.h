@@ -1,0 +1,112 @@
+#pragma once
+// safetensors (https://github.com/huggingface/safetensors, the format's own page), the file format of
+// checkpoints: eight bytes N (little-endian), N bytes of JSON that name each tensor's data type, shape and
+// place, then the data without holes. It holds nothing that could be executed, and Python reads it with one
+// call.
+//
+// A file is written as a stream: the header needs names and shapes only, then the data pass through in pieces
+// of any size, so that a checkpoint of gigabytes needs no second copy in memory. A file is read tensor by
+// tensor, after its header was checked as a whole: *a header that lies is never believed*. Whatever a file
+// holds, reading it ends in a DataError or in tensors that lie inside the file, each byte in exactly one of
+// them; and the memory that it takes is proportional to the header.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/tensor.h"
+
+namespace vdnn {
+
+class AtomicFile;
+class FileDescriptor;
+
+struct SafetensorsTensor {
+  std::string name;  // UTF-8; may be empty
+  DataType data_type = DataType::kF32;
+  // Outermost first, C order. Empty for a scalar; dimensions of 0 are fine, and so is a tensor without data.
+  Dims dims;
+
+  // Throws InvalidArgument on a negative dimension and on overflow of 64 bits.
+  std::uint64_t bytes() const;
+  friend bool operator==(const SafetensorsTensor&, const SafetensorsTensor&) = default;
+};
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// What the reference implementation accepts as a header, in bytes.
+constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
+// As many dimensions as NumPy has.
+constexpr std::size_t kLargestSafetensorsRank = 64;
+
+// Writes one file, which replaces what was there when it is committed, and only then (see atomic_file.h): the
+// previous checkpoint survives a failure at any point. Belongs to one thread.
+class SafetensorsWriter {
+ public:
+  // Writes the header. The data follow in the order of `tensors`; where each tensor is a multiple of four
+  // bytes, or the bytes come last, all of them are aligned. Throws InvalidArgument when two tensors share a
+  // name or one is called `__metadata__`, when a text is not UTF-8, a rank exceeds kLargestSafetensorsRank, a
+  // size overflows, or the header exceeds kLargestSafetensorsHeader; DataError when the file cannot be
+  // written.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
+                    const SafetensorsMetadata& metadata = {});
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  // The next bytes of the data. A tensor may come in any number of pieces; a piece that runs past its
+  // tensor's end throws InvalidArgument, before any of it is written. DataError when the disk refuses.
+  void write(std::span<const std::byte> bytes);
+  // Puts the file in place, durably. Throws InvalidArgument when data are missing, DataError when the disk
+  // refuses. Without it the file is dropped.
+  void commit();
+
+ private:
+  const SafetensorsTensor* current();
+
+  std::vector<SafetensorsTensor> tensors_;
+  std::size_t next_ = 0;                // the tensor that is being written
+  std::uint64_t bytes_of_current_ = 0;  // written of it
+  std::unique_ptr<AtomicFile> file_;
+};
+
+// An open file whose header was found sound. May be shared by threads.
+class SafetensorsFile {
+ public:
+  // Reads and checks the header, none of the data. Throws DataError, with the file, the tensor, what was
+  // expected and what was found: for a file that cannot be read or is none; a header whose length is past
+  // kLargestSafetensorsHeader or the end of the file; anything that is not JSON of exactly the format's form,
+  // keys that appear twice included; data types other than F32, I32 and U8; shapes that are negative,
+  // overflow, have more than kLargestSafetensorsRank dimensions or do not fit their offsets; data that
+  // overlap, leave holes, run past the end of the file or end before it.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+  // In the order of their data.
+  const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
+  // nullptr: there is none of that name. Valid as long as the file.
+  const SafetensorsTensor* find(std::string_view name) const;
+
+  // Reads a whole tensor. Throws DataError when the file has none of that name, when it cannot be read or
+  // became shorter since it was opened; InvalidArgument unless `into` has exactly the tensor's bytes.
+  void read(std::string_view name, std::span<std::byte> into) const;
+
+ private:
+  std::filesystem::path path_;
+  SafetensorsMetadata metadata_;
+  std::vector<SafetensorsTensor> tensors_;
+  std::vector<std::uint64_t> positions_;  // in the file, a tensor each
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::unique_ptr<FileDescriptor> file_;
+};
+
+}  // namespace vdnn

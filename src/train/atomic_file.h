@@ -1,0 +1,52 @@
+#pragma once
+// A file that is replaced as a whole or not at all: what is written goes to a new file beside the target,
+// which takes the target's name only once its bytes are on the disk. A crash, a full disk or an exception at
+// any moment leaves the previous file as it was (Pillai et al., All File Systems Are Not Created Equal, OSDI
+// 2014, on why it takes both calls of fsync). A process that is killed leaves the new file behind; the next
+// one takes another name.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "src/train/file_descriptor.h"
+
+namespace vdnn {
+
+// Belongs to one thread. All errors of the file system (no such directory, no space, quota, file size limit,
+// a target that is a directory or a device) are DataErrors with the path, the system's reason and the number
+// of bytes that were written before; then the new file is already removed.
+class AtomicFile {
+ public:
+  // Creates `TARGET.tmp0` (or the next number that is free) with the permissions of any new file. A symbolic
+  // link is replaced, not followed.
+  explicit AtomicFile(std::filesystem::path target);
+  // Removes the new file unless it was committed.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends, one system call at least: there is no buffer. Throws InvalidArgument after an error or commit().
+  void write(std::span<const std::byte> bytes);
+  // Forces the bytes to the disk, then replaces the target. Throws as `write` does. When the last step fails
+  // (forcing the directory to the disk), the new file is in place and only a crash of the machine may lose
+  // it.
+  void commit();
+
+ private:
+  void create();
+  void require_open() const;
+  void discard();
+  [[noreturn]] void fail(const std::string& action, int error);
+
+  std::filesystem::path target_;
+  std::string temporary_name_;
+  // Names are looked up in it, so that a change of the working directory does not matter.
+  FileDescriptor directory_;
+  FileDescriptor file_;
+  std::uint64_t bytes_written_ = 0;
+};
+
+}  // namespace vdnn
