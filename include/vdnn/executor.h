@@ -48,13 +48,19 @@ inline constexpr std::uint32_t kStagedBatches = 3;
 struct StepTicket {
   std::uint64_t step = 0;
   Frontier inputs_copied;  // the host may write the batch's memory again
-  Frontier metrics_ready;
+  Frontier results_ready;
   Frontier done;  // everything of this step
 };
 
+// What one loss said of a step.
+struct LossMetrics {
+  float loss = 0;     // mean over the places that count
+  float correct = 0;  // how many of them were right
+  float counted = 0;  // how many there are
+};
 struct StepMetrics {
-  float loss = 0;     // mean over the samples that count
-  float correct = 0;  // how many of them
+  double loss = 0;                  // the weighted sum of all losses: what is minimised
+  std::vector<LossMetrics> losses;  // in the order of the network
 };
 
 // Of the last step submitted.
@@ -86,13 +92,17 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Submits one step. `inputs`: page-locked memory in the order of Tape::inputs(), as many bytes as those
-  // values have, not to be written before inputs_copied. At most two steps may be submitted whose metrics
+  // values have, not to be written before inputs_copied. At most two steps may be submitted whose results
   // have not been waited for. Throws InvalidArgument where this is not so, OutOfMemory (numbers inside), and
   // what the device throws.
   StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
-  // Blocks until the step's metrics are on the host. Once a step, in order of submission; InvalidArgument
+  // Blocks until the step's results are on the host. Once a step, in order of submission; InvalidArgument
   // otherwise. After it has thrown what the device threw, the executor takes no further step.
   StepMetrics wait(const StepTicket& ticket);
+
+  // Where a result (an index into Tape::results()) of a step that has been waited for lies, in page-locked
+  // memory, as the device holds it; overwritten by the next step but one.
+  AddressRange result(std::uint64_t step, std::size_t index) const;
 
   const StepMemory& memory() const { return memory_; }
   // Where a non-persistent buffer was placed last (its range is empty before); for tests of placement.
@@ -115,7 +125,8 @@ class Executor {
   void launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
   void load(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs);
   void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
-  void read_metrics(std::uint32_t index, const Instruction& instruction);
+  void take_result_slots();
+  void read_result(std::uint32_t index, const Instruction& instruction);
   void copy(std::uint32_t index, CopyDirection direction, const Access& destination, const Access& source);
 
   AddressRange operand_range(BufferId buffer, ValueId value) const;
@@ -131,13 +142,15 @@ class Executor {
   std::vector<std::shared_ptr<const Launch>> launches_;  // an instruction: operands as they were last
   std::vector<bool> waited_on_;                          // an instruction: does anybody wait for it?
   std::array<std::vector<Frontier>, 2> frontiers_;       // even and odd steps: after each instruction
-  std::array<std::optional<AddressRange>, 2> metrics_slots_;
+  // Even and odd steps: page-locked memory for all results, one behind the other.
+  std::array<std::optional<AddressRange>, 2> result_slots_;
+  std::vector<AddressRange> result_parts_;  // offsets into a slot
   std::vector<Access> reads_;  // scratch of launch()
   std::vector<Access> writes_;
   Frontier inputs_copied_;
-  Frontier metrics_ready_;
+  Frontier results_ready_;
   std::uint64_t step_ = 0;          // the next to be submitted
-  std::uint64_t waited_steps_ = 0;  // the next whose metrics are to be waited for
+  std::uint64_t waited_steps_ = 0;  // the next whose results are to be waited for
   std::uint64_t live_bytes_ = 0;    // of the pool, by this executor's count
   double live_sum_ = 0;
   StepMemory memory_;

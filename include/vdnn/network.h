@@ -7,9 +7,15 @@
 //                                                                     .stride = {1, 1}, .padding = {1, 1}}));
 //   net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 10}));
 //   Network network = std::move(net).build();
+//
+// Layer `conv1` makes feature map `conv1.y`. A network has one input (images) and one or more losses, whose
+// weighted sum is what training minimises; feature maps marked as outputs are given back to the host after
+// each step.
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +26,7 @@
 
 namespace vdnn {
 
-// A feature map of one builder.
+// A feature map (or targets) of one builder.
 struct Tensor {
   std::uint32_t id = kNone;
 };
@@ -28,7 +34,7 @@ struct Tensor {
 struct Layer {
   std::string name;
   OpSpec spec;
-  std::vector<std::uint32_t> inputs;  // feature maps; for the loss: logits, then the targets
+  std::vector<std::uint32_t> inputs;  // feature maps; for a loss: prediction, then targets
   std::uint32_t output = kNone;
 };
 
@@ -37,13 +43,19 @@ class Network {
  public:
   const std::string& name() const { return name_; }
   std::span<const Layer> layers() const { return layers_; }
+  std::size_t feature_maps() const { return types_.size(); }
   const TensorType& type(std::uint32_t feature_map) const { return types_[feature_map]; }
   const std::string& feature_map_name(std::uint32_t id) const { return names_[id]; }
-  std::uint32_t input() const { return 0; }    // images
-  std::uint32_t targets() const { return 1; }  // one i32 a sample
+  std::uint32_t input() const { return 0; }  // images
+  // What the losses compare with, in the order in which a step is given them; batch first.
+  std::span<const std::uint32_t> targets() const { return targets_; }
+  // Feature maps that are given back to the host.
+  std::span<const std::uint32_t> outputs() const { return outputs_; }
   std::int64_t batch() const { return types_[0].dims[0]; }
-  // Classes that the loss tells apart.
+  // Classes that the first loss over classes tells apart; 0 without one.
   std::int64_t classes() const;
+  // The same layers for another batch size. Throws InvalidArgument where a custom layer cannot.
+  Network with_batch(std::int64_t batch) const;
 
  private:
   friend class NetworkBuilder;
@@ -51,39 +63,102 @@ class Network {
   std::vector<Layer> layers_;
   std::vector<TensorType> types_;
   std::vector<std::string> names_;
+  std::vector<std::uint32_t> targets_;
+  std::vector<std::uint32_t> outputs_;
 };
 
-// Not thread-safe. Every function throws InvalidArgument with the layer's name and the shapes involved.
+// Not thread-safe. Every function throws InvalidArgument with the layer's name and the shapes involved, and
+// the names of both layers where two do not fit together.
 class NetworkBuilder {
  public:
   // `input`: N, C, then space.
   NetworkBuilder(std::string name, Dims input);
 
   Tensor input() const { return {0}; }
-  Tensor convolution(const std::string& name, Tensor x, ConvolutionSpec spec);
-  Tensor fully_connected(const std::string& name, Tensor x, FullyConnectedSpec spec);
-  Tensor relu(const std::string& name, Tensor x);
-  Tensor pooling(const std::string& name, Tensor x, PoolingSpec spec);
-  Tensor add(const std::string& name, Tensor a, Tensor b);
-  // Ends the network: one loss.
-  void softmax_cross_entropy(const std::string& name, Tensor logits);
+  // Targets of a loss of their own: N first; i32 for classes.
+  Tensor target(const std::string& name, TensorType type);
 
+  // Any layer; the others are shorthands for this one.
+  Tensor layer(const std::string& name, OpSpec spec, const std::vector<Tensor>& inputs);
+
+  Tensor convolution(const std::string& name, Tensor x, ConvolutionSpec spec);
+  Tensor transposed_convolution(const std::string& name, Tensor x, TransposedConvolutionSpec spec);
+  Tensor fully_connected(const std::string& name, Tensor x, FullyConnectedSpec spec);
+  Tensor relu(const std::string& name, Tensor x, float negative_slope = 0);
+  Tensor sigmoid(const std::string& name, Tensor x);
+  Tensor pooling(const std::string& name, Tensor x, PoolingSpec spec);
+  Tensor global_pooling(const std::string& name, Tensor x, PoolingMode mode);  // to an extent of 1 each way
+  Tensor upsampling(const std::string& name, Tensor x, UpsamplingSpec spec);
+  Tensor add(const std::string& name, Tensor a, Tensor b);
+  Tensor concatenation(const std::string& name, const std::vector<Tensor>& inputs);
+  Tensor batch_normalization(const std::string& name, Tensor x, BatchNormalizationSpec spec = {});
+  Tensor group_normalization(const std::string& name, Tensor x, GroupNormalizationSpec spec);
+  Tensor instance_normalization(const std::string& name, Tensor x, float epsilon = 1e-5F);
+  Tensor lrn(const std::string& name, Tensor x, LrnSpec spec = {});
+  Tensor dropout(const std::string& name, Tensor x, float probability = 0.5F);
+  Tensor custom(const std::string& name, const std::vector<Tensor>& inputs,
+                std::shared_ptr<const CustomLayer> layer);
+
+  // Losses. Without targets of their own they share `targets`, which the first of them shapes.
+  void softmax_cross_entropy(const std::string& name, Tensor logits, SoftmaxCrossEntropySpec spec = {},
+                             std::optional<Tensor> targets = {});
+  void mean_squared_error(const std::string& name, Tensor prediction, MeanSquaredErrorSpec spec = {},
+                          std::optional<Tensor> targets = {});
+  void dice_cross_entropy(const std::string& name, Tensor logits, DiceCrossEntropySpec spec = {},
+                          std::optional<Tensor> targets = {});
+
+  // The feature map is given back to the host.
+  void output(Tensor x);
+
+  // Of a feature map of this builder.
   const TensorType& type(Tensor x) const;
 
-  // Throws InvalidArgument without a loss, or with a feature map that nobody reads.
+  // Throws InvalidArgument without a loss, or with a feature map or targets that nobody reads.
   Network build() &&;
 
  private:
   Tensor append(const std::string& name, OpSpec spec, std::vector<std::uint32_t> inputs, TensorType output);
+  void loss(const std::string& name, OpSpec spec, Tensor prediction, std::optional<Tensor> targets);
+  Tensor shared_targets(const std::string& name, TensorType type);
+  bool is_target(std::uint32_t id) const;
+
   Network network_;
-  bool has_loss_ = false;
+  std::optional<Tensor> shared_targets_;
 };
 
-// The tape of one training step: forward, loss, backward, and the update of each parameter as soon as its
-// gradient is made and its own layer has read it for the last time.
+// A layer that names its inputs: feature maps by the names of the layers that make them; "images" and the
+// names of targets for the rest. A loss without a second input takes the shared targets.
+struct LayerDescription {
+  std::string name;
+  OpSpec spec;
+  std::vector<std::string> inputs;
+  bool output = false;
+};
+struct TargetDescription {
+  std::string name;
+  TensorType type;
+};
+// A network from layers in any order. Throws InvalidArgument as NetworkBuilder does, and for an input that no
+// layer makes, a name that repeats, and a cycle, which it names.
+Network build_network(const std::string& name, const Dims& input, std::vector<LayerDescription> layers,
+                      const std::vector<TargetDescription>& targets = {});
+
+// How a training tape is lowered.
+struct TrainingOptions {
+  OptimizerSpec optimizer = SgdSpec{};
+  // Gradients are scaled so that their norm is at most this; > 0. All gradients then live until the end of
+  // the backward pass, and updates follow it.
+  std::optional<float> clip_norm;
+  // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient".
+  std::vector<std::string> results;
+};
+
+// The tape of one training step: forward, losses, backward, and the update of each parameter as soon as its
+// gradient is made and its own layer has read it for the last time. Throws InvalidArgument for results that
+// no op makes.
 std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
-                                          const SgdSpec& optimizer);
-// The tape of evaluation: forward and loss only, nothing saved. Its parameters are those of the training
+                                          const TrainingOptions& options);
+// The tape of evaluation: forward and losses only, nothing saved. Its parameters are those of the training
 // tape, in the same order and form.
 std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog);
 

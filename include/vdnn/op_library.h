@@ -7,24 +7,11 @@
 #include <memory>
 #include <span>
 
-#include "vdnn/device.h"
 #include "vdnn/op_catalog.h"
+#include "vdnn/op_operands.h"
 #include "vdnn/tape.h"
 
 namespace vdnn {
-
-// Where an op's operands lie, in the order of Op::reads and Op::writes. A write that overwrites a read has
-// the same range.
-struct OpOperands {
-  std::span<const AddressRange> reads;
-  std::span<const AddressRange> writes;
-  AddressRange workspace;
-};
-
-// What may change from step to step.
-struct StepScalars {
-  float learning_rate = 0;
-};
 
 // Belongs to one tape and one choice of algorithms. Ops of one program are run by one stream at a time.
 class OpProgram {

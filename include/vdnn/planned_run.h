@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +33,9 @@ struct RunOptions {
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
-  SgdSpec optimizer;
+  TrainingOptions training;
+  // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete.
+  std::map<std::string, std::string> recorded_algorithms;
   // Blocks start and end on pages, for the cpu driver's debugging modes (cpu_device.h).
   bool page_aligned_blocks = false;
   bool trace_prediction = false;
@@ -53,7 +56,8 @@ struct PlannedRun {
   RunOptions options;
   RunTarget target;
   Network network;
-  std::shared_ptr<OpLibrary> library;
+  std::shared_ptr<const OpCatalog> catalog;
+  std::shared_ptr<OpLibrary> library;  // null where nothing can be run (sim)
   std::shared_ptr<const Tape> tape;
   Plan plan;
   Schedule schedule;
@@ -68,6 +72,8 @@ struct PlannedRun {
 // Decides. Throws InvalidArgument for options that cannot be; a budget that does not suffice is no error
 // here, see fits(). `--policy auto` settles on the policy that fits, or else on `all`.
 PlannedRun plan_run(const RunOptions& options);
+// The same for a network that is not the zoo's; `options.model` is not looked at.
+PlannedRun plan_run(Network network, const RunOptions& options);
 
 // The same run with the schedule given (from a file) instead of made. Throws ScheduleError where it is not
 // right.

@@ -44,7 +44,7 @@ enum class InstructionKind : std::uint8_t {
   kLaunch,      // op, on operands
   kOffload,     // value from buffer to host_buffer
   kPrefetch,    // value from host_buffer to buffer
-  kReadMetrics  // value (the metrics) from buffer to the host
+  kReadResult  // value (one of the tape's results) from buffer to the host
 };
 std::string to_string(InstructionKind kind);
 
@@ -85,8 +85,7 @@ std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule);
 std::string describe(const Tape& tape, const Instruction& instruction);
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule);
 
-// What a launch, load, offload, prefetch or
-// read of metrics reads and writes, as pairs of buffer and value; reads first.
+// What a launch, load, offload, prefetch or read of a result reads and writes, as pairs of buffer and value; reads first.
 struct BufferUse {
   BufferId buffer = kNone;
   ValueId value = kNone;  // kNone: workspace

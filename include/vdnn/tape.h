@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vdnn/op_catalog.h"
@@ -33,7 +34,8 @@ enum class ValueKind : std::uint8_t {
   kSaved,              // made in forward for backward, not a feature map
   kGradientMap,        // made in backward
   kParameterGradient,  // made in backward
-  kMetrics             // loss and correct answers; read by the host
+  kMetrics,            // of a loss; read by the host
+  kGradientNorm        // of all gradients, for clipping
 };
 
 struct Value {
@@ -53,6 +55,7 @@ struct Op {
   std::uint32_t layer = 0;
   Phase phase = Phase::kForward;
   Direction direction = Direction::kForward;
+  std::uint32_t position = 0;  // in LayerRecipe::forward or ::backward
   OpSpec spec;
   // Types of the layer's inputs and outputs: with `spec` and `direction` all that a library needs to build
   // it.
@@ -87,12 +90,15 @@ class Tape {
     std::vector<Op> ops;
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
-    std::vector<ValueId> inputs;  // what a step is given, in this order: images, targets
-    ValueId metrics = kNone;
+    std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
+    // What the host is given after each step: the metrics of each loss first, then what was asked for.
+    std::vector<ValueId> results;
+    std::vector<float> loss_weights;  // a loss
   };
 
   // Throws InvalidArgument where the parts break a rule: an operand out of range, a value read before it is
-  // made or made twice, an op without an algorithm, a permission that names no operand, names that repeat.
+  // made or made twice, an op without an algorithm, a permission that names no operand, names that repeat, a
+  // result that no op makes.
   explicit Tape(Parts parts);
 
   const std::string& model() const { return parts_.model; }
@@ -101,7 +107,11 @@ class Tape {
   std::span<const TapeLayer> layers() const { return parts_.layers; }
   std::span<const TapeParameter> parameters() const { return parts_.parameters; }
   std::span<const ValueId> inputs() const { return parts_.inputs; }
-  ValueId metrics() const { return parts_.metrics; }
+  std::span<const ValueId> results() const { return parts_.results; }
+  std::size_t losses() const { return parts_.loss_weights.size(); }
+  float loss_weight(std::size_t loss) const { return parts_.loss_weights[loss]; }
+  // kNone where there is none of that name.
+  ValueId find_value(std::string_view name) const;
 
   const Value& value(ValueId id) const { return parts_.values[id]; }
   const Op& op(OpId id) const { return parts_.ops[id]; }

@@ -120,7 +120,8 @@ RunOptions to_run_options(const RunArguments& arguments) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
-          .optimizer = {.momentum = arguments.momentum, .weight_decay = arguments.weight_decay}};
+          .training = {
+              .optimizer = SgdSpec{.momentum = arguments.momentum, .weight_decay = arguments.weight_decay}}};
 }
 
 void require_finite(const char* option, float value) {
@@ -154,8 +155,8 @@ nlohmann::ordered_json to_origin(const PlannedRun& run, std::uint64_t seed) {
                                 {"threads", run.target.threads},
                                 {"policy", to_string(run.plan.options.policy)},
                                 {"algorithms", to_string(options.algorithms)},
-                                {"momentum", options.optimizer.momentum},
-                                {"weight_decay", options.optimizer.weight_decay},
+                                {"momentum", std::get<SgdSpec>(options.training.optimizer).momentum},
+                                {"weight_decay", std::get<SgdSpec>(options.training.optimizer).weight_decay},
                                 {"seed", seed}};
   if (options.workspace_limit) {
     origin["workspace_limit"] = *options.workspace_limit;
@@ -176,7 +177,8 @@ Origin from_origin(const std::string& text) {
         .threads = origin.at("threads"),
         .policy = parse_policy(origin.at("policy")),
         .algorithms = parse_preference(origin.at("algorithms")),
-        .optimizer = {.momentum = origin.at("momentum"), .weight_decay = origin.at("weight_decay")}};
+        .training = {
+            .optimizer = SgdSpec{.momentum = origin.at("momentum"), .weight_decay = origin.at("weight_decay")}}};
     if (origin.contains("workspace_limit")) {
       options.workspace_limit = origin.at("workspace_limit").get<std::uint64_t>();
     }

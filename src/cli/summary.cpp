@@ -35,7 +35,7 @@ Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t pea
           {"algorithms", to_string(run.plan.options.preference)},
           {"seed", seed},
           {"threads", run.target.threads},
-          {"algorithms_source", run.library->catalog().algorithms_source()},
+          {"algorithms_source", run.catalog->algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
           {"host_budget_bytes", run.target.host_budget_bytes},
           {"fits", run.fits()},
@@ -89,7 +89,7 @@ void print_run(std::ostream& out, const PlannedRun& run) {
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
     out << " (simulated: " << run.target.profile.source << "; algorithms are those of cpu, "
-        << run.library->catalog().algorithms_source() << ")";
+        << run.catalog->algorithms_source() << ")";
   }
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)

@@ -44,12 +44,6 @@ struct Executor::BufferState {
   std::uint64_t version = 0;
 };
 
-namespace {
-
-constexpr std::uint64_t kMetricsBytes = 2 * sizeof(float);
-
-}  // namespace
-
 Executor::Executor(const ExecutorParts& parts)
     : parts_(parts),
       buffers_(parts.schedule->buffers.size()),
@@ -68,12 +62,7 @@ Executor::Executor(const ExecutorParts& parts)
   }
   try {
     bind_persistent_buffers();
-    for (auto& slot : metrics_slots_) {
-      slot = parts_.pinned->allocate_for_host(kMetricsBytes);
-      if (!slot) {
-        throw OutOfMemory("page-locked memory for metrics", parts_.pinned->shortage(kMetricsBytes));
-      }
-    }
+    take_result_slots();
   } catch (...) {
     give_back_everything();
     throw;
@@ -100,6 +89,37 @@ void Executor::bind_persistent_buffers() {
       take(id, (*parts_.streams)[StreamRole::kCompute]);
     }
   }
+}
+
+void Executor::take_result_slots() {
+  // Each result where any type is aligned.
+  constexpr std::uint64_t kAlignment = 64;
+  std::uint64_t bytes = 0;
+  for (const ValueId result : parts_.tape->results()) {
+    const std::uint64_t size = parts_.tape->value(result).bytes;
+    result_parts_.push_back({.begin = bytes, .bytes = size});
+    bytes = checked_add(bytes, round_up(size, kAlignment));
+  }
+  if (bytes == 0) {
+    return;
+  }
+  for (auto& slot : result_slots_) {
+    slot = parts_.pinned->allocate_for_host(bytes);
+    if (!slot) {
+      throw OutOfMemory("page-locked memory for results", parts_.pinned->shortage(bytes));
+    }
+  }
+}
+
+AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
+  if (index >= result_parts_.size() || step >= waited_steps_ || step_ - step > result_slots_.size()) {
+    throw InvalidArgument("result " + std::to_string(index) + " of step " + std::to_string(step) + " of '" +
+                          parts_.tape->model() + "' is not there: there are " +
+                          std::to_string(result_parts_.size()) + ", " + std::to_string(waited_steps_) +
+                          " steps have been waited for, " + std::to_string(step_) + " submitted");
+  }
+  const AddressRange& part = result_parts_[index];
+  return {.begin = result_slots_[step % 2]->begin + part.begin, .bytes = part.bytes};
 }
 
 void Executor::take(BufferId id, StreamId stream) {
@@ -147,7 +167,7 @@ void Executor::give_back_everything() noexcept {
       one([&] { give_back(id, {}); });
     }
   }
-  for (auto& slot : metrics_slots_) {
+  for (auto& slot : result_slots_) {
     if (slot) {
       one([&] { parts_.pinned->free(*slot, {}); });
     }
@@ -174,8 +194,8 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
     throw DeviceError("this executor has failed in an earlier step and takes no other");
   }
   require_inputs(inputs);
-  if (step_ - waited_steps_ >= metrics_slots_.size()) {
-    throw InvalidArgument("the metrics of two steps of '" + parts_.tape->model() +
+  if (step_ - waited_steps_ >= result_slots_.size()) {
+    throw InvalidArgument("the results of two steps of '" + parts_.tape->model() +
                           "' have not been waited for: a third would overwrite them");
   }
   failed_ = true;  // until the end of the step says otherwise
@@ -183,7 +203,7 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   live_sum_ = 0;
   memory_ = {};
   inputs_copied_.clear();
-  metrics_ready_.clear();
+  results_ready_.clear();
   const std::vector<Instruction>& instructions = parts_.schedule->instructions;
   for (std::uint32_t index = 0; index < instructions.size(); ++index) {
     execute(index, instructions[index], inputs, scalars);
@@ -193,7 +213,7 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   failed_ = false;
   return {.step = step_++,
           .inputs_copied = inputs_copied_,
-          .metrics_ready = metrics_ready_,
+          .results_ready = results_ready_,
           .done = parts_.streams->everything(*parts_.device)};
 }
 
@@ -203,7 +223,7 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
                           "'; the next to be waited for is step " + std::to_string(waited_steps_));
   }
   try {
-    parts_.device->synchronize(ticket.metrics_ready);
+    parts_.device->synchronize(ticket.results_ready);
   } catch (...) {
     failed_ = true;
     throw;
@@ -212,8 +232,13 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   if (!parts_.device->properties().touches_memory) {
     return {};
   }
-  const float* numbers = pointer_to<const float>(metrics_slots_[ticket.step % 2]->begin);
-  return {.loss = numbers[0], .correct = numbers[1]};
+  StepMetrics metrics;
+  for (std::size_t loss = 0; loss < parts_.tape->losses(); ++loss) {
+    const float* numbers = pointer_to<const float>(result(ticket.step, loss).begin);
+    metrics.losses.push_back({.loss = numbers[0], .correct = numbers[1], .counted = numbers[2]});
+    metrics.loss += static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(numbers[0]);
+  }
+  return metrics;
 }
 
 void Executor::note_memory() {
@@ -265,8 +290,8 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
     case InstructionKind::kPrefetch:
       move(index, instruction, instruction.host_buffer, instruction.buffer);
       break;
-    case InstructionKind::kReadMetrics:
-      read_metrics(index, instruction);
+    case InstructionKind::kReadResult:
+      read_result(index, instruction);
       break;
     case InstructionKind::kRelease:
       break;
@@ -372,12 +397,15 @@ void Executor::move(std::uint32_t index, const Instruction& instruction, BufferI
        {.range = operand_range(from, value), .version = version});
 }
 
-void Executor::read_metrics(std::uint32_t index, const Instruction& instruction) {
-  const AddressRange slot{.begin = metrics_slots_[step_ % 2]->begin, .bytes = kMetricsBytes};
-  copy(index, CopyDirection::kDeviceToHost, {.range = slot},
+void Executor::read_result(std::uint32_t index, const Instruction& instruction) {
+  const auto all = parts_.tape->results();
+  const AddressRange part =
+      result_parts_[static_cast<std::size_t>(std::ranges::find(all, instruction.value) - all.begin())];
+  const AddressRange place{.begin = result_slots_[step_ % 2]->begin + part.begin, .bytes = part.bytes};
+  copy(index, CopyDirection::kDeviceToHost, {.range = place},
        {.range = operand_range(instruction.buffer, instruction.value),
         .version = version_of(instruction.buffer, instruction.value)});
-  metrics_ready_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
+  results_ready_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
 }
 
 }  // namespace vdnn

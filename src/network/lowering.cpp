@@ -3,10 +3,12 @@
 // inputs, and what is computed from them without parameters) are never computed. Where a feature map forks,
 // the contributions to its gradient are added in the order in which the backward pass makes them, each as
 // soon as it is made, so that no more than two of them are alive. And a parameter is updated right after the
-// last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up.
+// last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up; but where
+// they are clipped by their common norm, all updates follow the backward pass.
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "vdnn/error.h"
@@ -20,7 +22,7 @@ namespace {
 struct LayerState {
   LayerRecipe recipe;
   std::vector<std::size_t> kept;      // positions in recipe.backward of the ops that make a wanted gradient
-  std::vector<UpdateRecipe> updates;  // a parameter
+  std::vector<UpdateRecipe> updates;  // a parameter; empty ones of those that are not trained
   std::vector<ValueId> parameters;
   std::vector<ValueId> parameter_gradients;
   std::vector<ValueId> saved;
@@ -69,6 +71,7 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
       case OperandRole::kSaved:
         return recipe.saved.size();
       case OperandRole::kState:
+      case OperandRole::kGradientNorm:
         break;
     }
     return 0;
@@ -86,6 +89,18 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
   }
 }
 
+float loss_weight(const OpSpec& spec) {
+  return std::visit(
+      [](const auto& loss) -> float {
+        if constexpr (requires { loss.weight; }) {
+          return loss.weight;
+        } else {
+          return 0;
+        }
+      },
+      spec);
+}
+
 bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_t index) {
   return std::ranges::any_of(operands, [role, index](const Operand& operand) {
     return operand.role == role && operand.index == index;
@@ -94,14 +109,14 @@ bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_
 
 class Lowering {
  public:
-  // No optimizer: evaluation.
-  Lowering(const Network& network, const OpCatalog& catalog, const SgdSpec* optimizer)
+  // No training: evaluation.
+  Lowering(const Network& network, const OpCatalog& catalog, const TrainingOptions* training)
       : network_(network),
         catalog_(catalog),
-        optimizer_(optimizer),
+        training_(training),
         layers_(network.layers().size()),
-        feature_maps_(network.layers().size() + 2, kNone),
-        gradients_(feature_maps_.size()) {}
+        feature_maps_(network.feature_maps(), kNone),
+        gradients_(network.feature_maps()) {}
 
   std::shared_ptr<const Tape> run();
 
@@ -115,6 +130,7 @@ class Lowering {
   void declare_parameters(std::uint32_t id);
   bool makes_logits(std::uint32_t id) const;
   bool wanted(std::uint32_t id, const Operand& write) const;
+  bool has_gradient(std::uint32_t id) const;
   void choose_backward_ops(std::uint32_t id);
   void expect_contributions(std::uint32_t id);
 
@@ -122,6 +138,9 @@ class Lowering {
   void lower_backward(std::uint32_t id);
   void take_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value);
   void lower_updates(std::uint32_t id, std::size_t position);
+  void lower_update(std::uint32_t id, std::size_t parameter);
+  void lower_clipping();
+  void list_results();
   bool last_use_of_parameter(std::uint32_t id, std::size_t position, std::size_t parameter) const;
 
   ValueId declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes);
@@ -135,10 +154,11 @@ class Lowering {
 
   const Network& network_;
   const OpCatalog& catalog_;
-  const SgdSpec* optimizer_;
+  const TrainingOptions* training_;
   std::vector<LayerState> layers_;
   std::vector<ValueId> feature_maps_;
   std::vector<GradientSum> gradients_;  // a feature map
+  ValueId gradient_norm_ = kNone;
   Tape::Parts parts_;
 };
 
@@ -156,12 +176,14 @@ ValueId Lowering::declare(std::string name, ValueKind kind, const TensorType& ty
 }
 
 void Lowering::declare_inputs() {
-  const std::array<std::pair<std::uint32_t, ValueKind>, 2> inputs{
-      {{network_.input(), ValueKind::kInput}, {network_.targets(), ValueKind::kTarget}}};
-  for (const auto& [id, kind] : inputs) {
+  const auto declare_input = [this](std::uint32_t id, ValueKind kind) {
     const TensorType& type = network_.type(id);
     feature_maps_[id] = declare(network_.feature_map_name(id), kind, type, type.bytes());
     parts_.inputs.push_back(feature_maps_[id]);
+  };
+  declare_input(network_.input(), ValueKind::kInput);
+  for (const std::uint32_t target : network_.targets()) {
+    declare_input(target, ValueKind::kTarget);
   }
 }
 
@@ -177,7 +199,8 @@ void Lowering::describe(std::uint32_t id) {
   const OpSpec& spec = layer(id).spec;
   parts_.layers.push_back(
       {.name = layer(id).name,
-       .convolution = std::holds_alternative<ConvolutionSpec>(spec),
+       .convolution = std::holds_alternative<ConvolutionSpec>(spec) ||
+                      std::holds_alternative<TransposedConvolutionSpec>(spec),
        .classifier = after_classifier || std::holds_alternative<FullyConnectedSpec>(spec)});
 }
 
@@ -185,7 +208,7 @@ void Lowering::fetch_recipe(std::uint32_t id) {
   const std::array<TensorType, 1> outputs{network_.type(layer(id).output)};
   LayerState& state = layers_[id];
   state.recipe = catalog_.recipe(layer(id).spec, input_types(id), outputs,
-                                 optimizer_ == nullptr ? Mode::kInference : Mode::kTraining);
+                                 training_ == nullptr ? Mode::kInference : Mode::kTraining);
   check_operands(layer(id).name, state.recipe, layer(id).inputs.size());
   state.saved.assign(state.recipe.saved.size(), kNone);
   state.parameter_gradients.assign(state.recipe.parameters.size(), kNone);
@@ -203,8 +226,10 @@ void Lowering::declare_parameters(std::uint32_t id) {
                             .state = {},
                             .recipe = recipe};
     state.parameters.push_back(parameter.value);
-    if (optimizer_ != nullptr) {
-      state.updates.push_back(catalog_.update_recipe(*optimizer_, recipe));
+    state.updates.emplace_back();
+    if (training_ != nullptr && recipe.trainable) {
+      state.updates.back() =
+          catalog_.update_recipe(training_->optimizer, recipe, training_->clip_norm.has_value());
       for (const SavedRecipe& kept : state.updates.back().state) {
         parameter.state.push_back(
             declare(name + "." + kept.name, ValueKind::kOptimizerState, kept.type, kept.type.bytes()));
@@ -216,29 +241,29 @@ void Lowering::declare_parameters(std::uint32_t id) {
 
 bool Lowering::makes_logits(std::uint32_t id) const {
   return std::ranges::any_of(network_.layers(), [&](const Layer& reader) {
-    return std::holds_alternative<SoftmaxCrossEntropySpec>(reader.spec) &&
+    return is_loss(reader.spec) && !std::holds_alternative<MeanSquaredErrorSpec>(reader.spec) &&
            reader.inputs.front() == layer(id).output;
   });
 }
 
 bool Lowering::wanted(std::uint32_t id, const Operand& write) const {
-  return write.role == OperandRole::kParameterGradient ||
+  return (write.role == OperandRole::kParameterGradient &&
+          layers_[id].recipe.parameters[write.index].trainable) ||
          (write.role == OperandRole::kInputGradient && gradients_[layer(id).inputs[write.index]].wanted);
+}
+
+// Is there a way from the layer to a loss? What only the host looks at has no gradient.
+bool Lowering::has_gradient(std::uint32_t id) const {
+  return is_loss(layer(id).spec) || gradients_[layer(id).output].expected > 0;
 }
 
 void Lowering::choose_backward_ops(std::uint32_t id) {
   LayerState& state = layers_[id];
   for (std::size_t position = 0; position < state.recipe.backward.size(); ++position) {
     const std::vector<Operand>& writes = state.recipe.backward[position].writes;
-    const auto count = std::ranges::count_if(writes, [&](const Operand& write) { return wanted(id, write); });
-    if (count == 0) {
-      continue;
+    if (std::ranges::any_of(writes, [&](const Operand& write) { return wanted(id, write); })) {
+      state.kept.push_back(position);
     }
-    if (static_cast<std::size_t>(count) != writes.size()) {
-      reject(layer(id).name, "makes gradients that are wanted and others that are not in one op, " +
-                                 op_suffix(state.recipe.backward, position));
-    }
-    state.kept.push_back(position);
   }
 }
 
@@ -261,6 +286,9 @@ void Lowering::expect_contributions(std::uint32_t id) {
     }
   }
   for (std::uint32_t index = 0; index < state.parameters.size(); ++index) {
+    if (!state.recipe.parameters[index].trainable) {
+      continue;
+    }
     require_one_maker(OperandRole::kParameterGradient, index, state.recipe.parameters[index].name);
   }
 }
@@ -283,6 +311,7 @@ ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
       return state.parameter_gradients[operand.index];
     case OperandRole::kInputGradient:
     case OperandRole::kState:
+    case OperandRole::kGradientNorm:
       break;
   }
   return kNone;
@@ -290,13 +319,10 @@ ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
 
 ValueId Lowering::make_output(std::uint32_t id) {
   const std::uint32_t output = layer(id).output;
-  const bool metrics = std::holds_alternative<SoftmaxCrossEntropySpec>(layer(id).spec);
+  const bool metrics = is_loss(layer(id).spec);
   const TensorType& type = network_.type(output);
   feature_maps_[output] = declare(network_.feature_map_name(output),
                                   metrics ? ValueKind::kMetrics : ValueKind::kFeatureMap, type, type.bytes());
-  if (metrics) {
-    parts_.metrics = feature_maps_[output];
-  }
   return feature_maps_[output];
 }
 
@@ -332,6 +358,9 @@ ValueId Lowering::make_parameter_gradient(std::uint32_t id, std::uint32_t index)
 
 ValueId Lowering::make(std::uint32_t id, const Operand& operand) {
   switch (operand.role) {
+    case OperandRole::kParameter:  // running statistics follow the forward pass
+      return layers_[id].recipe.parameters[operand.index].trainable ? kNone
+                                                                    : layers_[id].parameters[operand.index];
     case OperandRole::kOutput:
       return make_output(id);
     case OperandRole::kSaved:
@@ -353,6 +382,7 @@ Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>
         .layer = id,
         .phase = phase,
         .direction = recipe.direction,
+        .position = static_cast<std::uint32_t>(position),
         .spec = layer(id).spec,
         .layer_inputs = input_types(id),
         .layer_outputs = {network_.type(layer(id).output)},
@@ -391,11 +421,13 @@ void Lowering::lower_backward(std::uint32_t id) {
     const std::vector<ValueId> writes = op.writes;
     parts_.ops.push_back(std::move(op));
     for (std::size_t i = 0; i < writes.size(); ++i) {
-      if (recipe.writes[i].role == OperandRole::kInputGradient) {
+      if (recipe.writes[i].role == OperandRole::kInputGradient && wanted(id, recipe.writes[i])) {
         take_contribution(id, layer(id).inputs[recipe.writes[i].index], writes[i]);
       }
     }
-    lower_updates(id, position);
+    if (!training_->clip_norm) {
+      lower_updates(id, position);
+    }
   }
 }
 
@@ -451,40 +483,112 @@ bool Lowering::last_use_of_parameter(std::uint32_t id, std::size_t position, std
 
 // The updates that have become possible with backward op `position`.
 void Lowering::lower_updates(std::uint32_t id, std::size_t position) {
-  const LayerState& state = layers_[id];
-  for (std::size_t index = 0; index < state.parameters.size(); ++index) {
-    if (!last_use_of_parameter(id, position, index)) {
-      continue;
+  for (std::size_t index = 0; index < layers_[id].parameters.size(); ++index) {
+    if (last_use_of_parameter(id, position, index)) {
+      lower_update(id, index);
     }
-    const TapeParameter& parameter = parts_.parameters[state.first_parameter + index];
-    const OpRecipe& recipe = state.updates[index].op;
-    const auto resolve = [&](const Operand& operand) {
-      switch (operand.role) {
-        case OperandRole::kParameter:
-          return parameter.value;
-        case OperandRole::kParameterGradient:
-          return state.parameter_gradients[index];
-        case OperandRole::kState:
-          return operand.index < parameter.state.size() ? parameter.state[operand.index] : kNone;
-        default:
-          return kNone;
+  }
+}
+
+void Lowering::lower_update(std::uint32_t id, std::size_t index) {
+  const LayerState& state = layers_[id];
+  if (state.parameter_gradients[index] == kNone) {
+    return;  // not trainable, or without a way to a loss
+  }
+  const TapeParameter& parameter = parts_.parameters[state.first_parameter + index];
+  const OpRecipe& recipe = state.updates[index].op;
+  const auto resolve = [&](const Operand& operand) {
+    switch (operand.role) {
+      case OperandRole::kParameter:
+        return parameter.value;
+      case OperandRole::kParameterGradient:
+        return state.parameter_gradients[index];
+      case OperandRole::kState:
+        return operand.index < parameter.state.size() ? parameter.state[operand.index] : kNone;
+      case OperandRole::kGradientNorm:
+        return gradient_norm_;
+      default:
+        return kNone;
+    }
+  };
+  Op op{.name = parts_.values[parameter.value].name + ".update",
+        .layer = id,
+        .phase = Phase::kUpdate,
+        .direction = Direction::kUpdate,
+        .spec = std::visit([](const auto& spec) -> OpSpec { return spec; }, training_->optimizer),
+        .layer_inputs = {parameter.recipe.type},
+        .layer_outputs = {parameter.recipe.type},
+        .reads = {},
+        .writes = {},
+        .may_overwrite = recipe.may_overwrite,
+        .algorithms = recipe.algorithms,
+        .cost = recipe.cost};
+  std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
+  std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
+  parts_.ops.push_back(std::move(op));
+}
+
+// The norm of all gradients, then every update.
+void Lowering::lower_clipping() {
+  std::vector<ParameterRecipe> recipes;
+  Op op{.name = "gradients.norm",
+        .phase = Phase::kUpdate,
+        .direction = Direction::kUpdate,
+        .spec = GradientNormSpec{.max_norm = *training_->clip_norm}};
+  for (const LayerState& state : layers_) {
+    for (std::size_t index = 0; index < state.parameters.size(); ++index) {
+      if (state.parameter_gradients[index] != kNone) {
+        recipes.push_back(state.recipe.parameters[index]);
+        op.reads.push_back(state.parameter_gradients[index]);
+        op.layer_inputs.push_back(recipes.back().type);
       }
-    };
-    Op op{.name = parts_.values[parameter.value].name + ".update",
-          .layer = id,
-          .phase = Phase::kUpdate,
-          .direction = Direction::kUpdate,
-          .spec = *optimizer_,
-          .layer_inputs = {parameter.recipe.type},
-          .layer_outputs = {parameter.recipe.type},
-          .reads = {},
-          .writes = {},
-          .may_overwrite = recipe.may_overwrite,
-          .algorithms = recipe.algorithms,
-          .cost = recipe.cost};
-    std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
-    std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
-    parts_.ops.push_back(std::move(op));
+    }
+  }
+  const TensorType type{.dims = {2}};
+  gradient_norm_ = declare("gradients.norm.value", ValueKind::kGradientNorm, type, type.bytes());
+  const OpRecipe recipe =
+      catalog_.gradient_norm_recipe(std::get<GradientNormSpec>(op.spec), recipes);
+  op.layer_outputs = {type};
+  op.writes = {gradient_norm_};
+  op.algorithms = recipe.algorithms;
+  op.cost = recipe.cost;
+  parts_.ops.push_back(std::move(op));
+  for (std::uint32_t id = static_cast<std::uint32_t>(layers_.size()); id-- > 0;) {
+    for (std::size_t index = 0; index < layers_[id].parameters.size(); ++index) {
+      lower_update(id, index);
+    }
+  }
+}
+
+// Metrics first, then the network's outputs, then what was asked for.
+void Lowering::list_results() {
+  for (const Layer& each : network_.layers()) {
+    if (is_loss(each.spec)) {
+      parts_.results.push_back(feature_maps_[each.output]);
+      parts_.loss_weights.push_back(loss_weight(each.spec));
+    }
+  }
+  const auto add = [this](ValueId value) {
+    if (std::ranges::find(parts_.results, value) == parts_.results.end()) {
+      parts_.results.push_back(value);
+    }
+  };
+  for (const std::uint32_t output : network_.outputs()) {
+    add(feature_maps_[output]);
+  }
+  if (training_ == nullptr) {
+    return;
+  }
+  for (const std::string& name : training_->results) {
+    const auto found = std::ranges::find(parts_.values, name, &Value::name);
+    if (found == parts_.values.end()) {
+      throw InvalidArgument("network " + network_.name() + ": there is no value '" + name +
+                            "' that the host could be given");
+    }
+    if (found->persistent() || found->loaded()) {
+      throw InvalidArgument("network " + network_.name() + ": '" + name + "' is not made in a step");
+    }
+    add(static_cast<ValueId>(found - parts_.values.begin()));
   }
 }
 
@@ -498,26 +602,37 @@ std::shared_ptr<const Tape> Lowering::run() {
     declare_parameters(id);
     const bool below =
         std::ranges::any_of(layer(id).inputs, [&](std::uint32_t i) { return gradients_[i].wanted; });
-    gradients_[layer(id).output].wanted = below || !layers_[id].parameters.empty();
+    gradients_[layer(id).output].wanted =
+        below || std::ranges::any_of(layers_[id].recipe.parameters, &ParameterRecipe::trainable);
     lower_forward(id);
   }
-  if (optimizer_ != nullptr) {
-    for (std::uint32_t id = 0; id < count; ++id) {
-      choose_backward_ops(id);
-      expect_contributions(id);
+  if (training_ != nullptr) {
+    for (std::uint32_t id = count; id-- > 0;) {
+      if (has_gradient(id)) {
+        choose_backward_ops(id);
+        expect_contributions(id);
+      }
     }
     for (std::uint32_t id = count; id-- > 0;) {
       lower_backward(id);
     }
+    if (training_->clip_norm) {
+      lower_clipping();
+    }
   }
+  list_results();
   return std::make_shared<const Tape>(std::move(parts_));
 }
 
 }  // namespace
 
 std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
-                                          const SgdSpec& optimizer) {
-  return Lowering(network, catalog, &optimizer).run();
+                                          const TrainingOptions& options) {
+  if (options.clip_norm && !(*options.clip_norm > 0 && std::isfinite(*options.clip_norm))) {
+    throw InvalidArgument("gradients clipped to a norm of " + std::to_string(*options.clip_norm) +
+                          ": it must be positive");
+  }
+  return Lowering(network, catalog, &options).run();
 }
 
 std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog) {

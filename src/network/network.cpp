@@ -2,98 +2,54 @@
 
 #include <algorithm>
 
-#include "vdnn/size.h"
+#include "src/network/shapes.h"
+#include "vdnn/error.h"
 
 namespace vdnn {
 
-namespace {
+std::int64_t Network::classes() const {
+  for (const Layer& layer : layers_) {
+    if (is_loss(layer.spec) && !std::holds_alternative<MeanSquaredErrorSpec>(layer.spec)) {
+      return types_[layer.inputs[0]].dims[1];
+    }
+  }
+  return 0;
+}
 
-constexpr std::uint32_t kTargets = 1;
+Network Network::with_batch(std::int64_t batch) const {
+  Network other = *this;
+  const auto set_batch = [&](std::uint32_t id) {
+    other.types_[id].dims[0] = batch;
+    other.types_[id].bytes();  // throws on overflow, and for a batch that is none
+  };
+  set_batch(input());
+  for (const std::uint32_t target : targets_) {
+    set_batch(target);
+  }
+  for (const Layer& layer : layers_) {
+    std::vector<NamedType> inputs;
+    for (const std::uint32_t id : layer.inputs) {
+      inputs.push_back({names_[id], other.types_[id]});
+    }
+    other.types_[layer.output] = infer_output(layer.name, layer.spec, inputs);
+  }
+  return other;
+}
+
+namespace {
 
 [[noreturn]] void reject(const std::string& layer, const std::string& why) {
   throw InvalidArgument("layer " + layer + ": " + why);
 }
 
-// Both the elements and the bytes of a tensor fit into 64 bits, and it has some.
-void check_size(const std::string& layer, const std::string& what, const TensorType& type) {
-  try {
-    type.bytes();
-  } catch (const InvalidArgument& error) {
-    reject(layer, what + " " + to_string(type.dims) + ": " + error.what());
+// Names of values and ops append to a layer's name behind a dot.
+void check_name(const std::string& name) {
+  if (name.empty() || name.find('.') != std::string::npos) {
+    reject("'" + name + "'", "a name must not be empty nor contain a dot");
   }
-}
-
-std::string describe(const TensorType& input, const Dims& kernel, const Dims& stride, const Dims& padding) {
-  return "input " + to_string(input.dims) + ", kernel " + to_string(kernel) + ", stride " +
-         to_string(stride) + ", padding " + to_string(padding);
-}
-
-void check_window(const std::string& layer, const TensorType& input, const Dims& kernel, const Dims& stride,
-                  const Dims& padding) {
-  const std::size_t rank = input.spatial_rank();
-  const std::string numbers = describe(input, kernel, stride, padding);
-  if (rank == 0) {
-    reject(layer, "the input has no dimensions of space; " + numbers);
-  }
-  if (kernel.size() != rank || stride.size() != rank || padding.size() != rank) {
-    reject(layer, "kernel, stride and padding need one entry for each of the " + std::to_string(rank) +
-                      " dimensions of space; " + numbers);
-  }
-  const auto positive = [](std::int64_t value) { return value > 0; };
-  const auto not_negative = [](std::int64_t value) { return value >= 0; };
-  if (!std::ranges::all_of(kernel, positive) || !std::ranges::all_of(stride, positive) ||
-      !std::ranges::all_of(padding, not_negative)) {
-    reject(layer, "kernel and stride must be positive, padding must not be negative; " + numbers);
-  }
-}
-
-// Output extents of a sliding window that check_window accepted.
-Dims window_output(const std::string& layer, const TensorType& input, const Dims& kernel, const Dims& stride,
-                   const Dims& padding) {
-  Dims output;
-  for (std::size_t i = 0; i < kernel.size(); ++i) {
-    std::int64_t padded = 0;
-    if (__builtin_add_overflow(padding[i], padding[i], &padded) ||
-        __builtin_add_overflow(padded, input.dims[2 + i], &padded)) {
-      reject(layer, "the padded input overflows 64 bits; " + describe(input, kernel, stride, padding));
-    }
-    if (padded < kernel[i]) {
-      reject(layer,
-             "the kernel is larger than the padded input; " + describe(input, kernel, stride, padding));
-    }
-    output.push_back((padded - kernel[i]) / stride[i] + 1);
-  }
-  return output;
-}
-
-// N x `channels` x `space`.
-TensorType feature_map(std::int64_t batch, std::int64_t channels, const Dims& space) {
-  TensorType type{.dims = {batch, channels}};
-  type.dims.insert(type.dims.end(), space.begin(), space.end());
-  return type;
-}
-
-// The type of an operand of `layer`.
-const TensorType& operand(const NetworkBuilder& net, const std::string& layer, Tensor x) {
-  try {
-    return net.type(x);
-  } catch (const InvalidArgument& error) {
-    reject(layer, error.what());
-  }
-}
-
-// `outputs` x everything of the input but its batch.
-TensorType weights_of(std::int64_t outputs, const TensorType& input) {
-  TensorType type{.dims = input.dims};
-  type.dims[0] = outputs;
-  return type;
 }
 
 }  // namespace
-
-std::int64_t Network::classes() const {
-  return types_[layers_.back().inputs[0]].dims[1];
-}
 
 NetworkBuilder::NetworkBuilder(std::string name, Dims input) {
   network_.name_ = std::move(name);
@@ -107,13 +63,33 @@ NetworkBuilder::NetworkBuilder(std::string name, Dims input) {
   } catch (const InvalidArgument& error) {
     throw InvalidArgument("network " + network_.name_ + ": input: " + error.what());
   }
-  TensorType targets{.data_type = DataType::kI32, .dims = {images.dims[0]}};
-  network_.types_ = {std::move(images), std::move(targets)};
-  network_.names_ = {"images", "targets"};
+  network_.types_ = {std::move(images)};
+  network_.names_ = {"images"};
+}
+
+Tensor NetworkBuilder::target(const std::string& name, TensorType type) {
+  check_name(name);
+  if (std::ranges::find(network_.names_, name) != network_.names_.end()) {
+    reject(name, "the name is taken");
+  }
+  if (type.dims.empty() || type.dims[0] != network_.batch()) {
+    reject(name, "targets " + to_string(type.dims) + " must begin with the batch, " +
+                     std::to_string(network_.batch()));
+  }
+  type.bytes();
+  const auto id = static_cast<std::uint32_t>(network_.types_.size());
+  network_.types_.push_back(std::move(type));
+  network_.names_.push_back(name);
+  network_.targets_.push_back(id);
+  return {id};
+}
+
+bool NetworkBuilder::is_target(std::uint32_t id) const {
+  return std::ranges::find(network_.targets_, id) != network_.targets_.end();
 }
 
 const TensorType& NetworkBuilder::type(Tensor x) const {
-  if (x.id >= network_.types_.size() || x.id == kTargets) {
+  if (x.id >= network_.types_.size() || is_target(x.id)) {
     throw InvalidArgument("network " + network_.name_ + ": no feature map " + std::to_string(x.id));
   }
   return network_.types_[x.id];
@@ -121,96 +97,180 @@ const TensorType& NetworkBuilder::type(Tensor x) const {
 
 Tensor NetworkBuilder::append(const std::string& name, OpSpec spec, std::vector<std::uint32_t> inputs,
                               TensorType output) {
-  // Names of values and ops append to a layer's name behind a dot.
-  if (name.empty() || name.find('.') != std::string::npos) {
-    reject("'" + name + "'", "a name must not be empty nor contain a dot");
-  }
-  if (std::ranges::any_of(network_.layers_, [&](const Layer& layer) { return layer.name == name; })) {
-    reject(name, "the name is taken");
-  }
-  if (has_loss_) {
-    reject(name, "comes after the loss, which ends a network");
-  }
-  check_size(name, "output", output);
   const auto id = static_cast<std::uint32_t>(network_.types_.size());
-  has_loss_ = std::holds_alternative<SoftmaxCrossEntropySpec>(spec);
-  network_.names_.push_back(has_loss_ ? "metrics" : name + ".y");
+  network_.names_.push_back(name + (is_loss(spec) ? ".metrics" : ".y"));
   network_.types_.push_back(std::move(output));
   network_.layers_.push_back({name, std::move(spec), std::move(inputs), id});
   return {id};
 }
 
-Tensor NetworkBuilder::convolution(const std::string& name, Tensor x, ConvolutionSpec spec) {
-  const TensorType& input = operand(*this, name, x);
-  check_window(name, input, spec.kernel, spec.stride, spec.padding);
-  if (spec.filters <= 0) {
-    reject(name, std::to_string(spec.filters) + " filters for input " + to_string(input.dims));
+Tensor NetworkBuilder::layer(const std::string& name, OpSpec spec, const std::vector<Tensor>& inputs) {
+  check_name(name);
+  if (std::ranges::any_of(network_.layers_, [&](const Layer& layer) { return layer.name == name; })) {
+    reject(name, "the name is taken");
   }
-  check_size(name, "filter", feature_map(spec.filters, input.dims[1], spec.kernel));
-  TensorType output = feature_map(input.dims[0], spec.filters,
-                                  window_output(name, input, spec.kernel, spec.stride, spec.padding));
-  return append(name, std::move(spec), {x.id}, std::move(output));
+  const bool loss = is_loss(spec);
+  std::vector<NamedType> types;
+  std::vector<std::uint32_t> ids;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::uint32_t id = inputs[i].id;
+    const bool made_by_loss = std::ranges::any_of(network_.layers_, [&](const Layer& layer) {
+      return layer.output == id && is_loss(layer.spec);
+    });
+    if (id >= network_.types_.size() || is_target(id) != (loss && i == 1) || made_by_loss) {
+      reject(name, "input " + std::to_string(i) + " is no " + (loss && i == 1 ? "targets" : "feature map") +
+                       " of this network");
+    }
+    types.push_back({network_.names_[id], network_.types_[id]});
+    ids.push_back(id);
+  }
+  TensorType output = infer_output(name, spec, types);
+  return append(name, std::move(spec), std::move(ids), std::move(output));
+}
+
+Tensor NetworkBuilder::convolution(const std::string& name, Tensor x, ConvolutionSpec spec) {
+  return layer(name, std::move(spec), {x});
+}
+
+Tensor NetworkBuilder::transposed_convolution(const std::string& name, Tensor x,
+                                              TransposedConvolutionSpec spec) {
+  return layer(name, std::move(spec), {x});
 }
 
 Tensor NetworkBuilder::fully_connected(const std::string& name, Tensor x, FullyConnectedSpec spec) {
-  const TensorType& input = operand(*this, name, x);
-  if (spec.outputs <= 0) {
-    reject(name, std::to_string(spec.outputs) + " outputs for input " + to_string(input.dims));
-  }
-  check_size(name, "weights", weights_of(spec.outputs, input));
-  return append(name, spec, {x.id}, feature_map(input.dims[0], spec.outputs, {}));
+  return layer(name, spec, {x});
 }
 
-Tensor NetworkBuilder::relu(const std::string& name, Tensor x) {
-  return append(name, ReluSpec{}, {x.id}, operand(*this, name, x));
+Tensor NetworkBuilder::relu(const std::string& name, Tensor x, float negative_slope) {
+  return layer(name, ReluSpec{.negative_slope = negative_slope}, {x});
+}
+
+Tensor NetworkBuilder::sigmoid(const std::string& name, Tensor x) {
+  return layer(name, SigmoidSpec{}, {x});
 }
 
 Tensor NetworkBuilder::pooling(const std::string& name, Tensor x, PoolingSpec spec) {
-  const TensorType& input = operand(*this, name, x);
-  check_window(name, input, spec.kernel, spec.stride, spec.padding);
-  // Otherwise a window may hold nothing but padding: no largest element, an average over none.
-  for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
-    if (spec.padding[i] >= spec.kernel[i]) {
-      reject(name, "padding must be less than the kernel; " +
-                       describe(input, spec.kernel, spec.stride, spec.padding));
-    }
-  }
-  TensorType output = feature_map(input.dims[0], input.dims[1],
-                                  window_output(name, input, spec.kernel, spec.stride, spec.padding));
-  return append(name, std::move(spec), {x.id}, std::move(output));
+  return layer(name, std::move(spec), {x});
+}
+
+Tensor NetworkBuilder::global_pooling(const std::string& name, Tensor x, PoolingMode mode) {
+  const TensorType& input = type(x);
+  const std::size_t rank = input.spatial_rank();
+  return layer(name,
+               PoolingSpec{.mode = mode,
+                           .kernel = Dims(input.dims.end() - static_cast<std::ptrdiff_t>(rank), input.dims.end()),
+                           .stride = Dims(rank, 1),
+                           .padding = Dims(rank, 0)},
+               {x});
+}
+
+Tensor NetworkBuilder::upsampling(const std::string& name, Tensor x, UpsamplingSpec spec) {
+  return layer(name, std::move(spec), {x});
 }
 
 Tensor NetworkBuilder::add(const std::string& name, Tensor a, Tensor b) {
-  const TensorType& left = operand(*this, name, a);
-  const TensorType& right = operand(*this, name, b);
-  if (left != right) {
-    reject(name, "inputs " + to_string(left.dims) + " and " + to_string(right.dims) + " differ");
-  }
-  return append(name, AddSpec{}, {a.id, b.id}, left);
+  return layer(name, AddSpec{}, {a, b});
 }
 
-void NetworkBuilder::softmax_cross_entropy(const std::string& name, Tensor logits) {
-  const TensorType& input = operand(*this, name, logits);
-  if (input.dims.size() != 2) {
-    reject(name, "logits " + to_string(input.dims) + " must be N x K");
+Tensor NetworkBuilder::concatenation(const std::string& name, const std::vector<Tensor>& inputs) {
+  return layer(name, ConcatenationSpec{}, inputs);
+}
+
+Tensor NetworkBuilder::batch_normalization(const std::string& name, Tensor x, BatchNormalizationSpec spec) {
+  return layer(name, spec, {x});
+}
+
+Tensor NetworkBuilder::group_normalization(const std::string& name, Tensor x, GroupNormalizationSpec spec) {
+  return layer(name, spec, {x});
+}
+
+Tensor NetworkBuilder::instance_normalization(const std::string& name, Tensor x, float epsilon) {
+  const Dims& dims = type(x).dims;
+  return layer(name, GroupNormalizationSpec{.groups = dims[1], .epsilon = epsilon}, {x});
+}
+
+Tensor NetworkBuilder::lrn(const std::string& name, Tensor x, LrnSpec spec) {
+  return layer(name, spec, {x});
+}
+
+Tensor NetworkBuilder::dropout(const std::string& name, Tensor x, float probability) {
+  // Layers in order: what is added behind a layer does not change what it drops.
+  return layer(name, DropoutSpec{.probability = probability, .key = network_.layers_.size()}, {x});
+}
+
+Tensor NetworkBuilder::custom(const std::string& name, const std::vector<Tensor>& inputs,
+                              std::shared_ptr<const CustomLayer> custom_layer) {
+  return layer(name, CustomSpec{std::move(custom_layer)}, inputs);
+}
+
+Tensor NetworkBuilder::shared_targets(const std::string& name, TensorType type) {
+  if (!shared_targets_) {
+    shared_targets_ = target("targets", std::move(type));
+    return *shared_targets_;
   }
-  append(name, SoftmaxCrossEntropySpec{}, {logits.id, kTargets}, TensorType{.dims = {2}});
+  if (network_.types_[shared_targets_->id] != type) {
+    reject(name, "wants targets " + to_string(type.dims) + ", but those that all losses share are " +
+                     to_string(network_.types_[shared_targets_->id].dims) + ": give it targets of its own");
+  }
+  return *shared_targets_;
+}
+
+void NetworkBuilder::loss(const std::string& name, OpSpec spec, Tensor prediction,
+                          std::optional<Tensor> targets) {
+  if (!targets) {
+    const NamedType named{network_.names_.at(prediction.id < network_.names_.size() ? prediction.id : 0),
+                          type(prediction)};
+    targets = shared_targets(name, target_type(name, spec, named));
+  }
+  layer(name, std::move(spec), {prediction, *targets});
+}
+
+void NetworkBuilder::softmax_cross_entropy(const std::string& name, Tensor logits,
+                                           SoftmaxCrossEntropySpec spec, std::optional<Tensor> targets) {
+  loss(name, spec, logits, targets);
+}
+
+void NetworkBuilder::mean_squared_error(const std::string& name, Tensor prediction, MeanSquaredErrorSpec spec,
+                                        std::optional<Tensor> targets) {
+  loss(name, spec, prediction, targets);
+}
+
+void NetworkBuilder::dice_cross_entropy(const std::string& name, Tensor logits, DiceCrossEntropySpec spec,
+                                        std::optional<Tensor> targets) {
+  loss(name, spec, logits, targets);
+}
+
+void NetworkBuilder::output(Tensor x) {
+  type(x);
+  if (x.id == network_.input() || std::ranges::find(network_.outputs_, x.id) != network_.outputs_.end()) {
+    throw InvalidArgument("network " + network_.name_ + ": '" + network_.names_[x.id] +
+                          "' cannot be an output" + (x.id == network_.input() ? ": it is the input" : " twice"));
+  }
+  network_.outputs_.push_back(x.id);
 }
 
 Network NetworkBuilder::build() && {
-  if (!has_loss_) {
-    throw InvalidArgument("network " + network_.name_ + " has no loss");
-  }
   std::vector<bool> read(network_.types_.size());
+  bool has_loss = false;
   for (const Layer& layer : network_.layers_) {
     for (const std::uint32_t input : layer.inputs) {
       read[input] = true;
     }
+    if (is_loss(layer.spec)) {
+      has_loss = true;
+      read[layer.output] = true;  // by the host
+    }
   }
-  read[network_.layers_.back().output] = true;  // the metrics, by the host
+  if (!has_loss) {
+    throw InvalidArgument("network " + network_.name_ + " has no loss");
+  }
+  for (const std::uint32_t output : network_.outputs_) {
+    read[output] = true;
+  }
   for (std::size_t id = 0; id < read.size(); ++id) {
     if (!read[id]) {
-      throw InvalidArgument("network " + network_.name_ + ": nobody reads feature map " +
+      throw InvalidArgument("network " + network_.name_ + ": nobody reads " +
+                            (is_target(static_cast<std::uint32_t>(id)) ? "targets " : "feature map ") +
                             network_.names_[id] + " (" + to_string(network_.types_[id].dims) + ")");
     }
   }

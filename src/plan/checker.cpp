@@ -61,7 +61,7 @@ class Checker {
     for (step_ = 0; step_ < kSteps; ++step_) {
       launched_.assign(tape_.ops().size(), 0);
       loaded_.assign(tape_.values().size(), 0);
-      metrics_read_ = 0;
+      results_read_.assign(tape_.values().size(), 0);
       for (index_ = 0; index_ < count_; ++index_) {
         visit(schedule_.instructions[static_cast<std::size_t>(index_)]);
       }
@@ -157,8 +157,8 @@ class Checker {
         right = instruction.value < tape_.values().size() && tape_.value(instruction.value).loaded() &&
                 is_buffer(instruction.buffer, Space::kDevice);
         break;
-      case InstructionKind::kReadMetrics:
-        right = instruction.value < tape_.values().size() && instruction.value == tape_.metrics() &&
+      case InstructionKind::kReadResult:
+        right = instruction.value < tape_.values().size() && is_result(instruction.value) &&
                 is_buffer(instruction.buffer, Space::kDevice);
         break;
       case InstructionKind::kOffload:
@@ -179,6 +179,10 @@ class Checker {
     for (const Wait& wait : instruction.waits) {
       check_form(wait);
     }
+  }
+
+  bool is_result(ValueId value) const {
+    return std::ranges::find(tape_.results(), value) != tape_.results().end();
   }
 
   bool launch_has_form(const Instruction& instruction) const {
@@ -412,8 +416,8 @@ class Checker {
       ++launched_[me.op];
     } else if (me.kind == InstructionKind::kLoad) {
       ++loaded_[me.value];
-    } else if (me.kind == InstructionKind::kReadMetrics) {
-      ++metrics_read_;
+    } else if (me.kind == InstructionKind::kReadResult) {
+      ++results_read_[me.value];
     }
   }
 
@@ -430,8 +434,11 @@ class Checker {
         find(tape_.value(input).name + " is loaded " + std::to_string(loaded_[input]) + " times" + step);
       }
     }
-    if (metrics_read_ != (tape_.metrics() == kNone ? 0 : 1)) {
-      find("the metrics are read " + std::to_string(metrics_read_) + " times" + step);
+    for (const ValueId result : tape_.results()) {
+      if (results_read_[result] != 1) {
+        find(tape_.value(result).name + " is read by the host " + std::to_string(results_read_[result]) +
+             " times" + step);
+      }
     }
     for (BufferId id = 0; id < buffers_.size(); ++id) {
       if (buffers_[id].alive && !schedule_.buffers[id].persistent) {
@@ -449,7 +456,7 @@ class Checker {
   std::array<Clock, kStreamRoles> streams_{};
   std::vector<int> launched_;
   std::vector<int> loaded_;
-  int metrics_read_ = 0;
+  std::vector<int> results_read_;  // a value
   std::uint32_t step_ = 0;
   std::int64_t index_ = 0;
   std::vector<std::string> findings_;

@@ -43,7 +43,23 @@ std::vector<std::uint32_t> by_preference(const std::vector<Algorithm>& algorithm
   return order;
 }
 
+std::uint32_t recorded_algorithm(const Op& op, const PlanOptions& options) {
+  const auto record = options.recorded.find(op.name);
+  if (record == options.recorded.end()) {
+    throw InvalidArgument(op.name + ": no algorithm is recorded for it");
+  }
+  const auto found = std::ranges::find(op.algorithms, record->second, &Algorithm::name);
+  if (found == op.algorithms.end()) {
+    throw InvalidArgument(op.name + ": the recorded algorithm '" + record->second +
+                          "' does not exist on this device");
+  }
+  return static_cast<std::uint32_t>(found - op.algorithms.begin());
+}
+
 std::uint32_t choose_algorithm(const Op& op, const PlanOptions& options) {
+  if (!options.recorded.empty()) {
+    return recorded_algorithm(op, options);
+  }
   for (const std::uint32_t index : by_preference(op.algorithms, options.preference)) {
     if (!options.workspace_limit || op.algorithms[index].workspace_bytes <= *options.workspace_limit) {
       return index;

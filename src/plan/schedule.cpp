@@ -22,7 +22,7 @@ std::string to_string(StreamRole role) {
 
 std::string to_string(InstructionKind kind) {
   constexpr std::array<const char*, 7> kNames{"allocate", "release",  "load",        "launch",
-                                              "offload",  "prefetch", "read_metrics"};
+                                              "offload",  "prefetch", "read_result"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -41,7 +41,7 @@ std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
     case InstructionKind::kPrefetch:
       return {{.buffer = instruction.host_buffer, .value = value, .write = false},
               {.buffer = buffer, .value = value, .write = true}};
-    case InstructionKind::kReadMetrics:
+    case InstructionKind::kReadResult:
       return {{.buffer = buffer, .value = value, .write = false}};
     case InstructionKind::kLaunch:
       break;
@@ -135,15 +135,16 @@ class Lowering {
     emit({.kind = InstructionKind::kLoad, .stream = StreamRole::kLoad, .value = id, .buffer = location_[id]});
   }
 
-  void emit_read_metrics() {
-    emit({.kind = InstructionKind::kReadMetrics,
-          .stream = StreamRole::kOffload,
-          .value = tape_.metrics(),
-          .buffer = location_[tape_.metrics()]});
-  }
-
-  bool makes_metrics(OpId id) const {
-    return tape_.metrics() != kNone && tape_.producer(tape_.metrics()) == id;
+  // Results leave as soon as they are made: a later op may overwrite them.
+  void emit_read_results(OpId id) {
+    for (const ValueId result : tape_.results()) {
+      if (tape_.producer(result) == id) {
+        emit({.kind = InstructionKind::kReadResult,
+              .stream = StreamRole::kOffload,
+              .value = result,
+              .buffer = location_[result]});
+      }
+    }
   }
 
   Schedule finish() {
@@ -221,9 +222,7 @@ class LayerWiseLowering : public Lowering {
       }
     }
     launch(id);
-    if (makes_metrics(id)) {
-      emit_read_metrics();
-    }
+    emit_read_results(id);
     for (auto it = offloaded.first; it != offloaded.second; ++it) {
       if (tape_.producer(it->second->value) == id) {
         offload(*it->second);
@@ -335,9 +334,7 @@ class NetworkWideLowering : public Lowering {
     }
     for (OpId id = 0; id < tape_.ops().size(); ++id) {
       emit_launch(id, workspace_of(id) > 0 ? workspace_ : kNone);
-      if (makes_metrics(id)) {
-        emit_read_metrics();
-      }
+      emit_read_results(id);
     }
     return finish();
   }

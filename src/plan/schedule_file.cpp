@@ -230,7 +230,7 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
       instruction.host_buffer = object.id("host_buffer", bounds.buffers);
       [[fallthrough]];
     case InstructionKind::kLoad:
-    case InstructionKind::kReadMetrics:
+    case InstructionKind::kReadResult:
       instruction.value = object.id("value", bounds.tape.values().size());
       [[fallthrough]];
     case InstructionKind::kAllocate:
@@ -284,7 +284,10 @@ std::string fingerprint(const Tape& tape) {
   for (const ValueId input : tape.inputs()) {
     print.add(input);
   }
-  print.add(tape.metrics());
+  print.add(tape.results().size());
+  for (const ValueId result : tape.results()) {
+    print.add(result);
+  }
   for (const Op& op : tape.ops()) {
     print.add(op.name);
     print.add(op.reads.size());

@@ -56,13 +56,33 @@ void check_op(const Op& op, std::size_t values, std::size_t layers) {
 }
 
 // Persistent values are rewritten in place: an op that writes one reads it too, so that its last reader is
-// its last user.
-void check_persistent_write(const Op& op, const Value& value, ValueId id) {
-  if (op.phase != Phase::kUpdate) {
+// its last user. Running statistics follow the forward pass, everything else is updated.
+void check_persistent_write(const Op& op, const Value& value, ValueId id, bool statistic) {
+  if (op.phase != (statistic ? Phase::kForward : Phase::kUpdate)) {
     reject(op.name, "writes " + value.name + ", which is persistent, and is not an update");
   }
   if (!contains(op.reads, id)) {
     reject(op.name, "rewrites " + value.name + ", which is persistent, without reading it");
+  }
+}
+
+void check_results(const Tape::Parts& parts) {
+  if (parts.loss_weights.size() > parts.results.size()) {
+    reject("results", std::to_string(parts.results.size()) + " of them, and " +
+                          std::to_string(parts.loss_weights.size()) + " losses");
+  }
+  std::vector<ValueId> listed;
+  for (std::size_t i = 0; i < parts.results.size(); ++i) {
+    const ValueId id = parts.results[i];
+    check_id("results", "an entry", id, parts.values.size());
+    const Value& value = parts.values[id];
+    if (value.persistent() || value.loaded() || contains(listed, id)) {
+      reject("results", value.name + (contains(listed, id) ? " is listed twice" : " is not made by an op"));
+    }
+    if ((value.kind == ValueKind::kMetrics) != (i < parts.loss_weights.size())) {
+      reject("results", value.name + " is of another kind: metrics come first, one a loss");
+    }
+    listed.push_back(id);
   }
 }
 
@@ -88,12 +108,7 @@ void check_listed(const Tape::Parts& parts) {
       }
     }
   }
-  if (parts.metrics != kNone) {
-    check_id("metrics", "it", parts.metrics, parts.values.size());
-    if (parts.values[parts.metrics].kind != ValueKind::kMetrics) {
-      reject("metrics", parts.values[parts.metrics].name + " is of another kind");
-    }
-  }
+  check_results(parts);
 }
 
 }  // namespace
@@ -125,6 +140,12 @@ void Tape::check_operands() const {
 void Tape::index_uses() {
   producers_.assign(parts_.values.size(), kNone);
   readers_.resize(parts_.values.size());
+  std::unordered_set<ValueId> statistics;
+  for (const TapeParameter& parameter : parts_.parameters) {
+    if (!parameter.recipe.trainable) {
+      statistics.insert(parameter.value);
+    }
+  }
   for (OpId id = 0; id < parts_.ops.size(); ++id) {
     const Op& op = parts_.ops[id];
     forward_ops_ += op.phase == Phase::kForward ? 1 : 0;
@@ -143,7 +164,7 @@ void Tape::index_uses() {
     for (const ValueId write : op.writes) {
       const Value& value = parts_.values[write];
       if (value.persistent()) {
-        check_persistent_write(op, value, write);
+        check_persistent_write(op, value, write, statistics.contains(write));
         continue;
       }
       if (value.loaded()) {
@@ -162,6 +183,11 @@ void Tape::index_uses() {
       reject(value.name, "no op makes this value");
     }
   }
+}
+
+ValueId Tape::find_value(std::string_view name) const {
+  const auto found = std::ranges::find(parts_.values, name, &Value::name);
+  return found == parts_.values.end() ? kNone : static_cast<ValueId>(found - parts_.values.begin());
 }
 
 OpId Tape::last_use(ValueId id) const {

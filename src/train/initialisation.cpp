@@ -20,6 +20,7 @@ double normal(SplitMix64& random) {
 double deviation_of(const ParameterRecipe& recipe) {
   switch (recipe.initializer) {
     case Initializer::kZero:
+    case Initializer::kOne:
       return 0;
     case Initializer::kHeNormal:
       return std::sqrt(2.0 / static_cast<double>(recipe.fan_in));
@@ -36,7 +37,8 @@ std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64
   for (const TapeParameter& parameter : tape.parameters()) {
     // A stream of its own for each, so that adding a layer does not change the others.
     SplitMix64 random(mix_seed(seed, result.size()));
-    std::vector<float> values(parameter.recipe.type.elements(), 0.0F);
+    const float constant = parameter.recipe.initializer == Initializer::kOne ? 1.0F : 0.0F;
+    std::vector<float> values(parameter.recipe.type.elements(), constant);
     const double deviation = deviation_of(parameter.recipe);
     if (deviation > 0) {
       for (float& value : values) {

@@ -76,17 +76,21 @@ PredictionOptions prediction_options(const PlannedRun& run) {
 }
 
 PlanOptions plan_options(const RunOptions& options, Policy policy) {
-  return {.policy = policy, .preference = options.algorithms, .workspace_limit = options.workspace_limit};
+  return {.policy = policy,
+          .preference = options.algorithms,
+          .workspace_limit = options.workspace_limit,
+          .recorded = options.recorded_algorithms};
 }
 
-PlannedRun prepare(const RunOptions& options) {
+PlannedRun prepare(Network network, const RunOptions& options) {
   RunTarget target = resolve_target(options);
-  Network network = make_model(options.model);
   std::shared_ptr<OpLibrary> library = make_cpu_ops({.threads = target.threads});
-  std::shared_ptr<const Tape> tape = lower_to_tape(network, library->catalog(), options.optimizer);
+  std::shared_ptr<const OpCatalog> catalog(library, &library->catalog());
+  std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, options.training);
   return {.options = options,
           .target = std::move(target),
           .network = std::move(network),
+          .catalog = std::move(catalog),
           .library = std::move(library),
           .tape = std::move(tape),
           .plan = {},
@@ -108,7 +112,11 @@ bool PlannedRun::fits() const {
 }
 
 PlannedRun plan_run(const RunOptions& options) {
-  PlannedRun run = prepare(options);
+  return plan_run(make_model(options.model), options);
+}
+
+PlannedRun plan_run(Network network, const RunOptions& options) {
+  PlannedRun run = prepare(std::move(network), options);
   if (options.policy) {
     decide(run, *options.policy);
     return run;
@@ -124,7 +132,7 @@ PlannedRun plan_run(const RunOptions& options) {
 
 PlannedRun plan_run_with_schedule(const RunOptions& options,
                                   const std::function<Schedule(const Tape&)>& read) {
-  PlannedRun run = prepare(options);
+  PlannedRun run = prepare(make_model(options.model), options);
   run.schedule = read(*run.tape);
   require_valid(*run.tape, run.schedule);
   run.plan = make_plan(*run.tape, plan_options(options, options.policy.value_or(Policy::kOffloadNone)));
@@ -177,13 +185,14 @@ bool share_parameters(const Tape& a, const Tape& b) {
 }
 
 EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
-  ModelOptions model = run.options.model;
-  model.batch = batch;
-  EvaluationPlan evaluation{.batch = batch,
-                            .tape = lower_to_evaluation_tape(make_model(model), run.library->catalog()),
-                            .schedule = {}};
-  evaluation.schedule = make_schedule(
-      *evaluation.tape, make_plan(*evaluation.tape, plan_options(run.options, Policy::kOffloadNone)));
+  EvaluationPlan evaluation{
+      .batch = batch,
+      .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog),
+      .schedule = {}};
+  // What was recorded is of the training tape.
+  PlanOptions options = plan_options(run.options, Policy::kOffloadNone);
+  options.recorded.clear();
+  evaluation.schedule = make_schedule(*evaluation.tape, make_plan(*evaluation.tape, options));
   require_valid(*evaluation.tape, evaluation.schedule);
   return evaluation;
 }

@@ -174,15 +174,18 @@ class Trainer::Impl {
     BatchLoader loader(*device_, pinned_, *data_.test, order, 0, order.batches_per_epoch());
     const auto pieces = static_cast<std::uint64_t>(run_.network.batch() / evaluation_->batch);
     double correct = 0;
+    double counted = 0;
     for (std::uint64_t number = 0; number < order.batches_per_epoch(); ++number) {
       const StagedBatch batch = loader.next();
       for (std::uint64_t piece = 0; piece < pieces; ++piece) {
         const std::array inputs{part_of(batch.images, piece, pieces), part_of(batch.targets, piece, pieces)};
-        correct += executor.wait(executor.submit(inputs, {})).correct;
+        const LossMetrics metrics = executor.wait(executor.submit(inputs, {})).losses.front();
+        correct += static_cast<double>(metrics.correct);
+        counted += static_cast<double>(metrics.counted);
       }
       loader.recycle(batch, streams_.everything(*device_));
     }
-    return correct / static_cast<double>(data_.test->size());
+    return correct / counted;
   }
 
   static AddressRange part_of(AddressRange whole, std::uint64_t piece, std::uint64_t pieces) {

@@ -15,7 +15,7 @@ namespace vdnn::testing {
 
 using TapePtr = std::shared_ptr<const Tape>;
 
-inline constexpr SgdSpec kMomentum{.momentum = 0.9F, .weight_decay = 0.001F};
+inline const TrainingOptions kMomentum{.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 0.001F}};
 
 inline Network zoo_network(const std::string& model, std::int64_t batch) {
   return make_model({.model = model, .input = {}, .classes = 0, .batch = batch});

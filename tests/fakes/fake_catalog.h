@@ -35,15 +35,30 @@ class FakeCatalog : public OpCatalog {
     return recipe;
   }
 
-  UpdateRecipe update_recipe(const SgdSpec& /*spec*/, const ParameterRecipe& parameter) const override {
+  UpdateRecipe update_recipe(const OptimizerSpec& /*spec*/, const ParameterRecipe& parameter,
+                             bool clipped) const override {
     const auto elements = static_cast<double>(parameter.type.elements());
-    return {.state = {{"momentum", parameter.type}},
+    UpdateRecipe recipe{.state = {{"momentum", parameter.type}},
             .op = {.direction = Direction::kUpdate,
                    .reads = {kParameter, kParameterGradient, kState},
                    .writes = {kParameter, kState},
                    .may_overwrite = {},
                    .algorithms = only(),
                    .cost = {.flops = 6 * elements, .bytes = 20 * elements}}};
+    if (clipped) {
+      recipe.op.reads.push_back({OperandRole::kGradientNorm, 0});
+    }
+    return recipe;
+  }
+
+  OpRecipe gradient_norm_recipe(const GradientNormSpec& /*spec*/,
+                                std::span<const ParameterRecipe> parameters) const override {
+    OpRecipe recipe{.direction = Direction::kUpdate, .writes = {{OperandRole::kGradientNorm, 0}}};
+    recipe.algorithms = only();
+    for (std::uint32_t index = 0; index < parameters.size(); ++index) {
+      recipe.reads.push_back({OperandRole::kParameterGradient, index});
+    }
+    return recipe;
   }
 
   std::string algorithms_source() const override { return "fake"; }
@@ -164,10 +179,10 @@ class FakeCatalog : public OpCatalog {
     return recipe;
   }
 
-  // An optimizer is no layer.
-  static LayerRecipe training_recipe(const SgdSpec& /*spec*/, std::span<const TensorType> /*inputs*/,
+  template <class Other>
+  static LayerRecipe training_recipe(const Other& /*spec*/, std::span<const TensorType> /*inputs*/,
                                      std::span<const TensorType> /*outputs*/) {
-    throw InvalidArgument("an optimizer has no layer recipe");
+    throw InvalidArgument("the fake catalog does not know this layer");
   }
 
   FakeCatalogOptions options_;

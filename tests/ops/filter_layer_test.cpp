@@ -175,7 +175,7 @@ TEST_P(FilterLayerTest, PaddingStaysZeroInGradientsAndUpdates) {
   std::ranges::copy(op->buffer(kFilter).as<float>(), update.buffer(kFilter).as<float>().begin());
   std::ranges::copy(gradient.as<float>(), update.buffer(kDFilter).as<float>().begin());
   std::ranges::fill(update.buffer(kState).as<float>(), 0.0F);
-  update.run(0, {.algorithm = 0, .in_place = {}, .learning_rate = 0.1F});
+  update.run(0, {.algorithm = 0, .in_place = {}, .scalars = {.learning_rate = 0.1F}});
   EXPECT_GE(zeros_in(update.buffer(kFilter)), padding);
   EXPECT_GE(zeros_in(update.buffer(kState)), padding);
 }

@@ -58,11 +58,19 @@ OpHarness::OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode, std:
   build_tape(layer.spec, Phase::kBackward);
 }
 
-OpHarness::OpHarness(OpLibrary& library, const SgdSpec& spec, const ParameterRecipe& parameter)
+OpHarness::OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
+                     bool clipped)
     : library_(library), parameters_{parameter} {
-  UpdateRecipe recipe = library.catalog().update_recipe(spec, parameter);
+  UpdateRecipe recipe = library.catalog().update_recipe(spec, parameter, clipped);
   saved_ = std::move(recipe.state);
   ops_ = {std::move(recipe.op)};
+  build_tape(std::visit([](const auto& known) -> OpSpec { return known; }, spec), Phase::kUpdate);
+}
+
+OpHarness::OpHarness(OpLibrary& library, const GradientNormSpec& spec,
+                     const std::vector<ParameterRecipe>& parameters)
+    : library_(library), parameters_(parameters) {
+  ops_ = {library.catalog().gradient_norm_recipe(spec, parameters)};
   build_tape(spec, Phase::kUpdate);
 }
 
@@ -77,6 +85,8 @@ TensorType OpHarness::type_of(const Operand& operand) const {
     case OperandRole::kParameter:
     case OperandRole::kParameterGradient:
       return parameters_.at(operand.index).type;
+    case OperandRole::kGradientNorm:
+      return {.dims = {2}};
     case OperandRole::kSaved:
     case OperandRole::kState:
       break;
@@ -131,6 +141,9 @@ void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
     Op op{.name = "op" + std::to_string(parts_.ops.size()),
           .phase = parts_.ops.size() < forward_ops_ ? Phase::kForward : last_phase,
           .direction = recipe.direction,
+          .position = static_cast<std::uint32_t>(parts_.ops.size() < forward_ops_
+                                                     ? parts_.ops.size()
+                                                     : parts_.ops.size() - forward_ops_),
           .spec = spec,
           .layer_inputs = inputs_,
           .layer_outputs = outputs_,
@@ -213,7 +226,7 @@ void OpHarness::run(OpId op, const RunOptions& options) {
     }
   }
   program_->run(op, {.reads = reads, .writes = writes, .workspace = workspace.range()},
-                {.learning_rate = options.learning_rate}, nullptr);
+                options.scalars, nullptr);
   EXPECT_TRUE(workspace.slack_is_intact()) << "wrote beside the workspace";
   for (auto& [which, each] : buffers_) {
     each->set_read_only(false);

@@ -29,7 +29,10 @@ class OpHarness {
   // The ops are those of forward and backward, in this order.
   OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode = Mode::kTraining, std::size_t shift = 0);
   // One op: the update of this parameter.
-  OpHarness(OpLibrary& library, const SgdSpec& spec, const ParameterRecipe& parameter);
+  OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
+            bool clipped = false);
+  // One op: the norm of the gradients of these parameters.
+  OpHarness(OpLibrary& library, const GradientNormSpec& spec, const std::vector<ParameterRecipe>& parameters);
 
   const Tape& tape() const { return *tape_; }
   const OpRecipe& recipe(OpId op) const { return ops_[op]; }
@@ -45,7 +48,7 @@ class OpHarness {
   struct RunOptions {
     std::uint32_t algorithm = 0;
     std::optional<Overwrite> in_place;
-    float learning_rate = 0;
+    StepScalars scalars;
   };
   void run(OpId op, const RunOptions& options);
   void run(OpId op) { run(op, RunOptions{}); }

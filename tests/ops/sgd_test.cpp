@@ -32,10 +32,10 @@ TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
     op.set(kFilter, parameter);
     op.set(kDFilter, gradient);
     op.set(kState, momentum);
-    op.run(0, {.in_place = {}, .learning_rate = kLearningRate});
+    op.run(0, {.in_place = {}, .scalars = {.learning_rate = kLearningRate}});
     const reference::SgdStep want = reference::sgd(
         parameter, gradient, momentum,
-        {.momentum = spec.momentum, .weight_decay = spec.weight_decay, .learning_rate = kLearningRate});
+        {.momentum = spec.momentum, .weight_decay = spec.weight_decay, .scalars = {.learning_rate = kLearningRate}});
     expect_within_bounds(op.get(kFilter), want.parameter);
     expect_within_bounds(op.get(kState), want.momentum);
     expect_equal(op.get(kDFilter), gradient);

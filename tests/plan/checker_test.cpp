@@ -119,7 +119,7 @@ TEST_F(CheckerTest, NamesThatExist) {
       change(&Instruction::buffer, many);
       change(&Instruction::buffer, kNone);
     }
-    if (kind == InstructionKind::kLoad || kind == InstructionKind::kReadMetrics) {
+    if (kind == InstructionKind::kLoad || kind == InstructionKind::kReadResult) {
       change(&Instruction::value, y);
       change(&Instruction::value, kNone);
       change(&Instruction::buffer, host);
@@ -444,8 +444,8 @@ TEST_F(CheckerTest, EveryInputIsLoadedOnce) {
 }
 
 TEST_F(CheckerTest, TheMetricsAreReadOnce) {
-  const Instruction read = transfer(InstructionKind::kReadMetrics, "metrics");
-  insert(index(transfer(InstructionKind::kReadMetrics, "metrics")) + 1, read);
+  const Instruction read = transfer(InstructionKind::kReadResult, "metrics");
+  insert(index(transfer(InstructionKind::kReadResult, "metrics")) + 1, read);
   EXPECT_THAT(findings(), Contains("the metrics are read 2 times in step 0"));
 }
 

@@ -57,7 +57,7 @@ Action action_of(const Tape& tape, const Instruction& it) {
       return {};
     case InstructionKind::kLoad:
       return {.reads = {}, .writes = {{it.buffer, it.value}}};
-    case InstructionKind::kReadMetrics:
+    case InstructionKind::kReadResult:
       return {.reads = {{it.buffer, it.value}}, .writes = {}};
     case InstructionKind::kOffload:
       return {.reads = {{it.buffer, it.value}}, .writes = {{it.host_buffer, it.value}}};
@@ -121,7 +121,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
   std::vector<int> loads(tape.values().size());
   std::vector<int> allocations(schedule.buffers.size());
   std::vector<int> releases(schedule.buffers.size());
-  int metrics = 0;
+  std::vector<int> results(tape.values().size());
   for (const Instruction& it : schedule.instructions) {
     switch (it.kind) {
       case InstructionKind::kLaunch:
@@ -130,8 +130,8 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
       case InstructionKind::kLoad:
         ++loads[it.value];
         break;
-      case InstructionKind::kReadMetrics:
-        ++metrics;
+      case InstructionKind::kReadResult:
+        ++results[it.value];
         break;
       case InstructionKind::kAllocate:
         ++allocations[it.buffer];
@@ -151,7 +151,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
       return false;
     }
   }
-  return metrics == (tape.metrics() == kNone ? 0 : 1) && std::ranges::all_of(launches, is_one) &&
+  return std::ranges::all_of(tape.results(), [&](ValueId id) { return results[id] == 1; }) && std::ranges::all_of(launches, is_one) &&
          std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
 }
 
@@ -363,7 +363,7 @@ class SymbolicRun {
         return inputs_ == oracle_.op_reads_[step][it.op];
       case InstructionKind::kOffload:
       case InstructionKind::kPrefetch:
-      case InstructionKind::kReadMetrics:
+      case InstructionKind::kReadResult:
         return inputs_.front() == oracle_.values_[step][it.value];
       default:
         return inputs_.empty();

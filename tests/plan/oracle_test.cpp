@@ -69,8 +69,8 @@ class ScheduleDraft {
                 .host_buffer = host,
                 .waits = std::move(waits)});
   }
-  void read_metrics(std::uint32_t after) {
-    add({.kind = InstructionKind::kReadMetrics,
+  void read_result(std::uint32_t after) {
+    add({.kind = InstructionKind::kReadResult,
          .stream = StreamRole::kOffload,
          .value = 3,
          .buffer = kMetrics,
@@ -108,7 +108,7 @@ Schedule chain_schedule(const ChainWaits& waits = {}) {
   draft.launch(1, kY, kZ);
   const std::uint32_t third = draft.launch(
       2, kZ, kMetrics, waits.third_waits_for_metrics ? std::vector<Wait>{{4, 1}} : std::vector<Wait>{});
-  draft.read_metrics(third);
+  draft.read_result(third);
   return draft.finish();
 }
 
@@ -127,7 +127,7 @@ TEST(Oracle, SeesRacesAcrossTheBorderOfTheStep) {
   EXPECT_THAT(objection(*chain_tape(), chain_schedule({.load_waits_for_last_reader = false})),
               HasSubstr("launch first (instruction 1, step 0) reads something else"));
   EXPECT_THAT(objection(*chain_tape(), chain_schedule({.third_waits_for_metrics = false})),
-              HasSubstr("read_metrics metrics (instruction 4, step 0) reads something else"));
+              HasSubstr("read_result metrics (instruction 4, step 0) reads something else"));
 }
 
 // y travels between host and device forty times and ends in z's buffer, which the second op then overwrites.
@@ -149,7 +149,7 @@ TEST(Oracle, SeesARaceThatOnlyARareOrderShows) {
         draft.copy_y(InstructionKind::kPrefetch, StreamRole::kPrefetch, kZ, kHost, {{third, 1}});
     draft.launch(1, kY, kZ, ordered ? std::vector<Wait>{{last, 0}} : std::vector<Wait>{});
     EXPECT_EQ(draft.launch(2, kZ, kMetrics, {{third + 1, 1}}), third);
-    draft.read_metrics(third);
+    draft.read_result(third);
     return draft.finish();
   };
   EXPECT_THAT(objection(*tape, schedule(true)), IsEmpty());
@@ -165,7 +165,7 @@ TEST(Oracle, SeesAVersionOfTheStepBefore) {
   draft.copy_y(InstructionKind::kOffload, StreamRole::kCompute, kY, kHost);
   draft.launch(1, kY, kZ);
   const std::uint32_t third = draft.launch(2, kZ, kMetrics, {{6, 1}});
-  draft.read_metrics(third);
+  draft.read_result(third);
   EXPECT_THAT(objection(*chain_tape(), draft.finish()),
               HasSubstr("prefetch y (instruction 0, step 0) reads"));
 }
@@ -182,7 +182,7 @@ TEST(Oracle, SeesMemoryThatIsReleasedTooEarly) {
     draft.launch(1, kY, kZ);
     const std::uint32_t third = draft.launch(2, kZ, kMetrics, {{6, 1}});
     draft.add({.kind = InstructionKind::kRelease, .buffer = kZ, .waits = {{last_user + 2, 0}}});
-    draft.read_metrics(third);
+    draft.read_result(third);
     return draft.finish();
   };
   EXPECT_THAT(objection(*tape, schedule(2)), IsEmpty());

@@ -15,7 +15,7 @@ namespace vdnn::testing {
 
 using TapePtr = std::shared_ptr<const Tape>;
 
-inline constexpr SgdSpec kMomentum{.momentum = 0.9F, .weight_decay = 0};
+inline const TrainingOptions kMomentum{.optimizer = SgdSpec{.momentum = 0.9F}};
 
 inline TapePtr model_tape(const std::string& model, const fakes::FakeCatalogOptions& options = {}) {
   return lower_to_tape(make_model({.model = model, .input = {}, .classes = 0, .batch = 2}),
@@ -53,7 +53,8 @@ class TapeDraft {
       parts_.inputs.push_back(id);
     }
     if (kind == ValueKind::kMetrics) {
-      parts_.metrics = id;
+      parts_.results.push_back(id);
+      parts_.loss_weights.push_back(1);
     }
     return id;
   }

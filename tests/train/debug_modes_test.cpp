@@ -19,7 +19,7 @@ class DebugModesTest : public ::testing::TestWithParam<std::tuple<const char*, P
                              .memory_bytes = std::uint64_t{1} << 30,
                              .threads = 2,
                              .policy = policy,
-                             .optimizer = {.momentum = 0.9F},
+                             .training = {.optimizer = SgdSpec{.momentum = 0.9F}},
                              .page_aligned_blocks = page_aligned};
     const PlannedRun planned = plan_run(options);
     const DatasetSplits data = testing::data_for(planned, "synthetic");

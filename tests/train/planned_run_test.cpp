@@ -26,7 +26,7 @@ RunOptions options(const std::string& model = "fashion-vgg", std::int64_t batch 
           .host_memory_bytes = kAmple,
           .threads = 1,
           .policy = std::nullopt,
-          .optimizer = {.momentum = 0.9F}};
+          .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
 }
 RunOptions options_with(Policy policy) {
   RunOptions result = options();

@@ -32,7 +32,7 @@ class PoliciesTest : public ::testing::TestWithParam<Case> {
             .threads = 2,
             .policy = policy,
             .algorithms = GetParam().preference,
-            .optimizer = {.momentum = 0.9F, .weight_decay = 5e-4F}};
+            .training = {.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 5e-4F}}};
   }
   static std::uint64_t smallest_budget(Policy policy) {
     return plan_run(options(policy, std::uint64_t{4} << 30)).smallest_budget_bytes();

@@ -25,7 +25,7 @@ RunOptions lenet(std::int64_t batch, Policy policy = Policy::kOffloadNone) {
           .host_memory_bytes = std::uint64_t{1} << 30,
           .threads = 1,
           .policy = policy,
-          .optimizer = {.momentum = 0.9F}};
+          .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
 }
 
 // Samples of 28 x 28 whose class is the position of a bright stripe: a few steps learn it without a mistake.

@@ -10,8 +10,12 @@ LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> i
   const ThreadScope scope(context_.threads);
   try {
     return std::visit(
-        [&](const auto& known) {
-          return make_recipe(context_, known, LayerTypes{inputs, outputs}, mode);
+        [&](const auto& known) -> LayerRecipe {
+          if constexpr (requires { make_recipe(context_, known, LayerTypes{inputs, outputs}, mode); }) {
+            return make_recipe(context_, known, LayerTypes{inputs, outputs}, mode);
+          } else {
+            throw InvalidArgument("cpu: not a layer that it computes");
+          }
         },
         spec);
   } catch (const dnnl::error& error) {
@@ -20,8 +24,21 @@ LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> i
   }
 }
 
-UpdateRecipe CpuCatalog::update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) const {
-  return make_update_recipe(spec, parameter);
+UpdateRecipe CpuCatalog::update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
+                                       bool clipped) const {
+  return std::visit(
+      [&](const auto& known) -> UpdateRecipe {
+        if constexpr (requires { make_update_recipe(known, parameter, clipped); }) {
+          return make_update_recipe(known, parameter, clipped);
+        } else {
+          throw InvalidArgument("cpu: not an optimizer that it computes");
+        }
+      },
+      spec);
+}
+
+OpRecipe CpuCatalog::gradient_norm_recipe(const GradientNormSpec&, std::span<const ParameterRecipe>) const {
+  throw InvalidArgument("cpu: gradients are not clipped yet");
 }
 
 std::string CpuCatalog::algorithms_source() const {

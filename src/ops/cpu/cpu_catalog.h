@@ -12,7 +12,10 @@ class CpuCatalog final : public OpCatalog {
 
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs, Mode mode) const override;
-  UpdateRecipe update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) const override;
+  UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
+                             bool clipped) const override;
+  OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
+                                std::span<const ParameterRecipe> parameters) const override;
   std::string algorithms_source() const override;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <optional>
 #include <vector>
 
 #include "src/ops/cpu/convolution.h"
@@ -22,25 +23,28 @@ struct ParameterForms {
   dnnl::memory::desc storage;
 };
 
-// How the filter is stored for the op that multiplies by it.
-dnnl::memory::desc storage_for(const Context& context, const Op& op) {
-  const TensorType& input = op.layer_inputs[0];
-  const TensorType& output = op.layer_outputs[0];
-  if (const auto* convolution = std::get_if<ConvolutionSpec>(&op.spec)) {
-    return filter_layer(context, *convolution, input, output).storage;
-  }
-  if (const auto* connected = std::get_if<FullyConnectedSpec>(&op.spec)) {
-    return filter_layer(context, *connected, input, output).storage;
-  }
-  throw InvalidArgument("op '" + op.name + "' has no filter");
+// How the layer of a forward op stores its filter, where it has one.
+std::optional<dnnl::memory::desc> filter_storage(const Context& context, const Op& op) {
+  return std::visit(
+      [&](const auto& spec) -> std::optional<dnnl::memory::desc> {
+        if constexpr (requires { filter_layer(context, spec, op.layer_inputs[0], op.layer_outputs[0]); }) {
+          return filter_layer(context, spec, op.layer_inputs[0], op.layer_outputs[0]).storage;
+        } else {
+          return std::nullopt;
+        }
+      },
+      op.spec);
 }
 
 // Filters are the second read of a layer's forward op; everything else is stored as it is written.
 ParameterForms forms_of(const Context& context, const Tape& tape, const TapeParameter& parameter) {
   const dnnl::memory::desc logical = dense_desc(parameter.recipe.type.dims);
-  for (const Op& op : tape.ops().first(tape.forward_ops())) {
-    if (op.reads.size() == 3 && op.reads[1] == parameter.value) {
-      return {.logical = logical, .storage = storage_for(context, op)};
+  for (const OpId reader : tape.readers(parameter.value)) {
+    const Op& op = tape.op(reader);
+    if (op.phase == Phase::kForward && op.reads[1] == parameter.value) {
+      if (const auto storage = filter_storage(context, op)) {
+        return {.logical = logical, .storage = *storage};
+      }
     }
   }
   return {.logical = logical, .storage = logical};
@@ -91,8 +95,13 @@ class CpuProgram final : public OpProgram {
     }
     try {
       return std::visit(
-          [&](const auto& spec) {
-            return make_kernel(context_, spec, {.tape = tape_, .op = op, .algorithm = algorithm});
+          [&](const auto& spec) -> std::unique_ptr<CpuKernel> {
+            const KernelRequest request{.tape = tape_, .op = op, .algorithm = algorithm};
+            if constexpr (requires { make_kernel(context_, spec, request); }) {
+              return make_kernel(context_, spec, request);
+            } else {
+              throw InvalidArgument("op '" + op.name + "': cpu has no kernel for it");
+            }
           },
           op.spec);
     } catch (const dnnl::error& error) {

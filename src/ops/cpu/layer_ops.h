@@ -26,8 +26,6 @@ LayerRecipe make_recipe(const Context& context, const PoolingSpec& spec, const L
 LayerRecipe make_recipe(const Context& context, const AddSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const SoftmaxCrossEntropySpec& spec, const LayerTypes& types,
                         Mode mode);
-// An optimizer is no layer: throws.
-LayerRecipe make_recipe(const Context& context, const SgdSpec& spec, const LayerTypes& types, Mode mode);
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConvolutionSpec& spec,
                                        const KernelRequest& request);
@@ -44,6 +42,7 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SoftmaxCros
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
                                        const KernelRequest& request);
 
-UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter);
+// Of optimizers, which are no layers.
+UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 
 }  // namespace vdnn::cpu

@@ -14,8 +14,8 @@ namespace {
 
 class SgdKernel final : public CpuKernel {
  public:
-  SgdKernel(const Context& context, const SgdSpec& spec, std::uint64_t elements)
-      : threads_(context.threads), spec_(spec), elements_(elements) {}
+  SgdKernel(const Context& context, const SgdSpec& spec, std::uint64_t elements, bool clipped)
+      : threads_(context.threads), spec_(spec), elements_(elements), clipped_(clipped) {}
 
   void run(const OpOperands& operands, const StepScalars& scalars) override {
     const float* const w = read_pointer<float>(operands, 0);
@@ -25,10 +25,11 @@ class SgdKernel final : public CpuKernel {
     float* const new_m = write_pointer<float>(operands, 1);
     const SgdSpec spec = spec_;
     const float learning_rate = scalars.learning_rate;
+    const float scale = clipped_ ? read_pointer<float>(operands, 3)[1] : 1.0F;
     for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
 #pragma omp simd
       for (std::uint64_t i = begin; i < end; ++i) {
-        const float momentum = spec.momentum * m[i] + (g[i] + spec.weight_decay * w[i]);
+        const float momentum = spec.momentum * m[i] + (scale * g[i] + spec.weight_decay * w[i]);
         new_m[i] = momentum;
         new_w[i] = w[i] - learning_rate * momentum;
       }
@@ -39,11 +40,12 @@ class SgdKernel final : public CpuKernel {
   int threads_;
   SgdSpec spec_;
   std::uint64_t elements_;
+  bool clipped_;  // the last read is the gradients' norm
 };
 
 }  // namespace
 
-UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter) {
+UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped) {
   using enum OperandRole;
   if (!(spec.momentum >= 0) || !(spec.weight_decay >= 0) || !std::isfinite(spec.momentum) ||
       !std::isfinite(spec.weight_decay)) {
@@ -51,7 +53,7 @@ UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& para
                           std::to_string(spec.weight_decay) + " must be finite and not negative");
   }
   const std::uint64_t elements = parameter.storage_bytes / sizeof(float);
-  return {.state = {{.name = "momentum", .type = {.dims = {static_cast<std::int64_t>(elements)}}}},
+  UpdateRecipe recipe{.state = {{.name = "momentum", .type = {.dims = {static_cast<std::int64_t>(elements)}}}},
           .op = {.direction = Direction::kUpdate,
                  .reads = {{kParameter, 0}, {kParameterGradient, 0}, {kState, 0}},
                  .writes = {{kParameter, 0}, {kState, 0}},
@@ -59,16 +61,16 @@ UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& para
                  .algorithms = own_algorithm(),
                  .cost = {.flops = 6 * static_cast<double>(elements),
                           .bytes = 5 * static_cast<double>(parameter.storage_bytes)}}};
-}
-
-LayerRecipe make_recipe(const Context&, const SgdSpec&, const LayerTypes&, Mode) {
-  throw InvalidArgument("sgd is an optimizer, not a layer");
+  if (clipped) {
+    recipe.op.reads.push_back({kGradientNorm, 0});
+  }
+  return recipe;
 }
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
                                        const KernelRequest& request) {
   const std::uint64_t bytes = request.tape.value(request.op.reads[0]).bytes;
-  return std::make_unique<SgdKernel>(context, spec, bytes / sizeof(float));
+  return std::make_unique<SgdKernel>(context, spec, bytes / sizeof(float), request.op.reads.size() > 3);
 }
 
 }  // namespace vdnn::cpu

@@ -69,6 +69,7 @@ class ForwardKernel final : public CpuKernel {
     float* const metrics = write_pointer<float>(operands, 0);
     metrics[0] = counted == 0 ? 0.0F : static_cast<float>(loss / static_cast<double>(counted));
     metrics[1] = static_cast<float>(correct);
+    metrics[2] = static_cast<float>(counted);
   }
 
  private:
@@ -137,7 +138,7 @@ LayerRecipe make_recipe(const Context&, const SoftmaxCrossEntropySpec&, const La
   const Problem problem(types.inputs);
   require_count(types.outputs, 1, "outputs of softmax cross-entropy (metrics)");
   require_fp32_channels_last(types.outputs, "softmax cross-entropy");
-  require_output(types.outputs[0], {2}, "softmax cross-entropy");
+  require_output(types.outputs[0], {kMetricsFloats}, "softmax cross-entropy");
   const TensorType& logits = types.inputs[0];
   const auto elements = static_cast<double>(logits.elements());
   const double small_bytes = static_cast<double>(types.inputs[1].bytes());

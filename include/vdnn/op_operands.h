@@ -1,0 +1,28 @@
+#pragma once
+// What an op is given when it runs.
+
+#include <cstdint>
+#include <span>
+
+#include "vdnn/address_range.h"
+
+namespace vdnn {
+
+// Where an op's operands lie, in the order of Op::reads and Op::writes. A write that overwrites a read has
+// the same range.
+struct OpOperands {
+  std::span<const AddressRange> reads;
+  std::span<const AddressRange> writes;
+  AddressRange workspace;
+};
+
+// What may change from step to step. Everything random in a step is a function of these: recomputed, or
+// computed on another device, it comes out the same.
+struct StepScalars {
+  float learning_rate = 0;
+  std::uint64_t step = 0;          // since the start of training, from 0
+  std::uint64_t seed = 0;          // of dropout
+  std::uint64_t first_sample = 0;  // where this batch begins in the step's samples, all devices together
+};
+
+}  // namespace vdnn
