@@ -1,0 +1,236 @@
+#include "src/train/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "temporary_directory.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using AtomicFileTest = vdnn::testing::TemporaryDirectory;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::size_t files_in(const fs::path& directory) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), {}));
+}
+
+template <class Action>
+std::string data_error_of(const Action& action) {
+  try {
+    action();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no DataError";
+  return {};
+}
+
+// While it lives, files grow to `bytes` and no further: what a test can have of a full disk without being
+// root. The system call then fails with EFBIG where a disk would say ENOSPC.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST_F(AtomicFileTest, ReplacesTheTargetAtCommitOnly) {
+  write("target", "before");
+  AtomicFile file(directory_ / "target");
+  file.write(bytes_of("aft"));
+  file.write({});
+  file.write(bytes_of("er!"));
+  EXPECT_EQ(read("target"), "before");
+  file.commit();
+  EXPECT_EQ(read("target"), "after!");
+  EXPECT_EQ(files_in(directory_), 1U);
+}
+
+TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
+  {
+    AtomicFile file(directory_ / "target");
+    file.write(bytes_of("lost"));
+    EXPECT_EQ(files_in(directory_), 1U);
+  }
+  EXPECT_TRUE(empty());
+}
+
+TEST_F(AtomicFileTest, KeepsTheTargetWithoutCommit) {
+  write("target", "before");
+  { AtomicFile(directory_ / "target").write(bytes_of("lost")); }
+  EXPECT_EQ(read("target"), "before");
+  EXPECT_EQ(files_in(directory_), 1U);
+}
+
+TEST_F(AtomicFileTest, HasThePermissionsOfAnyNewFile) {
+  const mode_t before = ::umask(027);
+  AtomicFile file(directory_ / "target");
+  ::umask(before);
+  file.commit();
+  struct stat status {};
+  ASSERT_EQ(::stat((directory_ / "target").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0640U);
+}
+
+TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsPassedOverAndKept) {
+  write("target.tmp0", "theirs");
+  fs::create_symlink("target.tmp0", directory_ / "target.tmp1");
+  AtomicFile file(directory_ / "target");
+  file.write(bytes_of("ours"));
+  file.commit();
+  EXPECT_EQ(read("target"), "ours");
+  EXPECT_EQ(read("target.tmp0"), "theirs");
+}
+
+TEST_F(AtomicFileTest, TheLastOfTwoWritersWins) {
+  AtomicFile first(directory_ / "target");
+  AtomicFile second(directory_ / "target");
+  second.write(bytes_of("second"));
+  first.write(bytes_of("first"));
+  second.commit();
+  EXPECT_EQ(read("target"), "second");
+  first.commit();
+  EXPECT_EQ(read("target"), "first");
+  EXPECT_EQ(files_in(directory_), 1U);
+}
+
+TEST_F(AtomicFileTest, ALinkIsReplacedNotFollowed) {
+  write("elsewhere", "kept");
+  fs::create_symlink("elsewhere", directory_ / "target");
+  AtomicFile file(directory_ / "target");
+  file.write(bytes_of("new"));
+  file.commit();
+  EXPECT_EQ(read("target"), "new");
+  EXPECT_FALSE(fs::is_symlink(directory_ / "target"));
+  EXPECT_EQ(read("elsewhere"), "kept");
+}
+
+class WorkingDirectory {
+ public:
+  explicit WorkingDirectory(const fs::path& path) : before_(fs::current_path()) { fs::current_path(path); }
+  ~WorkingDirectory() { fs::current_path(before_); }
+  WorkingDirectory(const WorkingDirectory&) = delete;
+  WorkingDirectory& operator=(const WorkingDirectory&) = delete;
+
+ private:
+  fs::path before_;
+};
+
+TEST_F(AtomicFileTest, ARelativePathMeansWhatItMeantAtFirst) {
+  fs::create_directory(directory_ / "other");
+  const WorkingDirectory start(directory_);
+  AtomicFile file("target");
+  fs::current_path("other");
+  file.write(bytes_of("here"));
+  file.commit();
+  EXPECT_EQ(read("target"), "here");
+  EXPECT_TRUE(fs::is_empty(directory_ / "other"));
+}
+
+TEST_F(AtomicFileTest, AFullDiskLeavesThePreviousFile) {
+  write("target", "before");
+  AtomicFile file(directory_ / "target");
+  file.write(bytes_of("12345678"));
+  const std::vector<std::byte> much(1000);
+  std::string message;
+  {
+    const FileSizeLimit limit(100);
+    message = data_error_of([&] { file.write(much); });
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr((directory_ / "target").string()), HasSubstr("File too large"),
+                             HasSubstr("after 100 bytes")));
+  EXPECT_EQ(read("target"), "before");
+  EXPECT_EQ(files_in(directory_), 1U) << "the space of what was written is not given back";
+}
+
+TEST_F(AtomicFileTest, AfterAnErrorNothingIsCommitted) {
+  AtomicFile file(directory_ / "target");
+  const std::vector<std::byte> much(1000);
+  {
+    const FileSizeLimit limit(100);
+    EXPECT_THROW(file.write(much), DataError);
+  }
+  EXPECT_THROW(file.write(much), InvalidArgument);
+  EXPECT_THROW(file.commit(), InvalidArgument);
+  EXPECT_TRUE(empty());
+}
+
+TEST_F(AtomicFileTest, AfterCommitNothingIsWritten) {
+  AtomicFile file(directory_ / "target");
+  file.commit();
+  EXPECT_THROW(file.write(bytes_of("late")), InvalidArgument);
+  EXPECT_THROW(file.commit(), InvalidArgument);
+  EXPECT_EQ(read("target"), "");
+}
+
+TEST_F(AtomicFileTest, RefusesWhatCannotBeReplaced) {
+  write("file", "x");
+  fs::create_directory(directory_ / "directory");
+  const auto refusal = [&](const fs::path& path) {
+    return data_error_of([&] { const AtomicFile file(path); });
+  };
+  EXPECT_THAT(refusal(directory_ / "missing" / "target"),
+              AllOf(HasSubstr("missing/target"), HasSubstr("No such file or directory")));
+  EXPECT_THAT(refusal(directory_ / "file" / "target"), HasSubstr("Not a directory"));
+  EXPECT_THAT(refusal(directory_ / "directory"), HasSubstr("Is a directory"));
+  EXPECT_THAT(refusal(directory_ / "directory/"), HasSubstr("names no file"));
+  EXPECT_THAT(refusal(""), HasSubstr("names no file"));
+  EXPECT_THAT(refusal(directory_ / std::string(255, 'n')), HasSubstr("File name too long"));
+  EXPECT_EQ(files_in(directory_), 2U);
+}
+
+// Renaming would put a regular file in the device's place, for the whole machine.
+TEST_F(AtomicFileTest, RefusesADevice) {
+  EXPECT_THAT(data_error_of([] { const AtomicFile file("/dev/full"); }),
+              AllOf(HasSubstr("/dev/full"), HasSubstr("not a regular file")));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST_F(AtomicFileTest, ATargetThatBecomesADirectoryIsAnErrorAtCommit) {
+  AtomicFile file(directory_ / "target");
+  file.write(bytes_of("12345678"));
+  fs::create_directory(directory_ / "target");
+  EXPECT_THAT(data_error_of([&] { file.commit(); }),
+              AllOf(HasSubstr("renaming"), HasSubstr("Is a directory"), HasSubstr("after 8 bytes")));
+  EXPECT_TRUE(fs::is_directory(directory_ / "target"));
+  EXPECT_EQ(files_in(directory_), 1U);
+}
+
+TEST_F(AtomicFileTest, ADirectoryThatIsRemovedIsAnErrorAtCommit) {
+  fs::create_directory(directory_ / "short-lived");
+  AtomicFile file(directory_ / "short-lived" / "target");
+  fs::remove_all(directory_ / "short-lived");
+  EXPECT_THAT(data_error_of([&] { file.commit(); }), HasSubstr("No such file or directory"));
+}
+
+}  // namespace
+}  // namespace vdnn
