@@ -77,7 +77,7 @@ std::vector<BadLayer> bad_layers() {
       {with(loss_case(4, 3), "float_targets", [](LayerCase& l) { l.inputs[1].data_type = DataType::kF32; }),
        "targets"},
       {with(loss_case(4, 3), "fewer_targets", [](LayerCase& l) { l.inputs[1].dims = {3}; }), "targets"},
-      {with(loss_case(4, 3), "three_metrics", [](LayerCase& l) { l.output.dims = {3}; }), "makes 2, not 3"},
+      {with(loss_case(4, 3), "two_metrics", [](LayerCase& l) { l.output.dims = {2}; }), "makes 3, not 2"},
       {with(relu_case({2, 3}), "optimizer", [](LayerCase& l) { l.spec = SgdSpec{}; }), "not a layer"}};
 }
 

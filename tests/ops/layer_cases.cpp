@@ -73,7 +73,7 @@ LayerCase loss_case(std::int64_t samples, std::int64_t classes) {
   return {.name = "loss",
           .spec = SoftmaxCrossEntropySpec{},
           .inputs = {{.dims = {samples, classes}}, {.data_type = DataType::kI32, .dims = {samples}}},
-          .output = {.dims = {2}}};
+          .output = {.dims = {kMetricsFloats}}};
 }
 
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want) {

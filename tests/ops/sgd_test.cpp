@@ -35,7 +35,7 @@ TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
     op.run(0, {.in_place = {}, .scalars = {.learning_rate = kLearningRate}});
     const reference::SgdStep want = reference::sgd(
         parameter, gradient, momentum,
-        {.momentum = spec.momentum, .weight_decay = spec.weight_decay, .scalars = {.learning_rate = kLearningRate}});
+        {.momentum = spec.momentum, .weight_decay = spec.weight_decay, .learning_rate = kLearningRate});
     expect_within_bounds(op.get(kFilter), want.parameter);
     expect_within_bounds(op.get(kState), want.momentum);
     expect_equal(op.get(kDFilter), gradient);
@@ -48,7 +48,7 @@ TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
   const auto library = make_cpu_ops({});
   ParameterRecipe parameter = vector_of(10);
   parameter.storage_bytes = 64;  // padded
-  const UpdateRecipe recipe = library->catalog().update_recipe({.momentum = 0.9F}, parameter);
+  const UpdateRecipe recipe = library->catalog().update_recipe(SgdSpec{.momentum = 0.9F}, parameter, false);
   ASSERT_EQ(recipe.state.size(), 1U);
   EXPECT_EQ(recipe.state[0].name, "momentum");
   EXPECT_EQ(recipe.state[0].type.bytes(), 64U);
@@ -59,8 +59,10 @@ TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
 
 TEST(Sgd, RefusesNegativeCoefficients) {
   const auto library = make_cpu_ops({});
-  EXPECT_THROW(library->catalog().update_recipe({.momentum = -0.1F}, vector_of(1)), InvalidArgument);
-  EXPECT_THROW(library->catalog().update_recipe({.weight_decay = -1}, vector_of(1)), InvalidArgument);
+  EXPECT_THROW(library->catalog().update_recipe(SgdSpec{.momentum = -0.1F}, vector_of(1), false),
+               InvalidArgument);
+  EXPECT_THROW(library->catalog().update_recipe(SgdSpec{.weight_decay = -1}, vector_of(1), false),
+               InvalidArgument);
 }
 
 }  // namespace
