@@ -128,7 +128,8 @@ float LearningRateSchedule::rate(std::uint64_t step) const {
   const std::uint64_t after_warmup = step - warmup_steps_;
   double factor = 1;
   if (shape_ == Shape::kStep) {
-    factor = std::pow(fraction_, static_cast<double>(after_warmup / every_));
+    const std::uint64_t falls = after_warmup / every_;
+    factor = std::pow(fraction_, static_cast<double>(falls));
   } else if (shape_ == Shape::kCosine) {
     factor = cosine(after_warmup);
   }
