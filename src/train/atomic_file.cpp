@@ -133,7 +133,7 @@ void AtomicFile::commit() {
   temporary_name_.clear();
   // Some file systems cannot (EINVAL): then there is nothing to wait for.
   if (fsync_file(directory_.get()) != 0 && errno != EINVAL) {
-    fail("fsync of its directory", errno);
+    fail("the file is in place, but fsync of its directory", errno);
   }
 }
 
