@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "vdnn/dataset.h"
 #include "vdnn/network.h"
 #include "vdnn/op_library.h"
 #include "vdnn/plan.h"
@@ -68,6 +69,10 @@ struct PlannedRun {
   std::uint64_t smallest_budget_bytes() const { return prediction.peak_bytes + target.library_bytes; }
   bool fits() const;
 };
+
+// The data set `text` as the network wants its samples. Throws InvalidArgument for a network that learns
+// something else than one class a sample or one a place.
+DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed);
 
 // Decides. Throws InvalidArgument for options that cannot be; a budget that does not suffice is no error
 // here, see fits(). `--policy auto` settles on the policy that fits, or else on `all`.

@@ -61,13 +61,7 @@ void replay(const ReplayArguments& arguments) {
     print_prediction(out, run);
     summary = plan_summary(run, seed);
   } else {
-    const Dims& dims = run.network.type(run.network.input()).dims;
-    const Dims& targets = run.network.type(run.network.targets()).dims;
-    const DatasetSplits data = open_dataset({.text = "synthetic",
-                                             .sample_dims = Dims(dims.begin() + 1, dims.end()),
-                                             .target_dims = Dims(targets.begin() + 1, targets.end()),
-                                             .classes = run.network.classes(),
-                                             .seed = seed});
+    const DatasetSplits data = open_dataset(dataset_options(run.network, "synthetic", seed));
     Trainer trainer(run, data,
                     {.learning_rate = arguments.learning_rate, .seed = seed, .steps = arguments.steps});
     const TrainingResult result = trainer.train({});

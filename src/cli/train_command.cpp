@@ -43,11 +43,6 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
 }
 
 // Of one sample of the batch.
-Dims sample_dims(const Network& network, std::uint32_t value) {
-  const Dims& dims = network.type(value).dims;
-  return {dims.begin() + 1, dims.end()};
-}
-
 TrainingProgress to_progress(const StepReport& report, std::uint64_t budget_bytes) {
   const std::uint64_t index = report.step - 1;
   return {.epoch = index / report.steps_per_epoch + 1,
@@ -83,11 +78,8 @@ void train(const TrainArguments& arguments) {
   const RunOptions options = to_run_options(arguments.run);
   const TrainOptions train_options = to_train_options(arguments);
   const PlannedRun run = plan_run(options);
-  const DatasetSplits data = open_dataset({.text = arguments.data,
-                                           .sample_dims = sample_dims(run.network, run.network.input()),
-                                           .target_dims = sample_dims(run.network, run.network.targets()),
-                                           .classes = run.network.classes(),
-                                           .seed = arguments.run.seed});
+  const DatasetSplits data =
+      open_dataset(dataset_options(run.network, arguments.data, arguments.run.seed));
   std::ostream& out = people(arguments.outputs);
   const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
   if (options.device == "auto") {

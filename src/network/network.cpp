@@ -118,8 +118,8 @@ Tensor NetworkBuilder::layer(const std::string& name, OpSpec spec, const std::ve
       return layer.output == id && is_loss(layer.spec);
     });
     if (id >= network_.types_.size() || is_target(id) != (loss && i == 1) || made_by_loss) {
-      reject(name, "input " + std::to_string(i) + " is no " + (loss && i == 1 ? "targets" : "feature map") +
-                       " of this network");
+      reject(name, "input " + std::to_string(i) + " (" + std::to_string(id) + ") is no " +
+                       (loss && i == 1 ? "targets" : "feature map") + " of this network");
     }
     types.push_back({network_.names_[id], network_.types_[id]});
     ids.push_back(id);

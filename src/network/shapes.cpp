@@ -24,7 +24,7 @@ class ShapeRules {
     const TensorType& x = only_input();
     const Window window{spec.kernel, spec.stride, spec.padding, spec.dilation};
     check_window(window);
-    require(spec.filters > 0, std::to_string(spec.filters) + " filters");
+    require(spec.filters > 0, std::to_string(spec.filters) + " filters for input " + describe(inputs_[0]));
     require(spec.groups > 0 && channels(x) % spec.groups == 0 && spec.filters % spec.groups == 0,
             std::to_string(spec.groups) + " groups must divide " + std::to_string(channels(x)) +
                 " channels and " + std::to_string(spec.filters) + " filters");
@@ -36,7 +36,7 @@ class ShapeRules {
     const TensorType& x = only_input();
     const Window window{spec.kernel, spec.stride, spec.padding, {}};
     check_window(window);
-    require(spec.filters > 0, std::to_string(spec.filters) + " filters");
+    require(spec.filters > 0, std::to_string(spec.filters) + " filters for input " + describe(inputs_[0]));
     check_size("filter", feature_map(spec.filters, channels(x), spec.kernel));
     Dims space;
     for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
@@ -53,7 +53,7 @@ class ShapeRules {
 
   TensorType operator()(const FullyConnectedSpec& spec) const {
     const TensorType& x = only_input();
-    require(spec.outputs > 0, std::to_string(spec.outputs) + " outputs");
+    require(spec.outputs > 0, std::to_string(spec.outputs) + " outputs for input " + describe(inputs_[0]));
     TensorType weights{.dims = x.dims};
     weights.dims[0] = spec.outputs;
     check_size("weights", weights);

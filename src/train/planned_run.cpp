@@ -111,6 +111,24 @@ bool PlannedRun::fits() const {
   return smallest_budget_bytes() <= target.budget_bytes && prediction.host_bytes <= target.host_budget_bytes;
 }
 
+DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed) {
+  if (network.targets().size() != 1 ||
+      network.type(network.targets()[0]).data_type != DataType::kI32) {
+    throw InvalidArgument("network " + network.name() +
+                          " is to learn something else than classes: data sets have those only, so its steps "
+                          "need a loop of their own (session.h)");
+  }
+  const auto without_batch = [&](std::uint32_t id) {
+    const Dims& dims = network.type(id).dims;
+    return Dims(dims.begin() + 1, dims.end());
+  };
+  return {.text = text,
+          .sample_dims = without_batch(network.input()),
+          .target_dims = without_batch(network.targets()[0]),
+          .classes = network.classes(),
+          .seed = seed};
+}
+
 PlannedRun plan_run(const RunOptions& options) {
   return plan_run(make_model(options.model), options);
 }

@@ -47,11 +47,12 @@ void write_batch(const ExecutorRig& rig, std::uint64_t step) {
 
 void expect_metrics(const StepMetrics& metrics, const Interpreter& reference, const Tape& tape) {
   const Bytes& bytes = reference.value(tape.results()[0]);
-  std::array<std::uint32_t, 2> expected{};
+  std::array<std::uint32_t, kMetricsFloats> expected{};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   std::memcpy(expected.data(), bytes.data(), sizeof(expected));
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].loss), expected[0]);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].correct), expected[1]);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].counted), expected[2]);
 }
 
 void expect_parameters(ExecutorRig& rig, HashProgram& program, const Interpreter& reference,

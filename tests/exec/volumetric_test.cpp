@@ -25,7 +25,7 @@ std::shared_ptr<const Tape> volumetric_tape(const OpCatalog& catalog) {
   x = net.pooling(
       "pool", x, {.mode = PoolingMode::kMax, .kernel = {2, 2, 2}, .stride = {2, 2, 2}, .padding = {0, 0, 0}});
   net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 3}));
-  return lower_to_tape(std::move(net).build(), catalog, {.momentum = 0.9F});
+  return lower_to_tape(std::move(net).build(), catalog, {.optimizer = SgdSpec{.momentum = 0.9F}});
 }
 
 std::vector<std::vector<float>> small_parameters(const Tape& tape) {

@@ -55,16 +55,16 @@ TEST(NetworkBuilder, BuildsWhatWasWritten) {
   EXPECT_EQ(network.name(), "tiny");
   EXPECT_EQ(network.batch(), 4);
   EXPECT_EQ(network.classes(), 7);
-  EXPECT_EQ(network.type(network.targets()), (TensorType{.data_type = DataType::kI32, .dims = {4}}));
+  EXPECT_EQ(network.type(network.targets()[0]), (TensorType{.data_type = DataType::kI32, .dims = {4}}));
   ASSERT_EQ(network.layers().size(), 3u);
   const Layer& loss = network.layers()[2];
   EXPECT_EQ(loss.name, "loss");
-  EXPECT_EQ(loss.inputs, (std::vector<std::uint32_t>{network.layers()[1].output, network.targets()}));
-  EXPECT_EQ(network.type(loss.output), (TensorType{.dims = {2}}));
+  EXPECT_EQ(loss.inputs, (std::vector<std::uint32_t>{network.layers()[1].output, network.targets()[0]}));
+  EXPECT_EQ(network.type(loss.output), (TensorType{.dims = {kMetricsFloats}}));
   EXPECT_EQ(network.feature_map_name(network.input()), "images");
-  EXPECT_EQ(network.feature_map_name(network.targets()), "targets");
+  EXPECT_EQ(network.feature_map_name(network.targets()[0]), "targets");
   EXPECT_EQ(network.feature_map_name(network.layers()[0].output), "conv.y");
-  EXPECT_EQ(network.feature_map_name(loss.output), "metrics");
+  EXPECT_EQ(network.feature_map_name(loss.output), "loss.metrics");
 }
 
 // A mistake in a network with input 2x3x8x8, and what the error has to name.
@@ -186,27 +186,92 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"AddOfDifferentShapes",
                 [](N& n) { n.add("sum", n.input(), n.pooling("p", n.input(), halving())); },
                 {"sum", "2x3x8x8", "2x3x4x4"}},
-        Mistake{
-            "LogitsWithSpace", [](N& n) { n.softmax_cross_entropy("loss", n.input()); }, {"loss", "2x3x8x8"}},
+        Mistake{"TargetsOfAnotherShape",
+                [](N& n) {
+                  n.softmax_cross_entropy("loss", n.input(), {},
+                                          n.target("labels", {.data_type = DataType::kI32, .dims = {2, 8}}));
+                },
+                {"layer loss", "images", "2x3x8x8", "2x8x8 (i32)", "labels", "2x8"}},
+        Mistake{"SharedTargetsOfAnotherShape",
+                [](N& n) {
+                  n.softmax_cross_entropy("loss", n.input());
+                  n.softmax_cross_entropy("loss2", n.fully_connected("fc", n.input(), {4}));
+                },
+                {"layer loss2", "2x8x8", "share"}},
+        Mistake{"TargetsOfAnotherBatch",
+                [](N& n) { n.target("labels", {.data_type = DataType::kI32, .dims = {3}}); },
+                {"labels", "3", "batch, 2"}},
+        Mistake{"TargetsUnread",
+                [](N& n) {
+                  n.target("labels", {.data_type = DataType::kI32, .dims = {2}});
+                  n.softmax_cross_entropy("loss", n.input());
+                  std::move(n).build();
+                },
+                {"targets labels"}},
+        Mistake{"ConcatenationOfDifferentShapes",
+                [](N& n) { n.concatenation("cat", {n.input(), n.pooling("p", n.input(), halving())}); },
+                {"layer cat", "'images'", "2x3x8x8", "'p.y'", "2x3x4x4"}},
+        Mistake{"ConcatenationOfOne", [](N& n) { n.concatenation("cat", {n.input()}); }, {"cat", "two"}},
+        Mistake{"GroupsThatDoNotDivide",
+                [](N& n) {
+                  n.convolution("c1", n.input(),
+                                {.filters = 4, .kernel = {1, 1}, .stride = {1, 1}, .padding = {0, 0}, .groups = 2});
+                },
+                {"c1", "2 groups", "3 channels"}},
+        Mistake{"DilationTooLarge",
+                [](N& n) {
+                  n.convolution("c1", n.input(),
+                                {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 4}});
+                },
+                {"c1", "dilation 1x4", "2x3x8x8"}},
+        Mistake{"TransposedWithoutAnOutput",
+                [](N& n) {
+                  n.transposed_convolution("t", n.pooling("p", n.input(), {PoolingMode::kMax, {8, 8}, {1, 1}, {0, 0}}),
+                                           {.filters = 4, .kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}});
+                },
+                {"layer t", "padding 1x1"}},
+        Mistake{"UpsamplingByNothing",
+                [](N& n) { n.upsampling("u", n.input(), {.factors = {2, 0}}); },
+                {"layer u", "2x0"}},
+        Mistake{"UpsamplingOfAnotherRank",
+                [](N& n) { n.upsampling("u", n.input(), {.factors = {2}}); },
+                {"layer u", "2x3x8x8"}},
+        Mistake{"NormalizationOfOneElement",
+                [](N& n) {
+                  NetworkBuilder one("one", {1, 3});
+                  one.batch_normalization("bn", one.input());
+                  n.input();
+                },
+                {"layer bn", "1x3"}},
+        Mistake{"NormalizationGroupsThatDoNotDivide",
+                [](N& n) { n.group_normalization("gn", n.input(), {.groups = 2}); },
+                {"layer gn", "2 groups", "2x3x8x8"}},
+        Mistake{"LrnOfEvenSize", [](N& n) { n.lrn("lrn", n.input(), {.size = 4}); }, {"lrn", "4", "odd"}},
+        Mistake{"DropoutOfEverything", [](N& n) { n.dropout("d", n.input(), 1); }, {"layer d", "1.0"}},
+        Mistake{"NegativeSlope", [](N& n) { n.relu("r", n.input(), -1); }, {"layer r", "-1"}},
+        Mistake{"WeightOfNothing",
+                [](N& n) { n.softmax_cross_entropy("loss", n.input(), {.weight = 0}); },
+                {"loss", "weight"}},
+        Mistake{"NoCustomLayer", [](N& n) { n.custom("c", {n.input()}, nullptr); }, {"layer c", "no custom"}},
+        Mistake{"OutputTwice",
+                [](N& n) {
+                  const Tensor y = n.relu("r", n.input());
+                  n.output(y);
+                  n.output(y);
+                },
+                {"r.y", "twice"}},
+        Mistake{"LossAsAFeatureMap",
+                [](N& n) {
+                  n.softmax_cross_entropy("loss", n.input());
+                  n.relu("r", Tensor{2});
+                },
+                {"layer r", "feature map"}},
         Mistake{"UnknownFeatureMap", [](N& n) { n.relu("r", Tensor{99}); }, {"layer r", "99"}},
         Mistake{"NoFeatureMap", [](N& n) { n.add("sum", n.input(), Tensor{}); }, {"layer sum"}},
         Mistake{"TargetsAsAFeatureMap", [](N& n) { n.relu("r", Tensor{1}); }, {"layer r"}},
         Mistake{"NameTaken", [](N& n) { n.relu("r", n.relu("r", n.input())); }, {"layer r", "taken"}},
         Mistake{"NameEmpty", [](N& n) { n.relu("", n.input()); }, {"empty"}},
         Mistake{"NameWithADot", [](N& n) { n.relu("a.y", n.input()); }, {"a.y", "dot"}},
-        Mistake{"LayerAfterTheLoss",
-                [](N& n) {
-                  n.softmax_cross_entropy("loss", n.fully_connected("fc", n.input(), {4}));
-                  n.relu("late", n.input());
-                },
-                {"late", "loss"}},
-        Mistake{"SecondLoss",
-                [](N& n) {
-                  const Tensor logits = n.fully_connected("fc", n.input(), {4});
-                  n.softmax_cross_entropy("loss", logits);
-                  n.softmax_cross_entropy("loss2", logits);
-                },
-                {"loss2"}},
         Mistake{"NoLoss", [](N& n) { n.relu("r", n.input()), std::move(n).build(); }, {"net", "no loss"}},
         Mistake{"FeatureMapUnread",
                 [](N& n) {
@@ -223,6 +288,63 @@ TEST(NetworkBuilder, RejectsInputs) {
   EXPECT_THROW(NetworkBuilder("net", {4, 0, 8, 8}), InvalidArgument);
   EXPECT_THROW(NetworkBuilder("net", {-4, 1, 8, 8}), InvalidArgument);
   EXPECT_THROW(NetworkBuilder("net", {kHuge, 4, 8, 8}), InvalidArgument);
+}
+
+TEST(NetworkBuilder, KnowsTheShapesOfEveryKindOfLayer) {
+  NetworkBuilder net("kinds", {2, 6, 5, 7});
+  const auto dims = [&](Tensor x) { return net.type(x).dims; };
+  const Tensor x = net.input();
+  EXPECT_EQ(dims(net.convolution("depthwise", x,
+                                 {.filters = 6, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .groups = 6})),
+            (Dims{2, 6, 5, 7}));
+  EXPECT_EQ(dims(net.convolution("dilated", x,
+                                 {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {2, 3}})),
+            (Dims{2, 4, 1, 1}));
+  EXPECT_EQ(dims(net.transposed_convolution(
+                "transposed", x, {.filters = 3, .kernel = {2, 3}, .stride = {2, 2}, .padding = {0, 1}})),
+            (Dims{2, 3, 10, 13}));
+  EXPECT_EQ(dims(net.global_pooling("global", x, PoolingMode::kAverage)), (Dims{2, 6, 1, 1}));
+  EXPECT_EQ(dims(net.upsampling("up", x, {.mode = UpsamplingMode::kLinear, .factors = {2, 3}})),
+            (Dims{2, 6, 10, 21}));
+  EXPECT_EQ(dims(net.concatenation("cat", {x, net.relu("r", x), x})), (Dims{2, 18, 5, 7}));
+  for (const Tensor same : {net.batch_normalization("bn", x), net.instance_normalization("in", x),
+                            net.group_normalization("gn", x, {.groups = 3}), net.lrn("lrn", x),
+                            net.dropout("drop", x), net.sigmoid("sigmoid", x), net.relu("leaky", x, 0.01F)}) {
+    EXPECT_EQ(dims(same), (Dims{2, 6, 5, 7}));
+  }
+}
+
+TEST(NetworkBuilder, SeveralLossesAndOutputs) {
+  NetworkBuilder net("several", {2, 3, 4, 4});
+  const Tensor y = net.relu("r", net.input());
+  const Tensor aside = net.sigmoid("aside", y);
+  net.output(aside);
+  net.dice_cross_entropy("dice", y, {.weight = 0.5F});
+  net.softmax_cross_entropy("places", y);
+  net.mean_squared_error("error", y, {}, net.target("wanted", net.type(y)));
+  const Network network = std::move(net).build();
+  ASSERT_EQ(network.targets().size(), 2U);  // `targets` is shared
+  EXPECT_EQ(network.type(network.targets()[0]),
+            (TensorType{.data_type = DataType::kI32, .dims = {2, 4, 4}}));
+  EXPECT_EQ(network.type(network.targets()[1]).dims, (Dims{2, 3, 4, 4}));
+  ASSERT_EQ(network.outputs().size(), 1U);
+  EXPECT_EQ(network.feature_map_name(network.outputs()[0]), "aside.y");
+  EXPECT_EQ(network.classes(), 3);
+}
+
+TEST(Network, OfAnotherBatch) {
+  NetworkBuilder net("batch", {4, 3, 8, 8});
+  const Tensor y = net.pooling("p", net.input(), halving());
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", y, {.outputs = 5}));
+  const Network network = std::move(net).build();
+  const Network other = network.with_batch(7);
+  EXPECT_EQ(other.batch(), 7);
+  EXPECT_EQ(other.type(other.targets()[0]).dims, (Dims{7}));
+  EXPECT_EQ(other.type(other.layers()[0].output).dims, (Dims{7, 3, 4, 4}));
+  EXPECT_EQ(other.type(other.layers()[1].output).dims, (Dims{7, 5}));
+  EXPECT_EQ(other.type(other.layers()[2].output).dims, (Dims{kMetricsFloats}));
+  EXPECT_EQ(network.batch(), 4);
+  EXPECT_THROW((void)network.with_batch(0), InvalidArgument);
 }
 
 // A layer that is rejected leaves no trace: the same name may be tried again.

@@ -446,7 +446,7 @@ TEST_F(CheckerTest, EveryInputIsLoadedOnce) {
 TEST_F(CheckerTest, TheMetricsAreReadOnce) {
   const Instruction read = transfer(InstructionKind::kReadResult, "metrics");
   insert(index(transfer(InstructionKind::kReadResult, "metrics")) + 1, read);
-  EXPECT_THAT(findings(), Contains("the metrics are read 2 times in step 0"));
+  EXPECT_THAT(findings(), Contains("metrics is read by the host 2 times in step 0"));
 }
 
 TEST_F(CheckerTest, AnEmptyScheduleIsNotRight) {

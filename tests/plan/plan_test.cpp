@@ -38,7 +38,7 @@ TEST(Plan, NamesOfPolicies) {
 }
 
 TEST(Plan, BaselineAndNoneTransferNothing) {
-  for (const std::string& model : model_names()) {
+  for (const std::string& model : {std::string("lenet"), std::string("fashion-vgg")}) {
     EXPECT_THAT(transfers(*model_tape(model), Policy::kBaseline), IsEmpty());
     EXPECT_THAT(transfers(*model_tape(model), Policy::kOffloadNone), IsEmpty());
   }

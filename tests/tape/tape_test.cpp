@@ -64,7 +64,8 @@ Tape::Parts sound_parts() {
   parts.layers = {{.name = "fc", .classifier = true}, {.name = "loss", .classifier = true}};
   parts.parameters = {{.value = kWeights, .state = {kMomentum}, .recipe = {}}};
   parts.inputs = {kImages, kTargets};
-  parts.metrics = kMetrics;
+  parts.results = {kMetrics};
+  parts.loss_weights = {1};
   return parts;
 }
 
@@ -149,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
         Breach{"WriteOutOfRange", [](P& p) { p.ops[kLoss].writes[0] = kNone; }, {"loss.forward"}},
         Breach{"LayerOutOfRange", [](P& p) { p.ops[kForward].layer = 2; }, {"fc.forward", "2"}},
         Breach{"InputOutOfRange", [](P& p) { p.inputs[0] = kNone; }, {"inputs"}},
-        Breach{"MetricsOutOfRange", [](P& p) { p.metrics = kValues; }, {"metrics"}},
+        Breach{"ResultOutOfRange", [](P& p) { p.results[0] = kValues; }, {"results"}},
         Breach{"ParameterOutOfRange", [](P& p) { p.parameters[0].value = kValues; }, {"parameters"}},
         Breach{"StateOutOfRange", [](P& p) { p.parameters[0].state[0] = kValues; }, {"parameters"}},
         Breach{"ReadBeforeMade",
@@ -189,7 +190,19 @@ INSTANTIATE_TEST_SUITE_P(
         Breach{"InputOfAnotherKind", [](P& p) { p.inputs[0] = kY; }, {"fc.y"}},
         Breach{"InputListedTwice", [](P& p) { p.inputs.push_back(kImages); }, {"images"}},
         Breach{"LoadedButNotListed", [](P& p) { p.inputs.pop_back(); }, {"loss.forward", "targets"}},
-        Breach{"MetricsOfAnotherKind", [](P& p) { p.metrics = kY; }, {"fc.y"}},
+        Breach{"MetricsOfAnotherKind", [](P& p) { p.results[0] = kY; }, {"fc.y"}},
+        Breach{"MetricsThatAreNoLoss", [](P& p) { p.loss_weights.clear(); }, {"metrics"}},
+        Breach{"ResultTwice",
+               [](P& p) {
+                 p.results = {kMetrics, kY, kY};
+               },
+               {"fc.y", "twice"}},
+        Breach{"ResultThatIsLoaded", [](P& p) { p.results.push_back(kImages); }, {"images"}},
+        Breach{"ResultThatPersists", [](P& p) { p.results.push_back(kWeights); }, {"fc.filter"}},
+        Breach{"MoreLossesThanResults", [](P& p) { p.loss_weights = {1, 1}; }, {"results", "2 losses"}},
+        Breach{"StatisticsUpdated",
+               [](P& p) { p.parameters[0].recipe.trainable = false; },
+               {"fc.filter.update", "fc.filter"}},
         Breach{"ParameterOfAnotherKind", [](P& p) { p.parameters[0].value = kY; }, {"fc.y"}},
         Breach{"StateOfAnotherKind", [](P& p) { p.parameters[0].state[0] = kY; }, {"fc.y"}},
         Breach{"ValueNameRepeats", [](P& p) { p.values[kY].name = "images"; }, {"images"}},

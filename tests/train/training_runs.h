@@ -9,12 +9,7 @@
 namespace vdnn::testing {
 
 inline DatasetSplits data_for(const PlannedRun& run, const std::string& name) {
-  const Dims& dims = run.network.type(run.network.input()).dims;
-  const Dims& targets = run.network.type(run.network.targets()).dims;
-  return open_dataset({.text = name,
-                       .sample_dims = Dims(dims.begin() + 1, dims.end()),
-                       .target_dims = Dims(targets.begin() + 1, targets.end()),
-                       .classes = run.network.classes()});
+  return open_dataset(dataset_options(run.network, name, 1));
 }
 
 inline constexpr Policy kPolicies[] = {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
