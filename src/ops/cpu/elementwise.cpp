@@ -8,7 +8,7 @@
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
-#include "vdnn/error.h"
+#include "src/ops/standard_recipes.h"
 
 namespace vdnn::cpu {
 
@@ -78,42 +78,10 @@ class ElementwiseKernel final : public CpuKernel {
   std::uint64_t elements_;
 };
 
-void check(const LayerTypes& types, std::size_t inputs, std::string_view layer) {
-  require_count(types.inputs, inputs, layer);
-  require_count(types.outputs, 1, layer);
-  require_fp32_channels_last(types.inputs, layer);
-  for (const TensorType& input : types.inputs) {
-    require_output(input, types.outputs[0].dims, layer);
-  }
-  require_fp32_channels_last(types.outputs, layer);
-}
-
-// An op over `type`, one operation an element.
-OpRecipe elementwise_op(const TensorType& type, Direction direction, std::vector<Operand> reads,
-                        Operand write, std::vector<Overwrite> may_overwrite) {
-  const double operands = static_cast<double>(reads.size()) + 1;
-  return {.direction = direction,
-          .reads = std::move(reads),
-          .writes = {write},
-          .may_overwrite = std::move(may_overwrite),
-          .algorithms = own_algorithm(),
-          .cost = {.flops = static_cast<double>(type.elements()),
-                   .bytes = operands * static_cast<double>(type.bytes())}};
-}
-
 }  // namespace
 
-LayerRecipe make_recipe(const Context&, const ReluSpec&, const LayerTypes& types, Mode mode) {
-  using enum OperandRole;
-  check(types, 1, "relu");
-  const TensorType& type = types.inputs[0];
-  LayerRecipe recipe;
-  recipe.forward = {elementwise_op(type, Direction::kForward, {{kInput, 0}}, {kOutput, 0}, {{0, 0}})};
-  if (mode == Mode::kTraining) {
-    recipe.backward = {elementwise_op(type, Direction::kBackwardData, {{kOutput, 0}, {kOutputGradient, 0}},
-                                      {kInputGradient, 0}, {{0, 1}})};
-  }
-  return recipe;
+LayerRecipe make_recipe(const Context&, const ReluSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec&,
@@ -125,20 +93,8 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec&,
   return std::make_unique<ElementwiseKernel<ReluBackward>>(context, elements);
 }
 
-LayerRecipe make_recipe(const Context&, const AddSpec&, const LayerTypes& types, Mode mode) {
-  using enum OperandRole;
-  check(types, 2, "add");
-  const TensorType& type = types.outputs[0];
-  LayerRecipe recipe;
-  recipe.forward = {
-      elementwise_op(type, Direction::kForward, {{kInput, 0}, {kInput, 1}}, {kOutput, 0}, {{0, 0}, {0, 1}})};
-  if (mode == Mode::kTraining) {
-    for (const std::uint32_t input : {0U, 1U}) {
-      recipe.backward.push_back(elementwise_op(type, Direction::kBackwardData, {{kOutputGradient, 0}},
-                                               {kInputGradient, input}, {{0, 0}}));
-    }
-  }
-  return recipe;
+LayerRecipe make_recipe(const Context&, const AddSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AddSpec&, const KernelRequest& request) {

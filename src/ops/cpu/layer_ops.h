@@ -8,14 +8,12 @@
 
 #include "src/ops/cpu/dnnl_support.h"
 #include "src/ops/cpu/kernel.h"
+#include "src/ops/recipes.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cpu {
 
-struct LayerTypes {
-  std::span<const TensorType> inputs;
-  std::span<const TensorType> outputs;
-};
+using ops::LayerTypes;
 
 LayerRecipe make_recipe(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types,
                         Mode mode);

@@ -1,34 +1,23 @@
 #pragma once
-// Small pieces that the recipes of all layers are put together from.
+// What the recipes of this catalog share.
 
-#include <initializer_list>
-#include <span>
 #include <string_view>
 #include <vector>
 
+#include "src/ops/recipes.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cpu {
 
+using ops::require_count;
+using ops::require_fp32_channels_last;
+using ops::require_output;
+using ops::Window;
+using ops::window_elements;
+using ops::window_output;
+
 // The one algorithm of the ops that are loops of our own.
 inline constexpr std::string_view kOwnAlgorithm = "vdnn";
-std::vector<Algorithm> own_algorithm();
-
-// Throws InvalidArgument unless all types are fp32 and those with space lie channels last.
-void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);
-// Throws InvalidArgument unless there are that many.
-void require_count(std::span<const TensorType> types, std::size_t count, std::string_view what);
-// Throws InvalidArgument unless the layer makes `expected`.
-void require_output(const TensorType& output, const Dims& expected, std::string_view layer);
-
-// What the spec of a window must obey, and the shape that it makes of `input` with `channels`.
-struct Window {
-  const Dims& kernel;
-  const Dims& stride;
-  const Dims& padding;
-};
-Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer);
-// Elements of one window; 1 for an empty kernel.
-double window_elements(const Dims& kernel);
+std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes = 0);
 
 }  // namespace vdnn::cpu

@@ -1,12 +1,10 @@
 // Momentum SGD over a parameter as it is stored: the order of the elements does not matter to it, and padding
 // (zero in parameter, gradient and momentum) stays zero.
 
-#include <cmath>
-
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
-#include "vdnn/error.h"
+#include "src/ops/standard_updates.h"
 
 namespace vdnn::cpu {
 
@@ -46,25 +44,7 @@ class SgdKernel final : public CpuKernel {
 }  // namespace
 
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped) {
-  using enum OperandRole;
-  if (!(spec.momentum >= 0) || !(spec.weight_decay >= 0) || !std::isfinite(spec.momentum) ||
-      !std::isfinite(spec.weight_decay)) {
-    throw InvalidArgument("sgd: momentum " + std::to_string(spec.momentum) + " and weight decay " +
-                          std::to_string(spec.weight_decay) + " must be finite and not negative");
-  }
-  const std::uint64_t elements = parameter.storage_bytes / sizeof(float);
-  UpdateRecipe recipe{.state = {{.name = "momentum", .type = {.dims = {static_cast<std::int64_t>(elements)}}}},
-          .op = {.direction = Direction::kUpdate,
-                 .reads = {{kParameter, 0}, {kParameterGradient, 0}, {kState, 0}},
-                 .writes = {{kParameter, 0}, {kState, 0}},
-                 .may_overwrite = {{.write = 0, .read = 0}, {.write = 1, .read = 2}},
-                 .algorithms = own_algorithm(),
-                 .cost = {.flops = 6 * static_cast<double>(elements),
-                          .bytes = 5 * static_cast<double>(parameter.storage_bytes)}}};
-  if (clipped) {
-    recipe.op.reads.push_back({kGradientNorm, 0});
-  }
-  return recipe;
+  return ops::standard_update(spec, parameter, clipped, own_algorithm());
 }
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,

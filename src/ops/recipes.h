@@ -1,0 +1,34 @@
+#pragma once
+// Small pieces that the recipes of all layers are put together from, whatever the device.
+
+#include <span>
+#include <string_view>
+
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::ops {
+
+// Of a layer's values.
+struct LayerTypes {
+  std::span<const TensorType> inputs;
+  std::span<const TensorType> outputs;
+};
+
+// Throws InvalidArgument unless all types are fp32 and those with space lie channels last.
+void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);
+// Throws InvalidArgument unless there are that many.
+void require_count(std::span<const TensorType> types, std::size_t count, std::string_view what);
+// Throws InvalidArgument unless the layer makes `expected`.
+void require_output(const TensorType& output, const Dims& expected, std::string_view layer);
+
+// What the spec of a window must obey, and the shape that it makes of `input` with `channels`.
+struct Window {
+  const Dims& kernel;
+  const Dims& stride;
+  const Dims& padding;
+};
+Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer);
+// Elements of one window; 1 for an empty kernel.
+double window_elements(const Dims& kernel);
+
+}  // namespace vdnn::ops

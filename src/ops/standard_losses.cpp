@@ -1,0 +1,150 @@
+#include "src/ops/standard_losses.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "vdnn/error.h"
+
+namespace vdnn::ops {
+
+namespace {
+
+constexpr std::string_view kSoftmaxCrossEntropy = "softmax cross-entropy";
+constexpr std::string_view kMeanSquaredError = "mean squared error";
+constexpr std::string_view kDiceCrossEntropy = "dice cross-entropy";
+
+void require(bool condition, std::string_view loss, const std::string& why) {
+  if (!condition) {
+    throw InvalidArgument(std::string(loss) + ": " + why);
+  }
+}
+
+void require_positive(float value, std::string_view loss, const std::string& what) {
+  require(std::isfinite(value) && value > 0, loss, what + " " + std::to_string(value) + " must be positive");
+}
+
+void require_metrics(std::span<const TensorType> outputs, std::string_view loss) {
+  require_count(outputs, 1, "outputs of " + std::string(loss) + " (metrics)");
+  require_fp32_channels_last(outputs, loss);
+  require_output(outputs[0], {kMetricsFloats}, loss);
+}
+
+double bytes_of(std::span<const TensorType> types) {
+  double bytes = 0;
+  for (const TensorType& type : types) {
+    bytes += static_cast<double>(type.bytes());
+  }
+  return bytes;
+}
+
+// Losses over classes: forward makes probabilities in training, and whatever else `extra` names; backward
+// turns them into the gradient.
+LayerRecipe class_loss_recipe(const LayerTypes& types, Mode mode, const LayerAlgorithms& algorithms,
+                              std::vector<SavedRecipe> extra) {
+  using enum OperandRole;
+  const auto& [inputs, outputs] = types;
+  const TensorType& logits = inputs[0];
+  const auto elements = static_cast<double>(logits.elements());
+  const double logits_bytes = bytes_of(inputs.first(1));
+  const double target_bytes = bytes_of(inputs.subspan(1));
+  LayerRecipe recipe;
+  OpRecipe forward{.direction = Direction::kForward,
+                   .reads = {{kInput, 0}, {kInput, 1}},
+                   .writes = {{kOutput, 0}},
+                   .may_overwrite = {},
+                   .algorithms = algorithms.forward,
+                   .cost = {.flops = 4 * elements, .bytes = logits_bytes + target_bytes + bytes_of(outputs)}};
+  if (mode == Mode::kTraining) {
+    OpRecipe backward{.direction = Direction::kBackwardData,
+                      .reads = {{kSaved, 0}, {kInput, 1}},
+                      .writes = {{kInputGradient, 0}},
+                      .may_overwrite = {{.write = 0, .read = 0}},
+                      .algorithms = algorithms.backward,
+                      .cost = {.flops = 2 * elements, .bytes = 2 * logits_bytes + target_bytes}};
+    recipe.saved = {{.name = "probabilities", .type = logits}};
+    forward.writes.push_back({kSaved, 0});
+    forward.may_overwrite = {{.write = 1, .read = 0}};
+    forward.cost.bytes += logits_bytes;
+    for (SavedRecipe& each : extra) {
+      const Operand operand{kSaved, static_cast<std::uint32_t>(recipe.saved.size())};
+      forward.writes.push_back(operand);
+      backward.reads.push_back(operand);
+      forward.cost.bytes += static_cast<double>(each.type.bytes());
+      backward.cost.bytes += static_cast<double>(each.type.bytes());
+      recipe.saved.push_back(std::move(each));
+    }
+    recipe.backward = {std::move(backward)};
+  }
+  recipe.forward = {std::move(forward)};
+  return recipe;
+}
+
+}  // namespace
+
+ClassPlaces::ClassPlaces(std::span<const TensorType> inputs, std::string_view loss) {
+  require_count(inputs, 2, "inputs of " + std::string(loss) + " (prediction, targets)");
+  const Dims& logits = inputs[0].dims;
+  Dims targets = logits;
+  if (targets.size() >= 2) {
+    targets.erase(targets.begin() + 1);
+  }
+  require(logits.size() >= 2 && inputs[0].data_type == DataType::kF32 &&
+              inputs[1].data_type == DataType::kI32 && inputs[1].dims == targets,
+          loss,
+          "logits N x K x space (fp32) and targets N x space (i32) expected, got " + to_string(logits) +
+              " and " + to_string(inputs[1].dims));
+  samples = static_cast<std::uint64_t>(logits[0]);
+  classes = static_cast<std::uint64_t>(logits[1]);
+  places = inputs[1].elements() / samples;
+}
+
+LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  const ClassPlaces problem(types.inputs, kSoftmaxCrossEntropy);
+  require_positive(spec.weight, kSoftmaxCrossEntropy, "weight");
+  require_metrics(types.outputs, kSoftmaxCrossEntropy);
+  return class_loss_recipe(types, mode, algorithms, {});
+}
+
+LayerRecipe standard_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  const ClassPlaces problem(types.inputs, kDiceCrossEntropy);
+  require_positive(spec.weight, kDiceCrossEntropy, "weight");
+  require_positive(spec.smooth, kDiceCrossEntropy, "smooth");
+  require_metrics(types.outputs, kDiceCrossEntropy);
+  const Dims sums{static_cast<std::int64_t>(problem.samples), 2 * static_cast<std::int64_t>(problem.classes)};
+  return class_loss_recipe(types, mode, algorithms, {{.name = "dice", .type = {.dims = sums}}});
+}
+
+LayerRecipe standard_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  const auto& [inputs, outputs] = types;
+  require_count(inputs, 2, "inputs of mean squared error (prediction, targets)");
+  require(inputs[0] == inputs[1] && inputs[0].data_type == DataType::kF32, kMeanSquaredError,
+          "prediction and targets of one type (fp32) expected, got " + to_string(inputs[0].dims) + " and " +
+              to_string(inputs[1].dims));
+  require_positive(spec.weight, kMeanSquaredError, "weight");
+  require_metrics(types.outputs, kMeanSquaredError);
+  const auto elements = static_cast<double>(inputs[0].elements());
+  LayerRecipe recipe;
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {{kInput, 0}, {kInput, 1}},
+                     .writes = {{kOutput, 0}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = {.flops = 3 * elements, .bytes = bytes_of(inputs) + bytes_of(outputs)}}};
+  if (mode == Mode::kTraining) {
+    recipe.backward = {
+        {.direction = Direction::kBackwardData,
+         .reads = {{kInput, 0}, {kInput, 1}},
+         .writes = {{kInputGradient, 0}},
+         .may_overwrite = {{.write = 0, .read = 0}},
+         .algorithms = algorithms.backward,
+         .cost = {.flops = 2 * elements, .bytes = bytes_of(inputs) + bytes_of(inputs.first(1))}}};
+  }
+  return recipe;
+}
+
+}  // namespace vdnn::ops

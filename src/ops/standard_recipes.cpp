@@ -1,0 +1,344 @@
+#include "src/ops/standard_recipes.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "vdnn/custom_layer.h"
+#include "vdnn/error.h"
+
+namespace vdnn::ops {
+
+namespace {
+
+// Vectors and what else no device has a layout of its own for.
+constexpr const char* kDenseStorage = "dense";
+
+double bytes_of(const TensorType& type) {
+  return static_cast<double>(type.bytes());
+}
+
+double elements_of(const TensorType& type) {
+  return static_cast<double>(type.elements());
+}
+
+[[noreturn]] void reject(std::string_view layer, const std::string& why) {
+  throw InvalidArgument(std::string(layer) + ": " + why);
+}
+
+// One or more inputs and one output, all of one shape.
+void require_one_shape(const LayerTypes& types, std::size_t inputs, std::string_view layer) {
+  require_count(types.inputs, inputs, layer);
+  require_count(types.outputs, 1, layer);
+  require_fp32_channels_last(types.inputs, layer);
+  require_fp32_channels_last(types.outputs, layer);
+  for (const TensorType& input : types.inputs) {
+    require_output(input, types.outputs[0].dims, layer);
+  }
+}
+
+void require_channels(const TensorType& type, std::string_view layer) {
+  if (type.dims.size() < 2) {
+    reject(layer, to_string(type.dims) + " has no channels");
+  }
+}
+
+void require_positive(float value, const char* name, std::string_view layer) {
+  if (!(value > 0) || !std::isfinite(value)) {
+    reject(layer, std::string(name) + " " + std::to_string(value) + " must be positive");
+  }
+}
+
+// An op whose operands all have this type.
+OpRecipe elementwise_op(const TensorType& type, double flops_each, Direction direction,
+                        std::vector<Operand> reads, Operand write, std::vector<Overwrite> may_overwrite,
+                        const std::vector<Algorithm>& algorithms) {
+  const double operands = static_cast<double>(reads.size()) + 1;
+  return {.direction = direction,
+          .reads = std::move(reads),
+          .writes = {write},
+          .may_overwrite = std::move(may_overwrite),
+          .algorithms = algorithms,
+          .cost = {.flops = flops_each * elements_of(type), .bytes = operands * bytes_of(type)}};
+}
+
+// A function of each element, whose gradient is told by Y.
+LayerRecipe activation(const LayerTypes& types, double flops_each, Mode mode,
+                       const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  const TensorType& type = types.inputs[0];
+  LayerRecipe recipe;
+  recipe.forward = {elementwise_op(type, flops_each, Direction::kForward, {{kInput, 0}}, {kOutput, 0},
+                                   {{.write = 0, .read = 0}}, algorithms.forward)};
+  if (mode == Mode::kTraining) {
+    recipe.backward = {elementwise_op(type, flops_each, Direction::kBackwardData,
+                                      {{kOutput, 0}, {kOutputGradient, 0}}, {kInputGradient, 0},
+                                      {{.write = 0, .read = 1}}, algorithms.backward)};
+  }
+  return recipe;
+}
+
+// A value a channel.
+ParameterRecipe channel_parameter(const char* name, std::int64_t channels, Initializer initializer,
+                                  bool trainable) {
+  const TensorType type{.dims = {channels}};
+  return {.name = name,
+          .type = type,
+          .storage_bytes = type.bytes(),
+          .initializer = initializer,
+          .storage_layout = kDenseStorage,
+          .trainable = trainable};
+}
+
+// Normalisations: scale and shift are parameters 0 and 1.
+void add_scale_and_shift(LayerRecipe& recipe, std::int64_t channels) {
+  recipe.parameters.push_back(channel_parameter("scale", channels, Initializer::kOne, true));
+  recipe.parameters.push_back(channel_parameter("shift", channels, Initializer::kZero, true));
+}
+
+// Every value is looked at twice: for the statistics, and with them.
+Cost normalisation_cost(const TensorType& type) {
+  return {.flops = 7 * elements_of(type), .bytes = 3 * bytes_of(type)};
+}
+
+// Reads X, what forward saved, dY and the scale.
+OpRecipe normalisation_backward(const TensorType& type, const std::vector<Algorithm>& algorithms) {
+  using enum OperandRole;
+  return {.direction = Direction::kBackwardData,
+          .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}, {kParameter, 0}},
+          .writes = {{kInputGradient, 0}, {kParameterGradient, 0}, {kParameterGradient, 1}},
+          .may_overwrite = {{.write = 0, .read = 3}},
+          .algorithms = algorithms,
+          .cost = {.flops = 11 * elements_of(type), .bytes = 5 * bytes_of(type)}};
+}
+
+}  // namespace
+
+LayerRecipe standard_recipe(const ReluSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  require_one_shape(types, 1, "relu");
+  if (!(spec.negative_slope >= 0) || !std::isfinite(spec.negative_slope)) {
+    reject("relu", "negative slope " + std::to_string(spec.negative_slope) + " must be 0 or more");
+  }
+  return activation(types, 1, mode, algorithms);
+}
+
+LayerRecipe standard_recipe(const SigmoidSpec&, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  require_one_shape(types, 1, "sigmoid");
+  return activation(types, 4, mode, algorithms);
+}
+
+LayerRecipe standard_recipe(const AddSpec&, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  require_one_shape(types, 2, "add");
+  const TensorType& type = types.outputs[0];
+  LayerRecipe recipe;
+  recipe.forward = {elementwise_op(type, 1, Direction::kForward, {{kInput, 0}, {kInput, 1}}, {kOutput, 0},
+                                   {{.write = 0, .read = 0}, {.write = 0, .read = 1}}, algorithms.forward)};
+  if (mode == Mode::kTraining) {
+    for (const std::uint32_t input : {0U, 1U}) {
+      recipe.backward.push_back(elementwise_op(type, 1, Direction::kBackwardData, {{kOutputGradient, 0}},
+                                               {kInputGradient, input}, {{.write = 0, .read = 0}},
+                                               algorithms.backward));
+    }
+  }
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const ConcatenationSpec&, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "concatenation";
+  require_count(types.outputs, 1, kLayer);
+  require_fp32_channels_last(types.inputs, kLayer);
+  require_fp32_channels_last(types.outputs, kLayer);
+  if (types.inputs.size() < 2) {
+    reject(kLayer, "two inputs or more expected, got " + std::to_string(types.inputs.size()));
+  }
+  require_channels(types.outputs[0], kLayer);
+  std::int64_t channels = 0;
+  LayerRecipe recipe;
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {},
+                     .writes = {{kOutput, 0}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = {.bytes = 2 * bytes_of(types.outputs[0])}}};
+  for (std::uint32_t input = 0; input < types.inputs.size(); ++input) {
+    const TensorType& type = types.inputs[input];
+    require_channels(type, kLayer);
+    Dims alike = types.outputs[0].dims;
+    alike[1] = type.dims[1];
+    require_output(type, alike, kLayer);
+    channels += type.dims[1];
+    recipe.forward[0].reads.push_back({kInput, input});
+    if (mode == Mode::kTraining) {
+      recipe.backward.push_back({.direction = Direction::kBackwardData,
+                                 .reads = {{kOutputGradient, 0}},
+                                 .writes = {{kInputGradient, input}},
+                                 .may_overwrite = {},
+                                 .algorithms = algorithms.backward,
+                                 .cost = {.bytes = 2 * bytes_of(type)}});
+    }
+  }
+  Dims expected = types.outputs[0].dims;
+  expected[1] = channels;
+  require_output(types.outputs[0], expected, kLayer);
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  require_one_shape(types, 1, "dropout");
+  if (!(spec.probability >= 0) || !(spec.probability < 1)) {
+    reject("dropout",
+           "probability " + std::to_string(spec.probability) + " must be at least 0 and less than 1");
+  }
+  const TensorType& type = types.inputs[0];
+  const bool training = mode == Mode::kTraining;
+  LayerRecipe recipe;
+  recipe.forward = {elementwise_op(type, training ? 2 : 0, Direction::kForward, {{kInput, 0}}, {kOutput, 0},
+                                   {{.write = 0, .read = 0}}, algorithms.forward)};
+  if (training) {
+    recipe.backward = {elementwise_op(type, 2, Direction::kBackwardData, {{kOutputGradient, 0}},
+                                      {kInputGradient, 0}, {{.write = 0, .read = 0}}, algorithms.backward)};
+  }
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "group normalisation";
+  require_one_shape(types, 1, kLayer);
+  require_positive(spec.epsilon, "epsilon", kLayer);
+  const TensorType& type = types.inputs[0];
+  require_channels(type, kLayer);
+  if (spec.groups < 1 || type.dims[1] % spec.groups != 0) {
+    reject(kLayer,
+           std::to_string(spec.groups) + " groups must divide the channels of " + to_string(type.dims));
+  }
+  LayerRecipe recipe;
+  add_scale_and_shift(recipe, type.dims[1]);
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}},
+                     .writes = {{kOutput, 0}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = normalisation_cost(type)}};
+  if (mode == Mode::kInference) {
+    recipe.forward[0].may_overwrite = {{.write = 0, .read = 0}};
+    return recipe;
+  }
+  const TensorType statistics{.dims = {type.dims[0], spec.groups}};
+  recipe.saved = {{.name = "mean", .type = statistics}, {.name = "reciprocal_deviation", .type = statistics}};
+  recipe.forward[0].writes.insert(recipe.forward[0].writes.end(), {{kSaved, 0}, {kSaved, 1}});
+  recipe.backward = {normalisation_backward(type, algorithms.backward)};
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
+                            const BatchNormalizationAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "batch normalisation";
+  require_one_shape(types, 1, kLayer);
+  require_positive(spec.epsilon, "epsilon", kLayer);
+  if (!(spec.momentum >= 0) || !(spec.momentum <= 1)) {
+    reject(kLayer, "momentum " + std::to_string(spec.momentum) + " must be between 0 and 1");
+  }
+  const TensorType& type = types.inputs[0];
+  require_channels(type, kLayer);
+  const std::int64_t channels = type.dims[1];
+  if (type.elements() == static_cast<std::uint64_t>(channels)) {
+    reject(kLayer, "one element a channel has no variance, got " + to_string(type.dims));
+  }
+  LayerRecipe recipe;
+  add_scale_and_shift(recipe, channels);
+  recipe.parameters.push_back(channel_parameter("running_mean", channels, Initializer::kZero, false));
+  recipe.parameters.push_back(channel_parameter("running_variance", channels, Initializer::kOne, false));
+  if (mode == Mode::kInference) {
+    recipe.forward = {
+        {.direction = Direction::kForward,
+         .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}, {kParameter, 2}, {kParameter, 3}},
+         .writes = {{kOutput, 0}},
+         .may_overwrite = {{.write = 0, .read = 0}},
+         .algorithms = algorithms.forward,
+         .cost = {.flops = 2 * elements_of(type), .bytes = 2 * bytes_of(type)}}};
+    return recipe;
+  }
+  const TensorType statistics{.dims = {channels}};
+  recipe.saved = {{.name = "mean", .type = statistics}, {.name = "variance", .type = statistics}};
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}},
+                     .writes = {{kOutput, 0}, {kSaved, 0}, {kSaved, 1}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = normalisation_cost(type)},
+                    {.direction = Direction::kForward,
+                     .reads = {{kSaved, 0}, {kSaved, 1}, {kParameter, 2}, {kParameter, 3}},
+                     .writes = {{kParameter, 2}, {kParameter, 3}},
+                     .may_overwrite = {{.write = 0, .read = 2}, {.write = 1, .read = 3}},
+                     .algorithms = algorithms.follow,
+                     .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}}};
+  recipe.backward = {normalisation_backward(type, algorithms.backward)};
+  return recipe;
+}
+
+namespace {
+
+void require_ops(const std::vector<OpRecipe>& ops, bool forward, const std::string& kind) {
+  for (const OpRecipe& op : ops) {
+    if (op.algorithms.empty()) {
+      reject(kind, "an op without an algorithm");
+    }
+    if ((op.direction == Direction::kForward) != forward || op.direction == Direction::kUpdate) {
+      reject(kind, "an op whose direction is not that of its pass");
+    }
+  }
+}
+
+void fill_in_storage(ParameterRecipe& parameter, const std::string& kind) {
+  require_fp32_channels_last({&parameter.type, 1}, kind);
+  const std::uint64_t bytes = parameter.type.bytes();
+  if (parameter.storage_bytes != 0 && parameter.storage_bytes != bytes) {
+    reject(kind, "parameter " + parameter.name + " takes " + std::to_string(parameter.storage_bytes) +
+                     " bytes, densely it would be " + std::to_string(bytes));
+  }
+  parameter.storage_bytes = bytes;
+  parameter.storage_layout = kDenseStorage;
+}
+
+}  // namespace
+
+LayerRecipe custom_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode,
+                          const std::string& device, int threads) {
+  if (spec.layer == nullptr) {
+    throw InvalidArgument("no custom layer given");
+  }
+  const std::string kind = spec.layer->kind();
+  require_count(types.outputs, 1, "outputs of " + kind);
+  require_fp32_channels_last(types.inputs, kind);
+  require_fp32_channels_last(types.outputs, kind);
+  LayerRecipe recipe = spec.layer->describe({.inputs = types.inputs,
+                                             .output = types.outputs[0],
+                                             .device = device,
+                                             .threads = threads,
+                                             .mode = mode});
+  if (recipe.forward.empty()) {
+    reject(kind, "no op in its forward pass");
+  }
+  if (mode == Mode::kInference && (!recipe.backward.empty() || !recipe.saved.empty())) {
+    reject(kind, "saves something or has a backward pass in inference");
+  }
+  require_ops(recipe.forward, true, kind);
+  require_ops(recipe.backward, false, kind);
+  for (ParameterRecipe& parameter : recipe.parameters) {
+    fill_in_storage(parameter, kind);
+  }
+  return recipe;
+}
+
+}  // namespace vdnn::ops

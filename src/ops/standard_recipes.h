@@ -1,0 +1,55 @@
+#pragma once
+// Recipes of layers whose operands do not depend on the device: what their ops read and write, what they may
+// overwrite, and what they cost. A catalog brings the algorithms; where a device needs other operands, it has
+// recipes of its own. All throw InvalidArgument for shapes and numbers that the layer cannot have.
+
+#include <string>
+#include <vector>
+
+#include "src/ops/recipes.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::ops {
+
+// What a catalog has for each op of a pass; nothing is asked of `backward` in inference.
+struct LayerAlgorithms {
+  std::vector<Algorithm> forward;
+  std::vector<Algorithm> backward;
+};
+
+// Backward reads Y and dY. Everything may be in place: Y over X, dX over dY.
+LayerRecipe standard_recipe(const ReluSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+LayerRecipe standard_recipe(const SigmoidSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// Backward is an op for each input, a copy of dY (nothing where dX lies over dY).
+LayerRecipe standard_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// Backward is an op for each input, which copies its channels out of dY.
+LayerRecipe standard_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// Saves nothing: both passes make the same mask. In inference the algorithms are those of a copy, which is
+// nothing where Y lies over X.
+LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// Saves mean and reciprocal deviation of each sample's groups (N x groups).
+LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+
+// Two ops in forward: "normalise" reads X, scale, shift and makes Y and the batch's mean and variance, which
+// are saved; "follow" reads those and moves the running statistics. It is an op of its own so that a forward
+// op that is computed again for backward does not move them twice.
+struct BatchNormalizationAlgorithms {
+  std::vector<Algorithm> forward;  // "normalise", or the one op of inference
+  std::vector<Algorithm> follow;
+  std::vector<Algorithm> backward;
+};
+LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
+                            const BatchNormalizationAlgorithms& algorithms);
+
+// What the layer says of itself, held to what every catalog relies on; dense storage is filled in. `device`
+// and `threads`: see CustomQuestion.
+LayerRecipe custom_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode,
+                          const std::string& device, int threads);
+
+}  // namespace vdnn::ops

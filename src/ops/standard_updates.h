@@ -1,0 +1,24 @@
+#pragma once
+// Recipes of optimizers and of the gradients' norm: the same operands on every device. Updates work on a
+// parameter as it is stored; padding, which is zero in parameter, gradient and state, must stay zero.
+
+#include <span>
+#include <vector>
+
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::ops {
+
+// Each checks its spec and throws InvalidArgument. With `clipped` the op's last read is GradientNorm 0.
+
+// State: "momentum".
+UpdateRecipe standard_update(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped,
+                             std::vector<Algorithm> algorithms);
+// States: "first_moment" (m) and "second_moment" (v).
+UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped,
+                             std::vector<Algorithm> algorithms);
+
+OpRecipe standard_gradient_norm(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters,
+                                std::vector<Algorithm> algorithms);
+
+}  // namespace vdnn::ops
