@@ -34,7 +34,7 @@ struct CustomLaunch {
   std::uint32_t algorithm = 0;
   std::span<const TensorType> inputs;  // of the layer
   TensorType output;
-  OpOperands operands;            // in the order of the recipe
+  OpOperands operands;  // in the order of the recipe
   StepScalars scalars;
   void* native_stream = nullptr;  // what work is to be submitted to: a cudaStream_t; null on cpu
   int threads = 1;

@@ -145,7 +145,7 @@ class Executor {
   // Even and odd steps: page-locked memory for all results, one behind the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
-  std::vector<Access> reads_;  // scratch of launch()
+  std::vector<Access> reads_;               // scratch of launch()
   std::vector<Access> writes_;
   Frontier inputs_copied_;
   Frontier results_ready_;

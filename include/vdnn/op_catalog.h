@@ -30,7 +30,7 @@ struct ConvolutionSpec {  // cross-correlation; parameters: filter K x C/groups 
   Dims kernel;
   Dims stride;
   Dims padding;
-  Dims dilation;  // empty: 1 everywhere
+  Dims dilation;            // empty: 1 everywhere
   std::int64_t groups = 1;  // divides channels and filters; equal to the channels: depth-wise
   bool bias = true;
 };
@@ -162,16 +162,17 @@ struct GradientNormSpec {
   float max_norm = 1;
 };
 
-using OpSpec = std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec, SigmoidSpec,
-                            PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec, BatchNormalizationSpec,
-                            GroupNormalizationSpec, LrnSpec, DropoutSpec, SoftmaxCrossEntropySpec,
-                            MeanSquaredErrorSpec, DiceCrossEntropySpec, CustomSpec, SgdSpec, AdamSpec,
-                            GradientNormSpec>;
+using OpSpec =
+    std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec, SigmoidSpec,
+                 PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec, BatchNormalizationSpec,
+                 GroupNormalizationSpec, LrnSpec, DropoutSpec, SoftmaxCrossEntropySpec, MeanSquaredErrorSpec,
+                 DiceCrossEntropySpec, CustomSpec, SgdSpec, AdamSpec, GradientNormSpec>;
 
 // Does it end a network? Its output is metrics, its input 1 targets.
 inline bool is_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
-         std::holds_alternative<MeanSquaredErrorSpec>(spec) || std::holds_alternative<DiceCrossEntropySpec>(spec);
+         std::holds_alternative<MeanSquaredErrorSpec>(spec) ||
+         std::holds_alternative<DiceCrossEntropySpec>(spec);
 }
 
 // Floats of a loss's output.
@@ -252,8 +253,8 @@ struct SavedRecipe {
 };
 
 // Ops stand in the order in which they run. An op in `backward` that writes no input gradient and no
-// parameter gradient that anybody asked for is dropped, so gradients of data inputs are never computed, unless
-// they come with others.
+// parameter gradient that anybody asked for is dropped, so gradients of data inputs are never computed,
+// unless they come with others.
 struct LayerRecipe {
   std::vector<ParameterRecipe> parameters;
   std::vector<SavedRecipe> saved;

@@ -37,20 +37,31 @@ class ParameterStore {
   // Versions that no other work on this device uses; see Access.
   std::uint64_t next_version() { return ++versions_; }
 
-  // Overwrites parameters and clears states on `stream`, from logical values (an array a parameter, in the
-  // order and form of OpProgram::pack_parameter); blocks until done. On a device that does not touch memory
-  // only the versions move.
+  // Overwrites parameters and states on `stream`, from logical values (an array a parameter, and one a state
+  // of it, in the order and form of OpProgram::pack_parameter; without states these are cleared); blocks
+  // until done. On a device that does not touch memory only the versions move.
   void upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
-              std::span<const std::vector<float>> logical);
+              std::span<const std::vector<float>> logical,
+              std::span<const std::vector<std::vector<float>>> states = {});
+  void upload_one(PinnedPool& pinned, StreamId stream, OpProgram& program, std::uint32_t index,
+                  std::span<const float> logical);
   // The reverse, after everything that `stream` knows of; blocks.
   std::vector<std::vector<float>> download(PinnedPool& pinned, StreamId stream, OpProgram& program);
+  std::vector<float> download_one(PinnedPool& pinned, StreamId stream, OpProgram& program,
+                                  std::uint32_t index);
+  std::vector<std::vector<std::vector<float>>> download_states(PinnedPool& pinned, StreamId stream,
+                                                               OpProgram& program);
 
  private:
   struct Shape {
     std::string layout;
     std::uint64_t elements = 0;
   };
+  class Transfers;
+
   AddressRange take(std::uint64_t bytes);
+  std::vector<float> fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
+                           const Slot& slot) const;
   // The parameter's, then its states'.
   std::span<Slot> slots_of(std::size_t parameter);
   std::uint64_t largest_slot_bytes() const;

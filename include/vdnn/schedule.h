@@ -38,12 +38,12 @@ struct Buffer {
 };
 
 enum class InstructionKind : std::uint8_t {
-  kAllocate,    // buffer, for `stream`
-  kRelease,     // buffer, after the waits
-  kLoad,        // value (an input) from the host's batch into buffer
-  kLaunch,      // op, on operands
-  kOffload,     // value from buffer to host_buffer
-  kPrefetch,    // value from host_buffer to buffer
+  kAllocate,   // buffer, for `stream`
+  kRelease,    // buffer, after the waits
+  kLoad,       // value (an input) from the host's batch into buffer
+  kLaunch,     // op, on operands
+  kOffload,    // value from buffer to host_buffer
+  kPrefetch,   // value from host_buffer to buffer
   kReadResult  // value (one of the tape's results) from buffer to the host
 };
 std::string to_string(InstructionKind kind);
@@ -85,7 +85,8 @@ std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule);
 std::string describe(const Tape& tape, const Instruction& instruction);
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule);
 
-// What a launch, load, offload, prefetch or read of a result reads and writes, as pairs of buffer and value; reads first.
+// What a launch, load, offload, prefetch or read of a result reads and writes, as pairs of buffer and value;
+// reads first.
 struct BufferUse {
   BufferId buffer = kNone;
   ValueId value = kNone;  // kNone: workspace

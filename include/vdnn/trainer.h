@@ -1,9 +1,7 @@
 #pragma once
-// Carries a planned run out: makes the device with its budget, initialises the parameters, feeds batches that
-// a thread of its own has loaded ahead, reads each loss one step late, evaluates after every epoch.
-//
-// The pools, the parameters and the compiled programs live as long as the Trainer; executors as long as a
-// phase (training, evaluation), so evaluation runs in the memory that training has left.
+// The training loop over a data set: steps a Session (session.h) with batches that a thread of its own has
+// loaded ahead, reads each loss one step late, evaluates after every epoch in the memory that training has
+// left.
 
 #include <cstdint>
 #include <functional>
@@ -16,17 +14,25 @@
 #include "vdnn/dataset.h"
 #include "vdnn/executor.h"
 #include "vdnn/planned_run.h"
+#include "vdnn/session.h"
 
 namespace vdnn {
 
 struct TrainOptions {
-  float learning_rate = 0.01F;
+  double learning_rate = 0.01;
+  std::string learning_rate_schedule = "constant";  // learning_rate.h
   std::uint64_t seed = 1;  // of initialisation and shuffling
   // Exactly one of the two is > 0. Epochs are followed by an evaluation where there is a test split.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
   std::optional<double> link_gbytes_per_second;
   bool trace = false;  // record the last few steps
+  // Training goes on from here; its seed counts, not `seed`, and `epochs` and `steps` are those of the whole
+  // training. Data in the order, and the learning rate, of the steps that follow.
+  std::optional<TrainingState> start;
+  // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in flight.
+  std::function<void(Session&)> save;
+  std::uint64_t save_every = 0;
   // Debugging aids of the cpu driver; they want RunOptions::page_aligned_blocks where the driver does.
   std::optional<std::uint64_t> delay_seed;
   bool protect_released = false;
@@ -62,7 +68,7 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // `run` and `data` must outlive the trainer. Throws OutOfMemory where the run does not fit, InvalidArgument
+  // `data` must outlive the trainer. Throws OutOfMemory where the run does not fit, InvalidArgument
   // for a simulated device.
   Trainer(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options);
   ~Trainer();

@@ -104,56 +104,121 @@ std::uint64_t ParameterStore::largest_slot_bytes() const {
   return largest;
 }
 
-void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
-                            std::span<const std::vector<float>> logical) {
-  Device& device = pool_.device();
-  if (device.properties().touches_memory && (program == nullptr || logical.size() != parameters())) {
-    throw InvalidArgument("an upload of " + std::to_string(logical.size()) + " parameters into a store of " +
-                          std::to_string(parameters()));
-  }
-  // One block for all, so that no more than the largest stays page-locked.
-  PinnedBlock block(pinned, largest_slot_bytes());
-  const auto copy_in = [&](Slot& slot, const auto& fill) {
-    if (device.properties().touches_memory) {
-      fill(pointer_to<std::byte>(block.range().begin));
-    }
-    slot.version = next_version();
+// One block for all, so that no more than the largest stays page-locked.
+class ParameterStore::Transfers {
+ public:
+  Transfers(ParameterStore& store, PinnedPool& pinned, StreamId stream)
+      : store_(store),
+        device_(store.pool_.device()),
+        stream_(stream),
+        block_(pinned, store.largest_slot_bytes()) {}
+
+  bool touches_memory() const { return device_.properties().touches_memory; }
+  std::byte* host() const { return pointer_to<std::byte>(block_.range().begin); }
+
+  // What host() holds becomes the slot's contents.
+  void to_device(Slot& slot) {
+    slot.version = store_.next_version();
     const Copy copy{.name = "upload of a parameter",
                     .direction = CopyDirection::kHostToDevice,
                     .destination = {.range = slot.range, .version = slot.version},
-                    .source = {.range = {.begin = block.range().begin, .bytes = slot.range.bytes}}};
-    const Frontier done{device.copy(stream, copy)};
-    block.used_until(done);
-    device.synchronize(done);
-  };
+                    .source = {.range = host_range(slot)}};
+    const Frontier done{device_.copy(stream_, copy)};
+    block_.used_until(done);
+    device_.synchronize(done);
+  }
+
+  void to_host(const Slot& slot) {
+    const Copy copy{.name = "download of a parameter",
+                    .direction = CopyDirection::kDeviceToHost,
+                    .destination = {.range = host_range(slot)},
+                    .source = {.range = slot.range, .version = slot.version}};
+    device_.copy(stream_, copy);
+    // All that the copy is behind, not the copy alone: what failed earlier and elsewhere has to be heard of
+    // here.
+    const Frontier done = device_.frontier(stream_);
+    block_.used_until(done);
+    device_.synchronize(done);
+  }
+
+ private:
+  AddressRange host_range(const Slot& slot) const {
+    return {.begin = block_.range().begin, .bytes = slot.range.bytes};
+  }
+
+  ParameterStore& store_;
+  Device& device_;
+  StreamId stream_;
+  PinnedBlock block_;
+};
+
+void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
+                            std::span<const std::vector<float>> logical,
+                            std::span<const std::vector<std::vector<float>>> states) {
+  Transfers transfers(*this, pinned, stream);
+  if (transfers.touches_memory() && (program == nullptr || logical.size() != parameters() ||
+                                     (!states.empty() && states.size() != parameters()))) {
+    throw InvalidArgument("an upload of " + std::to_string(logical.size()) + " parameters and " +
+                          std::to_string(states.size()) + " states into a store of " +
+                          std::to_string(parameters()));
+  }
   for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
     const std::span<Slot> slots = slots_of(index);
-    copy_in(slots[0], [&](std::byte* storage) { program->pack_parameter(index, logical[index], storage); });
-    for (Slot& state : slots.subspan(1)) {
-      copy_in(state, [&](std::byte* storage) { std::memset(storage, 0, state.range.bytes); });
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (!transfers.touches_memory()) {
+        // Only the versions move.
+      } else if (i == 0) {
+        program->pack_parameter(index, logical[index], transfers.host());
+      } else if (states.empty()) {
+        std::memset(transfers.host(), 0, slots[i].range.bytes);
+      } else {
+        program->pack_parameter(index, states[index].at(i - 1), transfers.host());
+      }
+      transfers.to_device(slots[i]);
     }
   }
 }
 
+void ParameterStore::upload_one(PinnedPool& pinned, StreamId stream, OpProgram& program, std::uint32_t index,
+                                std::span<const float> logical) {
+  Transfers transfers(*this, pinned, stream);
+  program.pack_parameter(index, logical, transfers.host());
+  transfers.to_device(slots_of(index)[0]);
+}
+
+std::vector<float> ParameterStore::fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
+                                         const Slot& slot) const {
+  transfers.to_host(slot);
+  std::vector<float> logical(shapes_[index].elements);
+  program.unpack_parameter(index, transfers.host(), logical);
+  return logical;
+}
+
 std::vector<std::vector<float>> ParameterStore::download(PinnedPool& pinned, StreamId stream,
                                                          OpProgram& program) {
-  Device& device = pool_.device();
-  PinnedBlock block(pinned, largest_slot_bytes());
+  Transfers transfers(*this, pinned, stream);
   std::vector<std::vector<float>> result;
   for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
-    const Slot& slot = slots_[parameter_slots_[index]];
-    const Copy copy{.name = "download of a parameter",
-                    .direction = CopyDirection::kDeviceToHost,
-                    .destination = {.range = {.begin = block.range().begin, .bytes = slot.range.bytes}},
-                    .source = {.range = slot.range, .version = slot.version}};
-    device.copy(stream, copy);
-    // All that the copy is behind, not the copy alone: what failed earlier and elsewhere has to be heard of
-    // here.
-    const Frontier done = device.frontier(stream);
-    block.used_until(done);
-    device.synchronize(done);
-    result.emplace_back(shapes_[index].elements);
-    program.unpack_parameter(index, pointer_to<std::byte>(block.range().begin), result.back());
+    result.push_back(fetch(transfers, program, index, slots_of(index)[0]));
+  }
+  return result;
+}
+
+std::vector<float> ParameterStore::download_one(PinnedPool& pinned, StreamId stream, OpProgram& program,
+                                                std::uint32_t index) {
+  Transfers transfers(*this, pinned, stream);
+  return fetch(transfers, program, index, slots_of(index)[0]);
+}
+
+std::vector<std::vector<std::vector<float>>> ParameterStore::download_states(PinnedPool& pinned,
+                                                                             StreamId stream,
+                                                                             OpProgram& program) {
+  Transfers transfers(*this, pinned, stream);
+  std::vector<std::vector<std::vector<float>>> result(parameter_slots_.size());
+  for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
+    for (const Slot& state : slots_of(index).subspan(1)) {
+      result[index].push_back(fetch(transfers, program, index, state));
+    }
   }
   return result;
 }

@@ -63,8 +63,9 @@ class Assembly {
 
   std::size_t first_ready(const std::vector<bool>& placed) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (!placed[i] && std::ranges::all_of(layers_[i].inputs,
-                                            [&](const std::string& input) { return known_.contains(input); })) {
+      if (!placed[i] && std::ranges::all_of(layers_[i].inputs, [&](const std::string& input) {
+            return known_.contains(input);
+          })) {
         return i;
       }
     }

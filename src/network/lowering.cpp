@@ -3,8 +3,8 @@
 // inputs, and what is computed from them without parameters) are never computed. Where a feature map forks,
 // the contributions to its gradient are added in the order in which the backward pass makes them, each as
 // soon as it is made, so that no more than two of them are alive. And a parameter is updated right after the
-// last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up; but where
-// they are clipped by their common norm, all updates follow the backward pass.
+// last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up; but
+// where they are clipped by their common norm, all updates follow the backward pass.
 
 #include <algorithm>
 #include <array>
@@ -546,8 +546,7 @@ void Lowering::lower_clipping() {
   }
   const TensorType type{.dims = {2}};
   gradient_norm_ = declare("gradients.norm.value", ValueKind::kGradientNorm, type, type.bytes());
-  const OpRecipe recipe =
-      catalog_.gradient_norm_recipe(std::get<GradientNormSpec>(op.spec), recipes);
+  const OpRecipe recipe = catalog_.gradient_norm_recipe(std::get<GradientNormSpec>(op.spec), recipes);
   op.layer_outputs = {type};
   op.writes = {gradient_norm_};
   op.algorithms = recipe.algorithms;

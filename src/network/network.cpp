@@ -114,9 +114,8 @@ Tensor NetworkBuilder::layer(const std::string& name, OpSpec spec, const std::ve
   std::vector<std::uint32_t> ids;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::uint32_t id = inputs[i].id;
-    const bool made_by_loss = std::ranges::any_of(network_.layers_, [&](const Layer& layer) {
-      return layer.output == id && is_loss(layer.spec);
-    });
+    const bool made_by_loss = std::ranges::any_of(
+        network_.layers_, [&](const Layer& layer) { return layer.output == id && is_loss(layer.spec); });
     if (id >= network_.types_.size() || is_target(id) != (loss && i == 1) || made_by_loss) {
       reject(name, "input " + std::to_string(i) + " (" + std::to_string(id) + ") is no " +
                        (loss && i == 1 ? "targets" : "feature map") + " of this network");
@@ -156,12 +155,13 @@ Tensor NetworkBuilder::pooling(const std::string& name, Tensor x, PoolingSpec sp
 Tensor NetworkBuilder::global_pooling(const std::string& name, Tensor x, PoolingMode mode) {
   const TensorType& input = type(x);
   const std::size_t rank = input.spatial_rank();
-  return layer(name,
-               PoolingSpec{.mode = mode,
-                           .kernel = Dims(input.dims.end() - static_cast<std::ptrdiff_t>(rank), input.dims.end()),
-                           .stride = Dims(rank, 1),
-                           .padding = Dims(rank, 0)},
-               {x});
+  return layer(
+      name,
+      PoolingSpec{.mode = mode,
+                  .kernel = Dims(input.dims.end() - static_cast<std::ptrdiff_t>(rank), input.dims.end()),
+                  .stride = Dims(rank, 1),
+                  .padding = Dims(rank, 0)},
+      {x});
 }
 
 Tensor NetworkBuilder::upsampling(const std::string& name, Tensor x, UpsamplingSpec spec) {
@@ -244,7 +244,8 @@ void NetworkBuilder::output(Tensor x) {
   type(x);
   if (x.id == network_.input() || std::ranges::find(network_.outputs_, x.id) != network_.outputs_.end()) {
     throw InvalidArgument("network " + network_.name_ + ": '" + network_.names_[x.id] +
-                          "' cannot be an output" + (x.id == network_.input() ? ": it is the input" : " twice"));
+                          "' cannot be an output" +
+                          (x.id == network_.input() ? ": it is the input" : " twice"));
   }
   network_.outputs_.push_back(x.id);
 }

@@ -107,7 +107,8 @@ class ShapeRules {
     for (const NamedType& input : inputs_.subspan(1)) {
       TensorType alike = input.type;
       require(alike.dims.size() == y.dims.size(), "inputs " + describe(inputs_[0]) + " and " +
-                                                      describe(input) + " differ in more than their channels");
+                                                      describe(input) +
+                                                      " differ in more than their channels");
       const std::int64_t more = alike.dims[1];
       alike.dims[1] = y.dims[1];
       require(alike == y, "inputs " + describe(inputs_[0]) + " and " + describe(input) +
@@ -287,10 +288,9 @@ class ShapeRules {
     require(std::isfinite(weight) && weight > 0, "weight " + std::to_string(weight) + " must be positive");
     require_inputs(2);
     const TensorType wanted = target_type(layer_, spec, inputs_[0]);
-    require(inputs_[1].type == wanted, "prediction " + describe(inputs_[0]) + " wants targets " +
-                                           to_string(wanted.dims) +
-                                           (wanted.data_type == DataType::kI32 ? " (i32)" : " (f32)") +
-                                           ", not " + describe(inputs_[1]));
+    require(inputs_[1].type == wanted,
+            "prediction " + describe(inputs_[0]) + " wants targets " + to_string(wanted.dims) +
+                (wanted.data_type == DataType::kI32 ? " (i32)" : " (f32)") + ", not " + describe(inputs_[1]));
     return {.dims = {kMetricsFloats}};
   }
 

@@ -21,7 +21,7 @@ std::string to_string(StreamRole role) {
 }
 
 std::string to_string(InstructionKind kind) {
-  constexpr std::array<const char*, 7> kNames{"allocate", "release",  "load",        "launch",
+  constexpr std::array<const char*, 7> kNames{"allocate", "release",  "load",       "launch",
                                               "offload",  "prefetch", "read_result"};
   return kNames[static_cast<std::size_t>(kind)];
 }

@@ -33,11 +33,11 @@ TEST(BuildNetwork, PutsLayersInOrder) {
 }
 
 TEST(BuildNetwork, TakesTargetsByName) {
-  const Network network = build_network(
-      "targets", {2, 3, 4, 4},
-      {{.name = "loss", .spec = MeanSquaredErrorSpec{}, .inputs = {"r", "wanted"}},
-       {.name = "r", .spec = ReluSpec{}, .inputs = {"images"}}},
-      {{.name = "wanted", .type = {.dims = {2, 3, 4, 4}}}});
+  const Network network =
+      build_network("targets", {2, 3, 4, 4},
+                    {{.name = "loss", .spec = MeanSquaredErrorSpec{}, .inputs = {"r", "wanted"}},
+                     {.name = "r", .spec = ReluSpec{}, .inputs = {"images"}}},
+                    {{.name = "wanted", .type = {.dims = {2, 3, 4, 4}}}});
   EXPECT_EQ(network.feature_map_name(network.targets()[0]), "wanted");
 }
 

@@ -375,8 +375,7 @@ TEST(Lowering, KeepsAnOpThatMakesWantedAndUnwantedGradients) {
   };
   NetworkBuilder net("net", {2, 4, 8, 8});
   const Tensor a = net.convolution("conv", net.input(), same_convolution(4));
-  const auto tape =
-      lower_to_tape(finish(std::move(net), net.add("sum", a, net.input())), Joint(), kSgd);
+  const auto tape = lower_to_tape(finish(std::move(net), net.add("sum", a, net.input())), Joint(), kSgd);
   const Op& op = find_op(*tape, "sum.backward_data");
   ASSERT_EQ(op.writes.size(), 2U);
   EXPECT_EQ(tape->value(op.writes[0]).name, "conv.y.gradient");

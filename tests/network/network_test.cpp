@@ -209,29 +209,37 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 {"targets labels"}},
         Mistake{"ConcatenationOfDifferentShapes",
-                [](N& n) { n.concatenation("cat", {n.input(), n.pooling("p", n.input(), halving())}); },
+                [](N& n) {
+                  n.concatenation("cat", {n.input(), n.pooling("p", n.input(), halving())});
+                },
                 {"layer cat", "'images'", "2x3x8x8", "'p.y'", "2x3x4x4"}},
         Mistake{"ConcatenationOfOne", [](N& n) { n.concatenation("cat", {n.input()}); }, {"cat", "two"}},
         Mistake{"GroupsThatDoNotDivide",
                 [](N& n) {
-                  n.convolution("c1", n.input(),
-                                {.filters = 4, .kernel = {1, 1}, .stride = {1, 1}, .padding = {0, 0}, .groups = 2});
+                  n.convolution(
+                      "c1", n.input(),
+                      {.filters = 4, .kernel = {1, 1}, .stride = {1, 1}, .padding = {0, 0}, .groups = 2});
                 },
                 {"c1", "2 groups", "3 channels"}},
-        Mistake{"DilationTooLarge",
-                [](N& n) {
-                  n.convolution("c1", n.input(),
-                                {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 4}});
-                },
-                {"c1", "dilation 1x4", "2x3x8x8"}},
+        Mistake{
+            "DilationTooLarge",
+            [](N& n) {
+              n.convolution(
+                  "c1", n.input(),
+                  {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 4}});
+            },
+            {"c1", "dilation 1x4", "2x3x8x8"}},
         Mistake{"TransposedWithoutAnOutput",
                 [](N& n) {
-                  n.transposed_convolution("t", n.pooling("p", n.input(), {PoolingMode::kMax, {8, 8}, {1, 1}, {0, 0}}),
-                                           {.filters = 4, .kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}});
+                  n.transposed_convolution(
+                      "t", n.pooling("p", n.input(), {PoolingMode::kMax, {8, 8}, {1, 1}, {0, 0}}),
+                      {.filters = 4, .kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}});
                 },
                 {"layer t", "padding 1x1"}},
         Mistake{"UpsamplingByNothing",
-                [](N& n) { n.upsampling("u", n.input(), {.factors = {2, 0}}); },
+                [](N& n) {
+                  n.upsampling("u", n.input(), {.factors = {2, 0}});
+                },
                 {"layer u", "2x0"}},
         Mistake{"UpsamplingOfAnotherRank",
                 [](N& n) { n.upsampling("u", n.input(), {.factors = {2}}); },
@@ -294,11 +302,13 @@ TEST(NetworkBuilder, KnowsTheShapesOfEveryKindOfLayer) {
   NetworkBuilder net("kinds", {2, 6, 5, 7});
   const auto dims = [&](Tensor x) { return net.type(x).dims; };
   const Tensor x = net.input();
-  EXPECT_EQ(dims(net.convolution("depthwise", x,
-                                 {.filters = 6, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .groups = 6})),
+  EXPECT_EQ(dims(net.convolution(
+                "depthwise", x,
+                {.filters = 6, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .groups = 6})),
             (Dims{2, 6, 5, 7}));
-  EXPECT_EQ(dims(net.convolution("dilated", x,
-                                 {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {2, 3}})),
+  EXPECT_EQ(dims(net.convolution(
+                "dilated", x,
+                {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {0, 0}, .dilation = {2, 3}})),
             (Dims{2, 4, 1, 1}));
   EXPECT_EQ(dims(net.transposed_convolution(
                 "transposed", x, {.filters = 3, .kernel = {2, 3}, .stride = {2, 2}, .padding = {0, 1}})),
@@ -324,8 +334,7 @@ TEST(NetworkBuilder, SeveralLossesAndOutputs) {
   net.mean_squared_error("error", y, {}, net.target("wanted", net.type(y)));
   const Network network = std::move(net).build();
   ASSERT_EQ(network.targets().size(), 2U);  // `targets` is shared
-  EXPECT_EQ(network.type(network.targets()[0]),
-            (TensorType{.data_type = DataType::kI32, .dims = {2, 4, 4}}));
+  EXPECT_EQ(network.type(network.targets()[0]), (TensorType{.data_type = DataType::kI32, .dims = {2, 4, 4}}));
   EXPECT_EQ(network.type(network.targets()[1]).dims, (Dims{2, 3, 4, 4}));
   ASSERT_EQ(network.outputs().size(), 1U);
   EXPECT_EQ(network.feature_map_name(network.outputs()[0]), "aside.y");

@@ -199,7 +199,11 @@ INSTANTIATE_TEST_SUITE_P(
                {"fc.y", "twice"}},
         Breach{"ResultThatIsLoaded", [](P& p) { p.results.push_back(kImages); }, {"images"}},
         Breach{"ResultThatPersists", [](P& p) { p.results.push_back(kWeights); }, {"fc.filter"}},
-        Breach{"MoreLossesThanResults", [](P& p) { p.loss_weights = {1, 1}; }, {"results", "2 losses"}},
+        Breach{"MoreLossesThanResults",
+               [](P& p) {
+                 p.loss_weights = {1, 1};
+               },
+               {"results", "2 losses"}},
         Breach{"StatisticsUpdated",
                [](P& p) { p.parameters[0].recipe.trainable = false; },
                {"fc.filter.update", "fc.filter"}},

@@ -1,0 +1,156 @@
+#pragma once
+// Training in the caller's own loop. A Session makes the device of a planned run with its budget, initialises
+// the parameters and steps the schedule: the caller brings the data, the learning rate and the decision when
+// to stop, and gets losses, outputs and gradients back by name. `Trainer` is such a loop.
+//
+//   Session session(plan_run(std::move(network), {.policy = Policy::kOffloadAll}), {.seed = 1});
+//   while (session.step({images, targets}, 0.01F).loss > 0.1) { ... }
+//
+// What a step is given: the inputs of the network in the order of Tape::inputs() (images, then targets), as
+// bytes: fp32 channels last (N x H x W x C), classes as i32. step() copies them and waits for the step. For a
+// loop that overlaps loading with computing there are submit() and wait() over page-locked memory.
+//
+// Training and evaluation take turns in the same memory: the first call of the other kind closes what the
+// last one used, once everything submitted has been waited for. A Session belongs to one thread. After an
+// exception from the device it takes no further step; its destructor gives everything back.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/device_pool.h"
+#include "vdnn/executor.h"
+#include "vdnn/parameter_store.h"
+#include "vdnn/pinned_pool.h"
+#include "vdnn/planned_run.h"
+
+namespace vdnn {
+
+struct SessionOptions {
+  std::uint64_t seed = 1;  // of initialisation and dropout
+  // Slows the copies of cpu to this many 10^9 bytes a second each way; > 0.
+  std::optional<double> link_gbytes_per_second;
+  // Debugging aids of the cpu driver (cpu_device.h, device_pool.h); they want
+  // RunOptions::page_aligned_blocks where the driver does.
+  std::optional<std::uint64_t> delay_seed;
+  bool protect_released = false;
+  bool check_accesses = false;
+};
+
+// The numbers of one parameter, in logical form: dense, channels last (filters KRSC).
+struct ParameterValues {
+  std::string name;  // "conv1.filter"
+  Dims dims;         // as they lie: K, R, S, C
+  std::vector<float> values;
+  bool trainable = true;
+};
+// The optimizer's state of a parameter lies like the parameter.
+struct TrainingState {
+  std::uint64_t step = 0;
+  std::uint64_t seed = 0;
+  std::vector<ParameterValues> parameters;  // in order of creation
+  std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; likewise
+};
+
+class Session {
+ public:
+  // Throws OutOfMemory where the run does not fit, InvalidArgument for a simulated device.
+  Session(PlannedRun run, const SessionOptions& options);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const PlannedRun& run() const { return run_; }
+  // Training steps submitted since the start of training, those before a restored state included.
+  std::uint64_t steps() const { return steps_; }
+
+  // --- steps that wait -------------------------------------------------------------------------------------
+  using Bytes = std::span<const std::byte>;
+  // Throws InvalidArgument where the inputs do not have the sizes that the network wants.
+  StepMetrics step(std::span<const Bytes> inputs, float learning_rate);
+  StepMetrics step(std::initializer_list<Bytes> inputs, float learning_rate) {
+    return step(std::span(inputs.begin(), inputs.size()), learning_rate);
+  }
+  // Forward only, as inference computes it; nothing is learned. As many samples as evaluation_batch() says.
+  StepMetrics evaluate(std::span<const Bytes> inputs);
+  StepMetrics evaluate(std::initializer_list<Bytes> inputs) {
+    return evaluate(std::span(inputs.begin(), inputs.size()));
+  }
+  // Samples of an evaluation step: the batch of training, or the largest half, quarter... that fits into the
+  // memory that training takes. Throws OutOfMemory where none does.
+  std::int64_t evaluation_batch();
+
+  // --- steps in flight -------------------------------------------------------------------------------------
+  // See Executor::submit and Executor::wait; inputs in page-locked memory.
+  StepTicket submit(std::span<const AddressRange> inputs, float learning_rate);
+  StepTicket submit_evaluation(std::span<const AddressRange> inputs);
+  StepMetrics wait(const StepTicket& ticket);
+  // Waits for everything submitted (results that nobody waited for are lost) and gives back what steps hold
+  // between them.
+  void finish();
+
+  // --- values by name --------------------------------------------------------------------------------------
+  // What the last step that was waited for gave back: outputs of the network and what
+  // TrainingOptions::results names, a gradient for example; dense, channels last. Throws InvalidArgument
+  // where the host is not given it.
+  std::vector<float> result(std::string_view name) const;
+  // A parameter or running statistic, after all steps submitted. Throws InvalidArgument for an unknown name,
+  // and for another number of elements.
+  ParameterValues parameter(std::string_view name);
+  void set_parameter(std::string_view name, std::span<const float> values);
+  std::vector<std::string> parameter_names() const;
+
+  // Everything that later steps depend on. restore() throws InvalidArgument, and changes nothing, for a state
+  // of another network or optimizer.
+  TrainingState state();
+  void restore(const TrainingState& state);
+  // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
+  std::string weights_sha256();
+
+  // --- what it stands on, for loops that load ahead --------------------------------------------------------
+  Device& device() { return *device_; }
+  PinnedPool& pinned() { return pinned_; }
+  const StreamSet& streams() const { return streams_; }
+  // Of the last step submitted.
+  StepMemory memory() const { return executor_ ? executor_->memory() : memory_; }
+
+ private:
+  enum class Phase : std::uint8_t { kTraining, kEvaluation };
+
+  StreamId compute() const { return streams_[StreamRole::kCompute]; }
+  const EvaluationPlan& evaluation();
+  void open(Phase phase);
+  void close();
+  void require_idle() const;
+  const Tape& current_tape() const;
+  template <class Submit>
+  StepMetrics staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step);
+  std::vector<float> numbers_of(const Tape& tape, ValueId id, const AddressRange& range) const;
+  std::uint32_t parameter_index(std::string_view name) const;
+  ParameterValues describe(std::uint32_t index) const;
+
+  PlannedRun run_;
+  SessionOptions options_;
+  std::unique_ptr<Device> device_;
+  DevicePool pool_;
+  PinnedPool pinned_;
+  StreamSet streams_;
+  ParameterStore parameters_;
+  std::unique_ptr<OpProgram> program_;
+  std::optional<EvaluationPlan> evaluation_;
+  std::unique_ptr<OpProgram> evaluation_program_;
+
+  std::optional<Executor> executor_;
+  Phase phase_ = Phase::kTraining;
+  StepMemory memory_;  // of the executor before
+  std::uint64_t steps_ = 0;
+  std::uint64_t in_flight_ = 0;
+  std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
+};
+
+}  // namespace vdnn

@@ -1,0 +1,342 @@
+#include "vdnn/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "vdnn/cpu_device.h"
+#include "vdnn/error.h"
+#include "vdnn/trainer.h"
+
+namespace vdnn {
+
+namespace {
+
+std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions& options) {
+  if (run.target.simulated) {
+    throw InvalidArgument("train runs on real devices; for " + run.target.name + " use plan or replay");
+  }
+  require_fit(run);
+  return make_cpu_device({.budget_bytes = run.target.budget_bytes,
+                          .host_budget_bytes = run.target.host_budget_bytes,
+                          .link_gbytes_per_second = options.link_gbytes_per_second,
+                          .delay_seed = options.delay_seed,
+                          .page_aligned_blocks = run.options.page_aligned_blocks,
+                          .check_accesses = options.check_accesses});
+}
+
+// As the numbers lie: channels last.
+Dims dims_as_they_lie(const Dims& logical) {
+  Dims dims = logical;
+  if (dims.size() > 2) {
+    std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+  }
+  return dims;
+}
+
+void require_sizes(const Tape& tape, std::span<const Session::Bytes> inputs) {
+  bool right = inputs.size() == tape.inputs().size();
+  for (std::size_t i = 0; right && i < inputs.size(); ++i) {
+    right = inputs[i].size() == tape.value(tape.inputs()[i]).bytes;
+  }
+  if (right) {
+    return;
+  }
+  std::string text = "a step of '" + tape.model() + "' takes";
+  for (const ValueId input : tape.inputs()) {
+    text += " " + tape.value(input).name + " of " + std::to_string(tape.value(input).bytes) + " bytes,";
+  }
+  text += " and was given";
+  for (const Session::Bytes& input : inputs) {
+    text += " " + std::to_string(input.size());
+  }
+  throw InvalidArgument(text + " bytes");
+}
+
+void require_alike(const ParameterValues& expected, const ParameterValues& given) {
+  if (given.name != expected.name || given.dims != expected.dims ||
+      given.values.size() != element_count(expected.dims)) {
+    throw InvalidArgument("the state has '" + given.name + "' (" + to_string(given.dims) + ") where '" +
+                          expected.name + "' (" + to_string(expected.dims) + ") is wanted");
+  }
+}
+
+}  // namespace
+
+Session::Session(PlannedRun run, const SessionOptions& options)
+    : run_(std::move(run)),
+      options_(options),
+      device_(make_device(run_, options)),
+      pool_(*device_, {.protect_released = options.protect_released}),
+      pinned_(*device_),
+      streams_(*device_),
+      parameters_(pool_, compute(), *run_.tape),
+      program_(run_.library->compile(*run_.tape, run_.schedule.algorithms)) {
+  parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
+}
+
+StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_rate) {
+  open(Phase::kTraining);
+  const StepTicket ticket =
+      executor_->submit(inputs, {.learning_rate = learning_rate, .step = steps_, .seed = options_.seed});
+  ++steps_;
+  ++in_flight_;
+  return ticket;
+}
+
+StepTicket Session::submit_evaluation(std::span<const AddressRange> inputs) {
+  open(Phase::kEvaluation);
+  const StepTicket ticket = executor_->submit(inputs, {.step = steps_, .seed = options_.seed});
+  ++in_flight_;
+  return ticket;
+}
+
+StepMetrics Session::wait(const StepTicket& ticket) {
+  if (!executor_) {
+    throw InvalidArgument("a wait for step " + std::to_string(ticket.step) + ", and none is in flight");
+  }
+  StepMetrics metrics = executor_->wait(ticket);
+  --in_flight_;
+  waited_ = ticket.step;
+  return metrics;
+}
+
+StepMetrics Session::step(std::span<const Bytes> inputs, float learning_rate) {
+  return staged(*run_.tape, inputs,
+                [&](std::span<const AddressRange> staged) { return submit(staged, learning_rate); });
+}
+
+StepMetrics Session::evaluate(std::span<const Bytes> inputs) {
+  return staged(*evaluation().tape, inputs,
+                [&](std::span<const AddressRange> staged) { return submit_evaluation(staged); });
+}
+
+std::int64_t Session::evaluation_batch() {
+  return evaluation().batch;
+}
+
+void Session::finish() {
+  if (!executor_) {
+    return;
+  }
+  memory_ = executor_->memory();
+  try {
+    device_->synchronize(streams_.everything(*device_));
+  } catch (...) {
+    close();
+    throw;
+  }
+  close();
+}
+
+std::vector<float> Session::result(std::string_view name) const {
+  if (!executor_ || !waited_) {
+    throw InvalidArgument("no step has been waited for: there is no result '" + std::string(name) + "'");
+  }
+  const Tape& tape = current_tape();
+  const ValueId value = tape.find_value(name);
+  const auto results = tape.results();
+  const auto found = std::ranges::find(results, value);
+  if (value == kNone || found == results.end()) {
+    throw InvalidArgument("'" + std::string(name) + "' is not among the results of '" + tape.model() +
+                          "': mark it as an output of the network, or name it in TrainingOptions::results");
+  }
+  const AddressRange range = executor_->result(*waited_, static_cast<std::size_t>(found - results.begin()));
+  return numbers_of(tape, value, range);
+}
+
+ParameterValues Session::parameter(std::string_view name) {
+  const std::uint32_t index = parameter_index(name);
+  require_idle();
+  ParameterValues values = describe(index);
+  values.values = parameters_.download_one(pinned_, compute(), *program_, index);
+  return values;
+}
+
+void Session::set_parameter(std::string_view name, std::span<const float> values) {
+  const std::uint32_t index = parameter_index(name);
+  const std::uint64_t elements = run_.tape->parameters()[index].recipe.type.elements();
+  if (values.size() != elements) {
+    throw InvalidArgument("parameter '" + std::string(name) + "' has " + std::to_string(elements) +
+                          " elements, not " + std::to_string(values.size()));
+  }
+  require_idle();
+  parameters_.upload_one(pinned_, compute(), *program_, index, values);
+}
+
+std::vector<std::string> Session::parameter_names() const {
+  std::vector<std::string> names;
+  for (const TapeParameter& parameter : run_.tape->parameters()) {
+    names.push_back(run_.tape->value(parameter.value).name);
+  }
+  return names;
+}
+
+TrainingState Session::state() {
+  require_idle();
+  TrainingState state{.step = steps_, .seed = options_.seed};
+  std::vector<std::vector<float>> values = parameters_.download(pinned_, compute(), *program_);
+  auto states = parameters_.download_states(pinned_, compute(), *program_);
+  for (std::uint32_t index = 0; index < values.size(); ++index) {
+    state.parameters.push_back(describe(index));
+    state.parameters.back().values = std::move(values[index]);
+    const TapeParameter& parameter = run_.tape->parameters()[index];
+    for (std::size_t i = 0; i < parameter.state.size(); ++i) {
+      ParameterValues one = describe(index);
+      one.name = run_.tape->value(parameter.state[i]).name;
+      one.values = std::move(states[index][i]);
+      state.optimizer.push_back(std::move(one));
+    }
+  }
+  return state;
+}
+
+void Session::restore(const TrainingState& state) {
+  require_idle();
+  std::vector<std::vector<float>> values;
+  std::vector<std::vector<std::vector<float>>> states(run_.tape->parameters().size());
+  auto next_state = state.optimizer.begin();
+  if (state.parameters.size() != run_.tape->parameters().size()) {
+    throw InvalidArgument("a state of " + std::to_string(state.parameters.size()) + " parameters for '" +
+                          run_.tape->model() + "', which has " +
+                          std::to_string(run_.tape->parameters().size()));
+  }
+  for (std::uint32_t index = 0; index < states.size(); ++index) {
+    const ParameterValues expected = describe(index);
+    require_alike(expected, state.parameters[index]);
+    values.push_back(state.parameters[index].values);
+    for (const ValueId id : run_.tape->parameters()[index].state) {
+      ParameterValues wanted = expected;
+      wanted.name = run_.tape->value(id).name;
+      if (next_state == state.optimizer.end()) {
+        throw InvalidArgument("the state has no '" + wanted.name + "': it is of another optimizer");
+      }
+      require_alike(wanted, *next_state);
+      states[index].push_back((next_state++)->values);
+    }
+  }
+  if (next_state != state.optimizer.end()) {
+    throw InvalidArgument("the state has '" + next_state->name + "' besides: it is of another optimizer");
+  }
+  parameters_.upload(pinned_, compute(), program_.get(), values, states);
+  steps_ = state.step;
+  options_.seed = state.seed;
+}
+
+std::string Session::weights_sha256() {
+  require_idle();
+  return parameters_sha256(parameters_.download(pinned_, compute(), *program_));
+}
+
+void Session::close() {
+  executor_.reset();
+  waited_.reset();
+  in_flight_ = 0;
+}
+
+// A step that is in flight may still be about to read or write what is asked for.
+void Session::require_idle() const {
+  if (in_flight_ > 0) {
+    throw InvalidArgument(std::to_string(in_flight_) + " steps are in flight: wait for them first");
+  }
+}
+
+const EvaluationPlan& Session::evaluation() {
+  if (!evaluation_) {
+    evaluation_ = plan_evaluation(run_);
+    evaluation_program_ = run_.library->compile(*evaluation_->tape, evaluation_->schedule.algorithms);
+  }
+  return *evaluation_;
+}
+
+void Session::open(Phase phase) {
+  if (executor_ && phase_ == phase) {
+    return;
+  }
+  require_idle();
+  finish();
+  const bool training = phase == Phase::kTraining;
+  if (!training) {
+    evaluation();
+  }
+  executor_.emplace(ExecutorParts{.device = device_.get(),
+                                  .pool = &pool_,
+                                  .pinned = &pinned_,
+                                  .streams = &streams_,
+                                  .parameters = &parameters_,
+                                  .tape = training ? run_.tape.get() : evaluation_->tape.get(),
+                                  .schedule = training ? &run_.schedule : &evaluation_->schedule,
+                                  .program = training ? program_.get() : evaluation_program_.get()});
+  phase_ = phase;
+}
+
+const Tape& Session::current_tape() const {
+  return phase_ == Phase::kTraining ? *run_.tape : *evaluation_->tape;
+}
+
+// Copies the inputs into page-locked memory of the size that loaders take, and runs one step over them.
+template <class Submit>
+StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step) {
+  require_idle();
+  require_sizes(tape, inputs);
+  std::uint64_t bytes = 0;
+  for (const ValueId input : run_.tape->inputs()) {
+    bytes += run_.tape->value(input).bytes;
+  }
+  const std::optional<AddressRange> block = pinned_.allocate_for_host(bytes);
+  if (!block) {
+    throw OutOfMemory("page-locked memory for the inputs of a step", pinned_.shortage(bytes));
+  }
+  std::vector<AddressRange> ranges;
+  std::uint64_t at = block->begin;
+  for (const Bytes& input : inputs) {
+    std::memcpy(pointer_to<std::byte>(at), input.data(), input.size());
+    ranges.push_back({.begin = at, .bytes = input.size()});
+    at += input.size();
+  }
+  try {
+    StepMetrics metrics = wait(submit_step(ranges));
+    pinned_.free(*block, streams_.everything(*device_));
+    return metrics;
+  } catch (...) {
+    pinned_.free(*block, streams_.everything(*device_));
+    throw;
+  }
+}
+
+std::vector<float> Session::numbers_of(const Tape& tape, ValueId id, const AddressRange& range) const {
+  const Value& value = tape.value(id);
+  if (value.kind == ValueKind::kParameterGradient) {
+    const std::string parameter = value.name.substr(0, value.name.rfind('.'));
+    const std::uint32_t index = parameter_index(parameter);
+    std::vector<float> numbers(tape.parameters()[index].recipe.type.elements());
+    program_->unpack_parameter(index, pointer_to<std::byte>(range.begin), numbers);
+    return numbers;
+  }
+  if (value.type.data_type != DataType::kF32) {
+    throw InvalidArgument("'" + value.name + "' is not made of floating-point numbers");
+  }
+  const auto* first = pointer_to<const float>(range.begin);
+  return {first, first + range.bytes / sizeof(float)};
+}
+
+std::uint32_t Session::parameter_index(std::string_view name) const {
+  const auto parameters = run_.tape->parameters();
+  const auto found = std::ranges::find_if(parameters, [&](const TapeParameter& parameter) {
+    return run_.tape->value(parameter.value).name == name;
+  });
+  if (found == parameters.end()) {
+    throw InvalidArgument("'" + run_.tape->model() + "' has no parameter '" + std::string(name) + "'");
+  }
+  return static_cast<std::uint32_t>(found - parameters.begin());
+}
+
+ParameterValues Session::describe(std::uint32_t index) const {
+  const TapeParameter& parameter = run_.tape->parameters()[index];
+  return {.name = run_.tape->value(parameter.value).name,
+          .dims = dims_as_they_lie(parameter.recipe.type.dims),
+          .values = {},
+          .trainable = parameter.recipe.trainable};
+}
+
+}  // namespace vdnn
