@@ -43,8 +43,12 @@ struct DatasetSplits {
 };
 
 struct DatasetOptions {
-  // fashion-mnist[:DIR]  gzipped IDX files of 1x28x28 in 10 classes; by default those of Debian's package
-  // synthetic            of any shape, a function of seed and index; label maps too
+  // fashion-mnist[:DIR]  gzipped IDX files, 1x28x28 in 10 classes; by default those of Debian's package
+  // cifar10:DIR          the binary version, 3x32x32 in 10 classes; DIR may hold cifar-10-batches-bin
+  // images:DIR           JPEG and PNG files DIR/train/CLASS/* and DIR/test/CLASS/* (or val; or neither), or
+  //                      DIR/CLASS/*: any height and width, to which each image is cropped and scaled; 3
+  //                      channels, or 1 (grey)
+  // synthetic            of any shape, a function of seed and index; the only one with label maps
   std::string text;
   Dims sample_dims;          // what the network takes; of a data set with a shape of its own, it must agree
   Dims target_dims;          // empty, or the space of the label maps that the network learns

@@ -6,6 +6,27 @@
 
 namespace vdnn::ops {
 
+namespace {
+
+std::int64_t dilation(const Window& window, std::size_t axis) {
+  return window.dilation.empty() ? 1 : window.dilation[axis];
+}
+
+std::int64_t window_extent(const Window& window, std::size_t axis) {
+  return dilation(window, axis) * (window.kernel[axis] - 1) + 1;
+}
+
+[[noreturn]] void reject_window(const Dims& input, const Window& window, std::size_t axis,
+                                std::string_view layer) {
+  throw InvalidArgument(std::string(layer) + ": kernel " + std::to_string(window.kernel[axis]) + ", stride " +
+                        std::to_string(window.stride[axis]) + ", padding " +
+                        std::to_string(window.padding[axis]) + ", dilation " +
+                        std::to_string(dilation(window, axis)) + " do not fit an extent of " +
+                        std::to_string(input[axis + 2]));
+}
+
+}  // namespace
+
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer) {
   for (const TensorType& type : types) {
     if (type.data_type != DataType::kF32) {
@@ -26,6 +47,13 @@ void require_count(std::span<const TensorType> types, std::size_t count, std::st
   }
 }
 
+void require_one_to_one(const LayerTypes& types, std::string_view layer) {
+  require_count(types.inputs, 1, std::string(layer) + ": inputs");
+  require_count(types.outputs, 1, std::string(layer) + ": outputs");
+  require_fp32_channels_last(types.inputs, layer);
+  require_fp32_channels_last(types.outputs, layer);
+}
+
 void require_output(const TensorType& output, const Dims& expected, std::string_view layer) {
   if (output.dims != expected) {
     throw InvalidArgument(std::string(layer) + ": makes " + to_string(expected) + ", not " +
@@ -33,28 +61,34 @@ void require_output(const TensorType& output, const Dims& expected, std::string_
   }
 }
 
-Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer) {
+void require_window(const Dims& input, const Window& window, std::string_view layer) {
   const std::size_t rank = input.size() < 2 ? 0 : input.size() - 2;
   if (rank < 1 || rank > 3) {
     throw InvalidArgument(std::string(layer) + ": one to three dimensions of space expected, got " +
                           to_string(input));
   }
-  if (window.kernel.size() != rank || window.stride.size() != rank || window.padding.size() != rank) {
-    throw InvalidArgument(std::string(layer) + ": kernel, stride and padding need " + std::to_string(rank) +
-                          " entries for " + to_string(input));
+  if (window.kernel.size() != rank || window.stride.size() != rank || window.padding.size() != rank ||
+      (!window.dilation.empty() && window.dilation.size() != rank)) {
+    throw InvalidArgument(std::string(layer) + ": kernel, stride, padding and dilation need " +
+                          std::to_string(rank) + " entries for " + to_string(input));
   }
-  Dims output{input[0], channels};
   for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t kernel = window.kernel[i];
-    const std::int64_t stride = window.stride[i];
-    const std::int64_t padding = window.padding[i];
-    // A window that lies in the padding alone would have nothing to look at.
-    if (kernel < 1 || stride < 1 || padding < 0 || padding >= kernel || input[i + 2] + 2 * padding < kernel) {
-      throw InvalidArgument(std::string(layer) + ": kernel " + std::to_string(kernel) + ", stride " +
-                            std::to_string(stride) + ", padding " + std::to_string(padding) +
-                            " do not fit an extent of " + std::to_string(input[i + 2]));
+    const bool positive = window.kernel[i] > 0 && window.stride[i] > 0 && dilation(window, i) > 0;
+    if (!positive || window.padding[i] < 0 || window.padding[i] >= window_extent(window, i)) {
+      reject_window(input, window, i, layer);
     }
-    output.push_back((input[i + 2] + 2 * padding - kernel) / stride + 1);
+  }
+}
+
+Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer) {
+  require_window(input, window, layer);
+  Dims output{input[0], channels};
+  for (std::size_t i = 0; i < window.kernel.size(); ++i) {
+    const std::int64_t room = input[i + 2] + 2 * window.padding[i] - window_extent(window, i);
+    if (room < 0) {
+      reject_window(input, window, i, layer);
+    }
+    output.push_back(room / window.stride[i] + 1);
   }
   return output;
 }

@@ -18,15 +18,21 @@ struct LayerTypes {
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);
 // Throws InvalidArgument unless there are that many.
 void require_count(std::span<const TensorType> types, std::size_t count, std::string_view what);
+// Both, for a layer of one input and one output.
+void require_one_to_one(const LayerTypes& types, std::string_view layer);
 // Throws InvalidArgument unless the layer makes `expected`.
 void require_output(const TensorType& output, const Dims& expected, std::string_view layer);
 
-// What the spec of a window must obey, and the shape that it makes of `input` with `channels`.
 struct Window {
   const Dims& kernel;
   const Dims& stride;
   const Dims& padding;
+  const Dims& dilation;  // empty: 1 everywhere
 };
+// Throws InvalidArgument unless the input has one to three dimensions of space and the window an entry for
+// each: positive ones, and a padding less than the window's extent, so that no window lies in it alone.
+void require_window(const Dims& input, const Window& window, std::string_view layer);
+// The shape that such a window makes of `input` with `channels`; it must fit the padded input.
 Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer);
 // Elements of one window; 1 for an empty kernel.
 double window_elements(const Dims& kernel);

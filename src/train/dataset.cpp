@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "src/train/augmentation.h"
+#include "src/train/cifar10.h"
 #include "src/train/fashion_mnist.h"
+#include "src/train/image_folder.h"
 #include "src/train/synthetic.h"
 #include "vdnn/error.h"
 
@@ -25,12 +27,14 @@ DatasetSplits open_by_name(const DatasetOptions& options) {
   if (text == "synthetic") {
     return open_synthetic(options);
   }
-  if (name == "cifar10" || name == "images") {
-    throw InvalidArgument("'" + text + "': this version does not have " + name +
-                          ":DIR; it has fashion-mnist[:DIR] and synthetic");
+  if (name == "cifar10" && !directory.empty()) {
+    return open_cifar10(directory, options);
   }
-  throw InvalidArgument("'" + text +
-                        "' is not a data set: this version has fashion-mnist[:DIR] and synthetic");
+  if (name == "images" && !directory.empty()) {
+    return open_image_folder(directory, options);
+  }
+  throw InvalidArgument(
+      "'" + text + "' is not a data set: expected fashion-mnist[:DIR], cifar10:DIR, images:DIR or synthetic");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "src/train/fashion_mnist.h"
 
 #include <string>
-#include <system_error>
 
+#include "src/train/data_file.h"
 #include "src/train/dataset_checks.h"
 #include "src/train/idx_file.h"
 #include "src/train/pixel_normalisation.h"
@@ -76,14 +76,9 @@ DatasetSplits open_fashion_mnist(const fs::path& directory, const DatasetOptions
   require_one_class_a_sample("fashion-mnist", options);
   require_samples("fashion-mnist", image_dims(), kClasses, options);
   const fs::path place = directory.empty() ? kDebianDirectory : directory;
-  std::error_code error;
-  if (!fs::is_directory(place, error)) {
-    throw DataError("'" + place.string() +
-                    "': expected a directory with the four files of Fashion-MNIST, found " +
-                    (fs::exists(place, error) ? "something else" : "nothing") +
-                    "; Debian's package dataset-fashion-mnist has them in '" + kDebianDirectory +
-                    "', and fashion-mnist:DIR names another place");
-  }
+  require_directory(place, "the four files of Fashion-MNIST",
+                    std::string("; Debian's package dataset-fashion-mnist has them in '") + kDebianDirectory +
+                        "', and fashion-mnist:DIR names another place");
   return {.training = std::make_unique<FashionMnist>(place / "train-images-idx3-ubyte.gz",
                                                      place / "train-labels-idx1-ubyte.gz"),
           .test = std::make_unique<FashionMnist>(place / "t10k-images-idx3-ubyte.gz",

@@ -60,8 +60,12 @@ LayerCase pooling_case(const std::string& name, const Dims& input, const Pooling
           .output = {.dims = reference::window_output(input, input[1], window_of(spec))}};
 }
 
+LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims) {
+  return {.name = name, .spec = spec, .inputs = {{.dims = dims}}, .output = {.dims = dims}};
+}
+
 LayerCase relu_case(const Dims& dims) {
-  return {.name = "relu", .spec = ReluSpec{}, .inputs = {{.dims = dims}}, .output = {.dims = dims}};
+  return same_shape_case("relu", ReluSpec{}, dims);
 }
 
 LayerCase add_case(const Dims& dims) {
@@ -91,6 +95,27 @@ void expect_equal(const reference::Array& got, const reference::Array& want) {
   ASSERT_EQ(got.dims, want.dims);
   for (std::size_t i = 0; i < got.data.size(); ++i) {
     ASSERT_EQ(got.data[i], want.data[i]) << "element " << i << " of " << to_string(got.dims);
+  }
+}
+
+void expect_in_place_equals_apart(OpHarness& op, const std::function<void()>& set_operands) {
+  for (OpId id = 0; id < op.recipes().size(); ++id) {
+    const OpRecipe& recipe = op.recipe(id);
+    for (const Overwrite& permission : recipe.may_overwrite) {
+      SCOPED_TRACE("op " + std::to_string(id) + " over read " + std::to_string(permission.read));
+      set_operands();
+      op.run(id);
+      std::vector<reference::Array> apart;
+      for (const Operand& written : recipe.writes) {
+        apart.push_back(op.get(written));
+      }
+      set_operands();
+      op.run(id, {.in_place = permission});
+      for (std::size_t i = 0; i < recipe.writes.size(); ++i) {
+        expect_equal(op.get(i == permission.write ? recipe.reads[permission.read] : recipe.writes[i]),
+                     apart[i]);
+      }
+    }
   }
 }
 

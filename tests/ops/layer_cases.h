@@ -2,6 +2,7 @@
 // Layers and tensors for tests.
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -31,6 +32,8 @@ reference::Array distinct_array(const Dims& dims, std::uint32_t seed);
 LayerCase convolution_case(const std::string& name, const Dims& input, const ConvolutionSpec& spec);
 LayerCase fully_connected_case(const std::string& name, const Dims& input, std::int64_t outputs);
 LayerCase pooling_case(const std::string& name, const Dims& input, const PoolingSpec& spec);
+// One input, and an output of its shape.
+LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims);
 LayerCase relu_case(const Dims& dims);
 LayerCase add_case(const Dims& dims);
 LayerCase loss_case(std::int64_t samples, std::int64_t classes);
@@ -41,6 +44,10 @@ reference::Window window_of(const PoolingSpec& spec);
 // Fails the test where an element is further from the reference than its bound.
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want);
 void expect_equal(const reference::Array& got, const reference::Array& want);
+
+// Every permission to overwrite, of every op: in place is out of place, bit for bit. `set_operands` gives all
+// that the ops read their values.
+void expect_in_place_equals_apart(OpHarness& op, const std::function<void()>& set_operands);
 
 // "name_threads2", as names of parametrised tests.
 std::string test_name(const std::string& name, int threads);

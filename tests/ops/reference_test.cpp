@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-
+#include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 
 namespace vdnn::testing {
@@ -15,30 +13,6 @@ namespace {
 
 using reference::Array;
 using reference::Window;
-
-// d/dx of sum(weights * function(x)), element by element. Everything here is linear in x, or is so in a
-// neighbourhood, or smooth: with h = 2^-10 what the difference leaves out is below the tolerance.
-void expect_gradient(const Array& x, const std::function<double(const Array&)>& function,
-                     const Array& gradient) {
-  constexpr double kStep = 0x1p-10;
-  ASSERT_EQ(gradient.dims, x.dims);
-  for (std::size_t i = 0; i < x.data.size(); ++i) {
-    Array moved = x;
-    moved.data[i] = x.data[i] + kStep;
-    const double above = function(moved);
-    moved.data[i] = x.data[i] - kStep;
-    const double below = function(moved);
-    ASSERT_NEAR(gradient.data[i], (above - below) / (2 * kStep), 1e-6) << "element " << i;
-  }
-}
-
-double dot(const Array& a, const Array& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.data.size(); ++i) {
-    sum += a.data[i] * b.data[i];
-  }
-  return sum;
-}
 
 struct WindowCase {
   const char* name;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 
@@ -56,6 +57,21 @@ class FailsAt : public Numbers {
   std::uint64_t bad_;
 };
 
+// The epoch is in every value of the image, and in every place of the label map of two.
+class Epochs : public Numbers {
+ public:
+  using Numbers::Numbers;
+  const Dims& target_dims() const override { return map_; }
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    std::ranges::fill(image, static_cast<float>(key.epoch));
+    targets[0] = static_cast<std::int32_t>(key.index);
+    targets[1] = static_cast<std::int32_t>(key.epoch);
+  }
+
+ private:
+  Dims map_{2, 1};
+};
+
 std::span<const float> images(const StagedBatch& batch) {
   return {pointer_to<const float>(batch.images.begin), batch.images.bytes / sizeof(float)};
 }
@@ -100,6 +116,27 @@ TEST_F(BatchLoaderTest, GivesEveryBatchOfSeveralEpochsInOrder) {
     loader.recycle(batch, {});
   }
   EXPECT_THROW(loader.next(), InvalidArgument);
+}
+
+// Ten samples in batches of four: the third batch of an epoch has two places that nobody fills.
+TEST_F(BatchLoaderTest, LabelMapsAreWholeAndEverySampleKnowsItsEpoch) {
+  const Epochs data(10);
+  const BatchOrder in_order{.samples = 10, .batch = 4, .shuffle = false, .seed = 0};
+  BatchLoader loader(*device_, pool_, data, in_order, 4, 3);
+  for (const std::int32_t epoch : {1, 1, 2}) {
+    const StagedBatch batch = loader.next();
+    EXPECT_EQ(batch.samples, batch.number == 5 ? 2U : 4U);
+    const auto first = static_cast<std::int32_t>(batch.number % 3 * 4);
+    if (batch.number == 5) {
+      EXPECT_THAT(targets(batch), ElementsAre(first, epoch, first + 1, epoch, -1, -1, -1, -1));
+      EXPECT_THAT(images(batch).subspan(2 * kElements), Each(0.0F));
+    } else {
+      EXPECT_THAT(targets(batch),
+                  ElementsAre(first, epoch, first + 1, epoch, first + 2, epoch, first + 3, epoch));
+    }
+    EXPECT_THAT(images(batch).first(2 * kElements), Each(static_cast<float>(epoch)));
+    loader.recycle(batch, {});
+  }
 }
 
 TEST_F(BatchLoaderTest, StartsAnywhere) {

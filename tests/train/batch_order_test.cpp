@@ -33,6 +33,14 @@ TEST(BatchOrder, CountsBatches) {
   EXPECT_EQ((BatchOrder{.samples = 1, .batch = 5}.batches_per_epoch()), 1U);
 }
 
+TEST(BatchOrder, KnowsTheEpochOfABatch) {
+  const BatchOrder order{.samples = 11, .batch = 5};
+  EXPECT_EQ(order.epoch(0), 0U);
+  EXPECT_EQ(order.epoch(2), 0U);
+  EXPECT_EQ(order.epoch(3), 1U);
+  EXPECT_EQ(order.epoch(3'000'000'001), 1'000'000'000U);
+}
+
 TEST(BatchOrder, EvaluationIsInOrderAndTheLastBatchMayBeShort) {
   const BatchOrder order{.samples = 7, .batch = 3, .shuffle = false, .seed = 5};
   EXPECT_EQ(order.indices(0), (std::vector<std::uint64_t>{0, 1, 2}));

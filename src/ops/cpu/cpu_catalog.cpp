@@ -37,8 +37,9 @@ UpdateRecipe CpuCatalog::update_recipe(const OptimizerSpec& spec, const Paramete
       spec);
 }
 
-OpRecipe CpuCatalog::gradient_norm_recipe(const GradientNormSpec&, std::span<const ParameterRecipe>) const {
-  throw InvalidArgument("cpu: gradients are not clipped yet");
+OpRecipe CpuCatalog::gradient_norm_recipe(const GradientNormSpec& spec,
+                                          std::span<const ParameterRecipe> parameters) const {
+  return make_gradient_norm_recipe(spec, parameters);
 }
 
 std::string CpuCatalog::algorithms_source() const {

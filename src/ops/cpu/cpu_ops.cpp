@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "src/ops/cpu/convolution.h"
 #include "src/ops/cpu/cpu_catalog.h"
-#include "src/ops/cpu/fully_connected.h"
+#include "src/ops/cpu/filter_layer.h"
 #include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/recipes.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -23,12 +23,14 @@ struct ParameterForms {
   dnnl::memory::desc storage;
 };
 
-// How the layer of a forward op stores its filter, where it has one.
-std::optional<dnnl::memory::desc> filter_storage(const Context& context, const Op& op) {
+// Of the filter of a forward op's layer, where it has one.
+std::optional<ParameterForms> filter_forms(const Context& context, const Op& op) {
   return std::visit(
-      [&](const auto& spec) -> std::optional<dnnl::memory::desc> {
-        if constexpr (requires { filter_layer(context, spec, op.layer_inputs[0], op.layer_outputs[0]); }) {
-          return filter_layer(context, spec, op.layer_inputs[0], op.layer_outputs[0]).storage;
+      [&](const auto& spec) -> std::optional<ParameterForms> {
+        const LayerTypes types = types_of(op);
+        if constexpr (requires { filter_layer(context, spec, types); }) {
+          const FilterLayer layer = filter_layer(context, spec, types);
+          return ParameterForms{.logical = layer.logical, .storage = layer.storage};
         } else {
           return std::nullopt;
         }
@@ -38,16 +40,16 @@ std::optional<dnnl::memory::desc> filter_storage(const Context& context, const O
 
 // Filters are the second read of a layer's forward op; everything else is stored as it is written.
 ParameterForms forms_of(const Context& context, const Tape& tape, const TapeParameter& parameter) {
-  const dnnl::memory::desc logical = dense_desc(parameter.recipe.type.dims);
   for (const OpId reader : tape.readers(parameter.value)) {
     const Op& op = tape.op(reader);
-    if (op.phase == Phase::kForward && op.reads[1] == parameter.value) {
-      if (const auto storage = filter_storage(context, op)) {
-        return {.logical = logical, .storage = *storage};
+    if (op.phase == Phase::kForward && op.reads.size() > 1 && op.reads[1] == parameter.value) {
+      if (const auto forms = filter_forms(context, op)) {
+        return *forms;
       }
     }
   }
-  return {.logical = logical, .storage = logical};
+  const dnnl::memory::desc dense = dense_desc(parameter.recipe.type.dims);
+  return {.logical = dense, .storage = dense};
 }
 
 class CpuProgram final : public OpProgram {

@@ -9,6 +9,10 @@ namespace vdnn::cpu {
 
 namespace {
 
+std::string describe(const FilterShape& shape) {
+  return "an input of " + to_string(shape.input.dims) + " and a filter of " + to_string(shape.filter);
+}
+
 bool is_reference(const std::string& name) {
   return name.starts_with("ref");
 }
@@ -20,52 +24,60 @@ dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction di
 
 // The three passes; operand numbers are those of the recipe.
 
+// A filter that is only read, as the primitive wants it.
+PrimitiveSequence::PlaceIndex converted_filter(const Context& context, const FilterLayer& layer,
+                                               const dnnl::memory::desc& wanted,
+                                               PrimitiveSequence& sequence) {
+  const auto stored = sequence.read(1, layer.storage);
+  if (wanted == layer.storage) {
+    return stored;
+  }
+  const auto converted = sequence.scratch(wanted);
+  sequence.append_reorder(context.engine, stored, converted);
+  return converted;
+}
+
 PrimitiveSequence forward_sequence(const Context& context, const FilterLayer& layer,
                                    const dnnl::primitive_desc& primitive) {
   PrimitiveSequence sequence;
-  const auto input = sequence.read(0, dense_desc(layer.input.dims));
-  auto filter = sequence.read(1, layer.storage);
-  const auto bias = sequence.read(2, dense_desc(layer.bias.dims));
-  const auto output = sequence.write(0, dense_desc(layer.output.dims));
-  if (const auto wanted = filter_of(primitive, Direction::kForward); wanted != layer.storage) {
-    const auto converted = sequence.scratch(wanted);
-    sequence.append_reorder(context.engine, std::exchange(filter, converted), converted);
+  std::vector<PrimitiveSequence::Argument> arguments{
+      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input.dims))},
+      {DNNL_ARG_WEIGHTS,
+       converted_filter(context, layer, filter_of(primitive, Direction::kForward), sequence)},
+      {DNNL_ARG_DST, sequence.write(0, dense_desc(layer.shape.output.dims))}};
+  if (layer.shape.bias) {
+    arguments.push_back({DNNL_ARG_BIAS, sequence.read(2, bias_desc(layer.shape))});
   }
-  sequence.append(
-      primitive,
-      {{DNNL_ARG_SRC, input}, {DNNL_ARG_WEIGHTS, filter}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, output}});
+  sequence.append(primitive, std::move(arguments));
   return sequence;
 }
 
 PrimitiveSequence backward_data_sequence(const Context& context, const FilterLayer& layer,
                                          const dnnl::primitive_desc& primitive) {
   PrimitiveSequence sequence;
-  const auto output_gradient = sequence.read(0, dense_desc(layer.output.dims));
-  auto filter = sequence.read(1, layer.storage);
-  const auto input_gradient = sequence.write(0, dense_desc(layer.input.dims));
-  if (const auto wanted = filter_of(primitive, Direction::kBackwardData); wanted != layer.storage) {
-    const auto converted = sequence.scratch(wanted);
-    sequence.append_reorder(context.engine, std::exchange(filter, converted), converted);
-  }
-  sequence.append(primitive, {{DNNL_ARG_DIFF_DST, output_gradient},
-                              {DNNL_ARG_WEIGHTS, filter},
-                              {DNNL_ARG_DIFF_SRC, input_gradient}});
+  std::vector<PrimitiveSequence::Argument> arguments{
+      {DNNL_ARG_DIFF_DST, sequence.read(0, dense_desc(layer.shape.output.dims))},
+      {DNNL_ARG_WEIGHTS,
+       converted_filter(context, layer, filter_of(primitive, Direction::kBackwardData), sequence)},
+      {DNNL_ARG_DIFF_SRC, sequence.write(0, dense_desc(layer.shape.input.dims))}};
+  sequence.append(primitive, std::move(arguments));
   return sequence;
 }
 
 PrimitiveSequence backward_filter_sequence(const Context& context, const FilterLayer& layer,
                                            const dnnl::primitive_desc& primitive) {
   PrimitiveSequence sequence;
-  const auto input = sequence.read(0, dense_desc(layer.input.dims));
-  const auto output_gradient = sequence.read(1, dense_desc(layer.output.dims));
   const auto stored = sequence.write(0, layer.storage);
-  const auto bias = sequence.write(1, dense_desc(layer.bias.dims));
   const auto made_as = filter_of(primitive, Direction::kBackwardFilter);
   const auto made = made_as == layer.storage ? stored : sequence.scratch(made_as);
-  sequence.append(primitive, {{DNNL_ARG_SRC, input},
-                              {DNNL_ARG_DIFF_DST, output_gradient},
-                              {DNNL_ARG_DIFF_WEIGHTS, made},
-                              {DNNL_ARG_DIFF_BIAS, bias}});
+  std::vector<PrimitiveSequence::Argument> arguments{
+      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input.dims))},
+      {DNNL_ARG_DIFF_DST, sequence.read(1, dense_desc(layer.shape.output.dims))},
+      {DNNL_ARG_DIFF_WEIGHTS, made}};
+  if (layer.shape.bias) {
+    arguments.push_back({DNNL_ARG_DIFF_BIAS, sequence.write(1, bias_desc(layer.shape))});
+  }
+  sequence.append(primitive, std::move(arguments));
   if (made != stored) {
     sequence.append_reorder(context.engine, made, stored);
   }
@@ -122,20 +134,6 @@ class ImplementationList {
   std::vector<Implementation> implementations_;
 };
 
-const ForEachImplementation& pass_of(const FilterLayer& layer, Direction direction) {
-  switch (direction) {
-    case Direction::kForward:
-      return layer.passes.forward;
-    case Direction::kBackwardData:
-      return layer.passes.backward_data;
-    case Direction::kBackwardFilter:
-      return layer.passes.backward_filter;
-    case Direction::kUpdate:
-      break;
-  }
-  throw InvalidArgument("a layer has no update pass");
-}
-
 std::vector<Implementation> implementations_of(const Context& context, const FilterLayer& layer,
                                                Direction direction) {
   ImplementationList list(context, layer, direction);
@@ -147,12 +145,11 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
       return true;
     };
   };
-  const ForEachImplementation& for_each_implementation = pass_of(layer, direction);
-  const dnnl::memory::desc any = any_desc(layer.filter.dims);
-  for_each_implementation(any, add_fast(""));
-  for_each_implementation(layer.storage, add_fast("@stored"));
+  const dnnl::memory::desc any = any_desc(layer.storage.dims());
+  layer.passes(direction, any, add_fast(""));
+  layer.passes(direction, layer.storage, add_fast("@stored"));
   if (list.empty()) {
-    for_each_implementation(any, [&list](const dnnl::primitive_desc& primitive) {
+    layer.passes(direction, any, [&list](const dnnl::primitive_desc& primitive) {
       list.add(primitive, "");
       return true;
     });
@@ -160,46 +157,61 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
   return std::move(list).take();
 }
 
-// Products that one output sums.
-std::int64_t fan_in(const FilterLayer& layer) {
-  return static_cast<std::int64_t>(layer.filter.elements() / layer.bias.elements());
-}
-
 OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction direction) {
   OpRecipe recipe{.direction = direction};
   recipe.algorithms = algorithms_of(implementations_of(context, layer, direction));
   if (recipe.algorithms.empty()) {
-    throw InvalidArgument("oneDNN has no implementation of a pass over " + to_string(layer.input.dims) +
-                          " with filter " + to_string(layer.filter.dims));
+    throw InvalidArgument("oneDNN has no implementation of a pass over " + describe(layer.shape));
   }
-  const double multiply_adds =
-      static_cast<double>(layer.output.elements()) * static_cast<double>(fan_in(layer));
-  recipe.cost.flops = 2 * multiply_adds;
-  recipe.cost.bytes = static_cast<double>(layer.input.bytes()) + static_cast<double>(layer.output.bytes()) +
+  recipe.cost.flops = 2 * layer.shape.multiply_adds;
+  recipe.cost.bytes = static_cast<double>(layer.shape.input.bytes()) +
+                      static_cast<double>(layer.shape.output.bytes()) +
                       static_cast<double>(layer.storage.get_size());
-  if (direction != Direction::kBackwardData) {
-    recipe.cost.bytes += static_cast<double>(layer.bias.bytes());
+  if (layer.shape.bias && direction != Direction::kBackwardData) {
+    recipe.cost.bytes += static_cast<double>(layer.shape.bias_type().bytes());
   }
   return recipe;
 }
 
+std::vector<ParameterRecipe> parameters_of(const FilterLayer& layer) {
+  std::vector<ParameterRecipe> parameters{{.name = "filter",
+                                           .type = layer.shape.filter_type(),
+                                           .storage_bytes = layer.storage.get_size(),
+                                           .initializer = Initializer::kHeNormal,
+                                           .fan_in = layer.shape.fan_in,
+                                           .storage_layout = layout_name(layer.storage)}};
+  if (layer.shape.bias) {
+    const TensorType bias = layer.shape.bias_type();
+    parameters.push_back({.name = "bias",
+                          .type = bias,
+                          .storage_bytes = bias.bytes(),
+                          .storage_layout = layout_name(dense_desc(bias.dims))});
+  }
+  return parameters;
+}
+
 }  // namespace
 
-FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter, Passes passes) {
-  FilterLayer layer{.input = input,
-                    .output = output,
-                    .filter = {.dims = std::move(filter)},
-                    .bias = {},
-                    .passes = std::move(passes),
-                    .storage = {}};
-  layer.bias.dims = {layer.filter.dims[0]};
-  layer.passes.forward(any_desc(layer.filter.dims), [&layer](const dnnl::primitive_desc& first) {
-    layer.storage = filter_of(first, Direction::kForward);
-    return false;
-  });
+dnnl::memory::desc bias_desc(const FilterShape& shape) {
+  return shape.bias ? dense_desc(shape.bias_type().dims) : dnnl::memory::desc();
+}
+
+FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes) {
+  FilterLayer layer{.shape = std::move(shape), .passes = std::move(passes), .logical = {}, .storage = {}};
+  layer.logical = dense_desc(layer.shape.filter);
+  if (layer.shape.groups > 1) {
+    dnnl::memory::dims grouped = to_dnnl(layer.shape.filter);
+    grouped[0] /= layer.shape.groups;
+    grouped.insert(grouped.begin(), layer.shape.groups);
+    layer.logical = layer.logical.reshape(grouped);
+  }
+  layer.passes(Direction::kForward, any_desc(layer.logical.dims()),
+               [&layer](const dnnl::primitive_desc& first) {
+                 layer.storage = filter_of(first, Direction::kForward);
+                 return false;
+               });
   if (layer.storage.is_zero()) {
-    throw InvalidArgument("oneDNN has no implementation for an input of " + to_string(input.dims) +
-                          " and a filter of " + to_string(layer.filter.dims));
+    throw InvalidArgument("oneDNN has no implementation for " + describe(layer.shape));
   }
   return layer;
 }
@@ -207,27 +219,23 @@ FilterLayer make_filter_layer(const TensorType& input, const TensorType& output,
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode) {
   using enum OperandRole;
   LayerRecipe recipe;
-  recipe.parameters = {{.name = "filter",
-                        .type = layer.filter,
-                        .storage_bytes = layer.storage.get_size(),
-                        .initializer = Initializer::kHeNormal,
-                        .fan_in = fan_in(layer),
-                        .storage_layout = layout_name(layer.storage)},
-                       {.name = "bias",
-                        .type = layer.bias,
-                        .storage_bytes = layer.bias.bytes(),
-                        .storage_layout = layout_name(dense_desc(layer.bias.dims))}};
-
+  recipe.parameters = parameters_of(layer);
   OpRecipe forward = pass_recipe(context, layer, Direction::kForward);
-  forward.reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}};
+  forward.reads = {{kInput, 0}, {kParameter, 0}};
   forward.writes = {{kOutput, 0}};
+  if (layer.shape.bias) {
+    forward.reads.push_back({kParameter, 1});
+  }
   recipe.forward = {std::move(forward)};
   if (mode == Mode::kInference) {
     return recipe;
   }
   OpRecipe filter = pass_recipe(context, layer, Direction::kBackwardFilter);
   filter.reads = {{kInput, 0}, {kOutputGradient, 0}};
-  filter.writes = {{kParameterGradient, 0}, {kParameterGradient, 1}};
+  filter.writes = {{kParameterGradient, 0}};
+  if (layer.shape.bias) {
+    filter.writes.push_back({kParameterGradient, 1});
+  }
   OpRecipe data = pass_recipe(context, layer, Direction::kBackwardData);
   data.reads = {{kOutputGradient, 0}, {kParameter, 0}};
   data.writes = {{kInputGradient, 0}};

@@ -1,6 +1,7 @@
 #pragma once
-// Convolutions and fully connected layers are the same thing to a runtime: a filter and a bias applied to an
-// input, three passes, and an opinion of each implementation on how the filter should lie in memory.
+// Convolutions, transposed convolutions and fully connected layers are the same thing to a runtime: a filter
+// and perhaps a bias applied to an input, three passes, and an opinion of each implementation on how the
+// filter should lie in memory.
 //
 // The filter is stored in the layout that the first forward implementation asks for (padding included, which
 // stays zero: oneDNN writes zeros there and an update of zeros by zeros makes zeros). An implementation that
@@ -9,65 +10,56 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "src/ops/cpu/dnnl_support.h"
+#include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/primitive_sequence.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cpu {
 
 // Shows every implementation of a pass over a filter (or a gradient of one) that lies so, in oneDNN's order,
-// until `visit` has seen enough and says false.
+// until `visit` has seen enough and says false. See passes_of() (filter_passes.h).
 using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
-using ForEachImplementation =
-    std::function<void(const dnnl::memory::desc& filter, const VisitImplementation& visit)>;
+using ForEachImplementation = std::function<void(Direction direction, const dnnl::memory::desc& filter,
+                                                 const VisitImplementation& visit)>;
 
-// One a pass.
-struct Passes {
-  ForEachImplementation forward;
-  ForEachImplementation backward_data;
-  ForEachImplementation backward_filter;
-};
-
-// One operation's implementations. oneDNN 2.6's iterator refers to the operation descriptor and to the
-// forward hint that it was made from, so both have to live until the last next_impl().
-template <class PrimitiveDesc, class OperationDesc, class... Hint>
-void visit_implementations(const OperationDesc& operation, const dnnl::engine& engine,
-                           const VisitImplementation& visit, const Hint&... hint) {
-  const dnnl::primitive_attr attributes = scratchpad_attributes();
-  PrimitiveDesc primitive(operation, attributes, engine, hint..., /*allow_empty=*/true);
-  if (!primitive) {
-    return;
-  }
-  while (visit(primitive) && primitive.next_impl()) {
-  }
-}
-
-// A pass of a layer with this geometry.
-template <class Geometry>
-ForEachImplementation bind_pass(void (*visit_pass)(const Geometry&, const dnnl::engine&,
-                                                   const dnnl::memory::desc&, const VisitImplementation&),
-                                const Geometry& geometry, const dnnl::engine& engine) {
-  return [visit_pass, geometry, engine](const dnnl::memory::desc& filter, const VisitImplementation& visit) {
-    visit_pass(geometry, engine, filter, visit);
-  };
-}
-
-struct FilterLayer {
+struct FilterShape {
   TensorType input;
   TensorType output;
-  TensorType filter;  // logical: K, C, space
-  TensorType bias;
-  Passes passes;
-  dnnl::memory::desc storage;  // of the filter
+  Dims filter;              // logical: K, C / groups, space
+  std::int64_t groups = 1;  // that the filter's K is split into
+  bool bias = true;
+  double multiply_adds = 0;  // of one pass
+  std::int64_t fan_in = 0;   // products that one output sums, on average
+
+  TensorType filter_type() const { return {.dims = filter}; }
+  TensorType bias_type() const { return {.dims = {filter[0]}}; }
+};
+
+// As operations want it: zero where there is no bias.
+dnnl::memory::desc bias_desc(const FilterShape& shape);
+
+struct FilterLayer {
+  FilterShape shape;
+  ForEachImplementation passes;
+  // The filter in logical (KRSC) order and as it is stored, both in oneDNN's dimensions: where there are
+  // groups, the first is the group.
+  dnnl::memory::desc logical;
+  dnnl::memory::desc storage;
 };
 
 // Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
-FilterLayer make_filter_layer(const TensorType& input, const TensorType& output, Dims filter, Passes passes);
+FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes);
 
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode);
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,
                                                const KernelRequest& request);
+
+// The layers that are one. All throw InvalidArgument where the types are not what the spec makes.
+FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types);
+FilterLayer filter_layer(const Context& context, const TransposedConvolutionSpec& spec,
+                         const LayerTypes& types);
+FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types);
 
 }  // namespace vdnn::cpu

@@ -17,15 +17,32 @@ using ops::LayerTypes;
 
 LayerRecipe make_recipe(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types,
                         Mode mode);
+LayerRecipe make_recipe(const Context& context, const TransposedConvolutionSpec& spec,
+                        const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types,
                         Mode mode);
 LayerRecipe make_recipe(const Context& context, const ReluSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const PoolingSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const AddSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const SigmoidSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const ConcatenationSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const GroupNormalizationSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const DropoutSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const CustomSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const SoftmaxCrossEntropySpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const MeanSquaredErrorSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const DiceCrossEntropySpec& spec, const LayerTypes& types,
                         Mode mode);
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConvolutionSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const TransposedConvolutionSpec& spec,
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const FullyConnectedSpec& spec,
                                        const KernelRequest& request);
@@ -35,12 +52,34 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const PoolingSpec
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AddSpec& spec,
                                        const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SigmoidSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConcatenationSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormalizationSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GroupNormalizationSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const DropoutSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const CustomSpec& spec,
+                                       const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SoftmaxCrossEntropySpec& spec,
                                        const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const MeanSquaredErrorSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const DiceCrossEntropySpec& spec,
+                                       const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AdamSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientNormSpec& spec,
                                        const KernelRequest& request);
 
 // Of optimizers, which are no layers.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
+UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
+OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);
 
 }  // namespace vdnn::cpu

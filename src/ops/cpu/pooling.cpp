@@ -72,14 +72,12 @@ std::vector<Implementation> backward_implementations(const Context& context, con
 }
 
 void check(const PoolingSpec& spec, const LayerTypes& types) {
-  require_count(types.inputs, 1, "inputs of a pooling layer");
-  require_count(types.outputs, 1, "outputs of a pooling layer");
-  require_fp32_channels_last(types.inputs, kLayer);
-  require_fp32_channels_last(types.outputs, kLayer);
+  require_one_to_one(types, kLayer);
   const Dims& input = types.inputs[0].dims;
   const std::int64_t channels = input.size() > 1 ? input[1] : 0;
   require_output(types.outputs[0],
-                 window_output(input, channels, {spec.kernel, spec.stride, spec.padding}, kLayer), kLayer);
+                 window_output(input, channels, {spec.kernel, spec.stride, spec.padding, {}}, kLayer),
+                 kLayer);
 }
 
 Cost cost_of(const PoolingSpec& spec, const LayerTypes& types, std::uint64_t saved_bytes) {
@@ -124,7 +122,7 @@ LayerRecipe make_recipe(const Context& context, const PoolingSpec& spec, const L
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const PoolingSpec& spec,
                                        const KernelRequest& request) {
-  const LayerTypes types{request.op.layer_inputs, request.op.layer_outputs};
+  const LayerTypes types = types_of(request.op);
   check(spec, types);
   if (request.op.direction == Direction::kForward) {
     // An op of inference has nowhere to save indices.

@@ -1,0 +1,66 @@
+#include "vdnn/classic_catalog.h"
+
+#include "src/ops/classic/layers.h"
+#include "src/ops/standard_losses.h"
+#include "src/ops/standard_recipes.h"
+#include "src/ops/standard_updates.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+class ClassicCatalog final : public OpCatalog {
+ public:
+  LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
+                     std::span<const TensorType> outputs, Mode mode) const override {
+    return std::visit([&](const auto& known) { return layer(known, {inputs, outputs}, mode); }, spec);
+  }
+
+  UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
+                             bool clipped) const override {
+    return std::visit(
+        [&](const auto& known) { return ops::standard_update(known, parameter, clipped, classic::direct()); },
+        spec);
+  }
+
+  OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
+                                std::span<const ParameterRecipe> parameters) const override {
+    return ops::standard_gradient_norm(spec, parameters, classic::direct());
+  }
+
+  std::string algorithms_source() const override { return "classic"; }
+
+ private:
+  template <class Spec>
+  static LayerRecipe layer(const Spec& spec, const ops::LayerTypes& types, Mode mode) {
+    const ops::LayerAlgorithms algorithms{.forward = classic::direct(), .backward = classic::direct()};
+    if constexpr (requires { classic::make_recipe(spec, types, mode); }) {
+      return classic::make_recipe(spec, types, mode);
+    } else if constexpr (requires { ops::standard_recipe(spec, types, mode, algorithms); }) {
+      return ops::standard_recipe(spec, types, mode, algorithms);
+    } else {
+      throw InvalidArgument("classic: not a layer");
+    }
+  }
+
+  static LayerRecipe layer(const BatchNormalizationSpec& spec, const ops::LayerTypes& types, Mode mode) {
+    return ops::standard_recipe(
+        spec, types, mode,
+        ops::BatchNormalizationAlgorithms{
+            .forward = classic::direct(), .follow = classic::direct(), .backward = classic::direct()});
+  }
+
+  // On a simulated device the description is all there is.
+  static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
+    return ops::custom_recipe(spec, types, mode, "cuda", 1);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<OpCatalog> make_classic_catalog() {
+  return std::make_unique<ClassicCatalog>();
+}
+
+}  // namespace vdnn

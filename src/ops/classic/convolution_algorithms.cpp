@@ -1,0 +1,197 @@
+#include "src/ops/classic/convolution_algorithms.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "vdnn/size.h"
+
+namespace vdnn::classic {
+
+namespace {
+
+constexpr double kFlopsPerSecond = 7e12;
+constexpr double kBytesPerSecond = 336e9;
+constexpr double kBlock = 64;  // filters that share what is loaded
+constexpr double kAddressOperations = 10;
+constexpr std::uint64_t kReal = sizeof(float);
+constexpr std::uint64_t kComplex = 2 * sizeof(float);
+constexpr std::int64_t kTile = 32;
+constexpr std::int64_t kLargestPlane = 256;  // of fft, each way
+
+std::uint64_t product(std::initializer_list<std::uint64_t> factors) {
+  std::uint64_t result = 1;
+  for (const std::uint64_t factor : factors) {
+    result = checked_multiply(result, factor);
+  }
+  return result;
+}
+
+std::int64_t divide_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit;
+}
+
+class Estimate {
+ public:
+  Estimate(const Convolution& convolution, Direction pass)
+      : c_(convolution),
+        pass_(pass),
+        batch_(static_cast<std::uint64_t>(convolution.batch)),
+        inputs_(static_cast<std::uint64_t>(convolution.input_channels)),
+        outputs_(static_cast<std::uint64_t>(convolution.output_channels)),
+        window_(element_count(convolution.kernel)),
+        cost_(convolution_cost(convolution)) {}
+
+  std::vector<Algorithm> algorithms() {
+    implicit_gemm();
+    if (c_.groups == 1 && !dilated()) {
+      implicit_precomp_gemm();
+      if (c_.kernel.size() == 2) {
+        gemm();
+        transformed();
+      }
+    }
+    std::ranges::stable_sort(candidates_, [](const Candidate& a, const Candidate& b) {
+      return std::pair(a.seconds, a.algorithm.workspace_bytes) <
+             std::pair(b.seconds, b.algorithm.workspace_bytes);
+    });
+    std::vector<Algorithm> sorted;
+    for (Candidate& candidate : candidates_) {
+      sorted.push_back(std::move(candidate.algorithm));
+    }
+    return sorted;
+  }
+
+ private:
+  struct Candidate {
+    Algorithm algorithm;
+    double seconds = 0;
+  };
+
+  bool dilated() const {
+    return std::ranges::any_of(c_.dilation, [](std::int64_t dilation) { return dilation != 1; });
+  }
+  // Of all dimensions: is `predicate(kernel, stride, padding, input)` true?
+  template <class Predicate>
+  bool everywhere(Predicate predicate) const {
+    for (std::size_t i = 0; i < c_.kernel.size(); ++i) {
+      if (!predicate(c_.kernel[i], c_.stride[i], c_.padding[i], c_.input[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void add(std::string name, std::uint64_t workspace_bytes, double flops) {
+    const double bytes = cost_.bytes + 2 * static_cast<double>(workspace_bytes);
+    candidates_.push_back({.algorithm = {.name = std::move(name), .workspace_bytes = workspace_bytes},
+                           .seconds = flops / kFlopsPerSecond + bytes / kBytesPerSecond});
+  }
+
+  void implicit_gemm() { add("implicit_gemm", 0, cost_.flops * (1 + kAddressOperations / (2 * kBlock))); }
+
+  void implicit_precomp_gemm() {
+    const std::uint64_t gathered = pass_ == Direction::kBackwardData ? outputs_ : inputs_;
+    add("implicit_precomp_gemm", product({kReal, gathered, window_}), cost_.flops);
+  }
+
+  void gemm() {
+    add("gemm", product({kReal, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
+  }
+
+  // What computes the convolution in another space: stride 1 only.
+  void transformed() {
+    const auto unit_stride = [](auto, auto stride, auto, auto) { return stride == 1; };
+    const auto padded_less = [](auto kernel, auto, auto padding, auto) { return padding < kernel; };
+    const auto fits_plane = [](auto, auto, auto padding, auto input) {
+      return input + 2 * padding <= kLargestPlane;
+    };
+    const auto fits_tile = [](auto kernel, auto, auto, auto) { return kernel <= kTile; };
+    const auto three = [](auto kernel, auto, auto, auto) { return kernel == 3; };
+    if (!everywhere(unit_stride)) {
+      return;
+    }
+    if (everywhere(padded_less) && everywhere(fits_plane)) {
+      fft();
+    }
+    if (everywhere(padded_less) && everywhere(fits_tile)) {
+      fft_tiling();
+    }
+    if (everywhere(three) && pass_ != Direction::kBackwardFilter) {
+      winograd();
+    }
+  }
+
+  // Planes of height x width, `tiles` of each feature map.
+  void spectra(std::string name, std::int64_t tiles, std::int64_t height, std::int64_t width) {
+    const auto count = static_cast<std::uint64_t>(tiles);
+    const std::uint64_t maps = product({count, batch_, checked_add(inputs_, outputs_)});
+    const std::uint64_t planes = checked_add(maps, product({inputs_, outputs_}));
+    const auto frequencies = static_cast<std::uint64_t>(height * (width / 2 + 1));
+    const auto elements = static_cast<double>(height * width);
+    const double transforms = 2.5 * elements * std::log2(elements) * static_cast<double>(planes);
+    const double products = 8.0 * static_cast<double>(frequencies) * static_cast<double>(tiles) *
+                            static_cast<double>(batch_) * static_cast<double>(inputs_) *
+                            static_cast<double>(outputs_);
+    add(std::move(name), product({kComplex, frequencies, planes}), transforms + products);
+  }
+
+  void fft() {
+    const auto extent = [this](std::size_t dimension) {
+      const std::int64_t padded = c_.input[dimension] + 2 * c_.padding[dimension];
+      return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(padded)));
+    };
+    spectra("fft", 1, extent(0), extent(1));
+  }
+
+  void fft_tiling() {
+    const auto tiles = [this](std::size_t dimension) {
+      return divide_up(c_.output[dimension], kTile + 1 - c_.kernel[dimension]);
+    };
+    spectra("fft_tiling", tiles(0) * tiles(1), kTile, kTile);
+  }
+
+  void winograd() {
+    const bool forward = pass_ == Direction::kForward;
+    const Dims& made = forward ? c_.output : c_.input;
+    const auto from = static_cast<double>(forward ? inputs_ : outputs_);
+    const auto to = static_cast<double>(forward ? outputs_ : inputs_);
+    const double tiles =
+        static_cast<double>(batch_) * static_cast<double>(divide_up(made[0], 2) * divide_up(made[1], 2));
+    const double products = 16 * 2 * from * to * tiles;
+    const double transforms = (32 * from * std::ceil(to / kBlock) + 24 * to) * tiles + 28 * from * to;
+    add("winograd", product({16, kReal, inputs_, outputs_}), products + transforms);
+  }
+
+  const Convolution& c_;
+  Direction pass_;
+  std::uint64_t batch_;
+  std::uint64_t inputs_;
+  std::uint64_t outputs_;
+  std::uint64_t window_;
+  Cost cost_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass) {
+  return Estimate(convolution, pass).algorithms();
+}
+
+Cost convolution_cost(const Convolution& convolution) {
+  const auto batch = static_cast<double>(convolution.batch);
+  const auto inputs = static_cast<double>(convolution.input_channels);
+  const auto outputs = static_cast<double>(convolution.output_channels);
+  const auto filter = outputs * inputs * static_cast<double>(element_count(convolution.kernel)) /
+                      static_cast<double>(convolution.groups);
+  const auto input_space = static_cast<double>(element_count(convolution.input));
+  const auto output_space = static_cast<double>(element_count(convolution.output));
+  return {.flops = 2 * batch * output_space * filter,
+          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter)};
+}
+
+}  // namespace vdnn::classic

@@ -1,0 +1,61 @@
+#pragma once
+// The algorithms that a GPU library has for a convolution, each with its workspace and the time that a simple
+// model gives it. Notation: batch N, C channels in, K out, R x S the window, P x Q the output; four bytes an
+// element. The three passes exchange the parts that X, Y and the filter play, so arithmetic and workspace are
+// those of the forward pass unless said.
+//
+//   name                   applies to                             workspace in bytes
+//   implicit_gemm          everything                             0
+//   implicit_precomp_gemm  no groups, no dilation                 4 C R S (K instead of C for the data
+//                                                                 gradient): the offset of each row of the
+//                                                                 matrix of windows
+//   gemm                   two dimensions, no groups or dilation  4 N C R S P Q: the matrix of windows
+//   fft                    as gemm; stride 1, kernel > padding,   8 F (N C + N K + K C), F = H' (W' / 2 + 1):
+//                          padded input at most 256               the spectra of X, Y and filter; H', W': the
+//                                                                 padded input, to a power of 2
+//   fft_tiling             as gemm; stride 1, kernel > padding,   8 x 544 (T (N C + N K) + K C): spectra of T
+//                          kernel at most 32                      tiles of 32 x 32, which give
+//                                                                 (33 - R) x (33 - S) outputs each
+//   winograd               as gemm; stride 1, kernel 3 x 3;       64 K C: transformed filters of F(2x2, 3x3);
+//                          forward and data gradient              data are transformed on the chip
+//
+// Conditions are those of cuDNN's documentation (versions 4 to 7). Groups and dilation are left to implicit
+// GEMM.
+//
+// Time is arithmetic / 7 TFLOP/s + bytes / (336 GB/s), the paper's Titan X: two numbers whose ratio is all
+// that matters for the order. Bytes are the operands once, and the workspace written and read. Arithmetic: a
+// product takes 2 N K P Q C R S; implicit GEMM adds ten operations on addresses for every 64 multiply-adds
+// (an element that it loads serves a block of 64 filters). FFTs take 5/2 n log2 n a plane of n elements, and
+// 8 for the product of each pair of frequencies. Winograd takes 16 multiply-adds instead of 36 for four
+// outputs, and 32, 24 and 28 operations for a tile of data (once a block of 64 filters), of output and of
+// filter (Lavin and Gray 2016).
+
+#include <cstdint>
+#include <vector>
+
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::classic {
+
+// A convolution by the operands of its forward pass. Space and windows have one entry a dimension.
+struct Convolution {
+  std::int64_t batch = 0;
+  std::int64_t input_channels = 0;
+  std::int64_t output_channels = 0;
+  Dims input;
+  Dims output;
+  Dims kernel;
+  Dims stride;
+  Dims padding;
+  Dims dilation;  // empty: 1 everywhere
+  std::int64_t groups = 1;
+};
+
+// Fastest first; among equals less workspace. `pass`: forward or one of the gradients. Throws InvalidArgument
+// where a workspace overflows 64 bits.
+std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass);
+
+// Of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
+Cost convolution_cost(const Convolution& convolution);
+
+}  // namespace vdnn::classic

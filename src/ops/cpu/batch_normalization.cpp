@@ -1,0 +1,155 @@
+// Batch normalisation through oneDNN, in place where it may be: its inference over X, its gradient over dY.
+// Space is shown to oneDNN as one dimension of two, whatever it is: channels last they lie alike, and for one
+// dimension of space, or none, it has no fast implementation.
+
+#include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/primitive_sequence.h"
+#include "src/ops/cpu/recipes.h"
+#include "src/ops/standard_recipes.h"
+
+namespace vdnn::cpu {
+
+namespace {
+
+using Forward = dnnl::batch_normalization_forward;
+using Backward = dnnl::batch_normalization_backward;
+
+// The layer as oneDNN is shown it.
+class Problem {
+ public:
+  Problem(const Context& context, const BatchNormalizationSpec& spec, const Dims& dims)
+      : context_(context), epsilon_(spec.epsilon) {
+    Dims view{dims[0], dims[1], 1, 1};
+    for (std::size_t axis = 2; axis < dims.size(); ++axis) {
+      view[2] *= dims[axis];
+    }
+    map_ = dense_desc(view);
+    channel_ = dense_desc({dims[1]});
+  }
+
+  std::vector<Implementation> forward_training() const {
+    const Forward::primitive_desc primitive = training_primitive();
+    PrimitiveSequence sequence;
+    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
+                                {DNNL_ARG_SCALE, sequence.read(1, channel_)},
+                                {DNNL_ARG_SHIFT, sequence.read(2, channel_)},
+                                {DNNL_ARG_DST, sequence.write(0, map_)},
+                                {DNNL_ARG_MEAN, sequence.write(1, channel_)},
+                                {DNNL_ARG_VARIANCE, sequence.write(2, channel_)}});
+    return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
+  }
+
+  std::vector<Implementation> forward_inference() const {
+    const Forward::primitive_desc primitive = forward_primitive(
+        dnnl::prop_kind::forward_inference, scale_and_shift() | dnnl::normalization_flags::use_global_stats);
+    PrimitiveSequence sequence;
+    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
+                                {DNNL_ARG_SCALE, sequence.read(1, channel_)},
+                                {DNNL_ARG_SHIFT, sequence.read(2, channel_)},
+                                {DNNL_ARG_MEAN, sequence.read(3, channel_)},
+                                {DNNL_ARG_VARIANCE, sequence.read(4, channel_)},
+                                {DNNL_ARG_DST, sequence.write(0, map_)}});
+    return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
+  }
+
+  std::vector<Implementation> backward() const {
+    const Backward::desc desc(dnnl::prop_kind::backward, map_, map_, epsilon_, scale_and_shift());
+    const Backward::primitive_desc primitive(desc, scratchpad_attributes(), context_.engine,
+                                             training_primitive());
+    PrimitiveSequence sequence;
+    const PrimitiveSequence::PlaceIndex scale = sequence.read(4, channel_);
+    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
+                                {DNNL_ARG_MEAN, sequence.read(1, channel_)},
+                                {DNNL_ARG_VARIANCE, sequence.read(2, channel_)},
+                                {DNNL_ARG_DIFF_DST, sequence.read(3, map_)},
+                                {DNNL_ARG_SCALE, scale},
+                                // oneDNN 2.6 does not run without one, though no gradient depends on it.
+                                {DNNL_ARG_SHIFT, scale},
+                                {DNNL_ARG_DIFF_SRC, sequence.write(0, map_)},
+                                {DNNL_ARG_DIFF_SCALE, sequence.write(1, channel_)},
+                                {DNNL_ARG_DIFF_SHIFT, sequence.write(2, channel_)}});
+    return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
+  }
+
+ private:
+  static dnnl::normalization_flags scale_and_shift() {
+    return dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  }
+
+  Forward::primitive_desc forward_primitive(dnnl::prop_kind kind, dnnl::normalization_flags flags) const {
+    return {Forward::desc(kind, map_, epsilon_, flags), scratchpad_attributes(), context_.engine};
+  }
+  Forward::primitive_desc training_primitive() const {
+    return forward_primitive(dnnl::prop_kind::forward_training, scale_and_shift());
+  }
+
+  const Context& context_;
+  float epsilon_;
+  dnnl::memory::desc map_;
+  dnnl::memory::desc channel_;
+};
+
+// The running statistics take a step towards those of the batch.
+class FollowKernel final : public CpuKernel {
+ public:
+  FollowKernel(const BatchNormalizationSpec& spec, const TensorType& type)
+      : momentum_(spec.momentum), channels_(static_cast<std::size_t>(type.dims[1])) {
+    // oneDNN's variance is over n, what is kept is over n - 1.
+    const double elements = static_cast<double>(type.elements()) / static_cast<double>(channels_);
+    unbiased_ = static_cast<float>(elements / (elements - 1));
+  }
+
+  void run(const OpOperands& operands, const StepScalars&) override {
+    follow(operands, 0, 1.0F);
+    follow(operands, 1, unbiased_);
+  }
+
+ private:
+  void follow(const OpOperands& operands, std::size_t statistic, float factor) const {
+    const float* const batch = read_pointer<float>(operands, statistic);
+    const float* const running = read_pointer<float>(operands, 2 + statistic);
+    float* const moved = write_pointer<float>(operands, statistic);
+    for (std::size_t c = 0; c < channels_; ++c) {
+      moved[c] = running[c] + momentum_ * (factor * batch[c] - running[c]);
+    }
+  }
+
+  float momentum_;
+  std::size_t channels_;
+  float unbiased_ = 1;
+};
+
+}  // namespace
+
+LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& spec, const LayerTypes& types,
+                        Mode mode) {
+  // Checked before oneDNN is asked.
+  LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {.follow = own_algorithm()});
+  const Problem problem(context, spec, types.inputs[0].dims);
+  if (mode == Mode::kInference) {
+    recipe.forward[0].algorithms = algorithms_of(problem.forward_inference());
+  } else {
+    recipe.forward[0].algorithms = algorithms_of(problem.forward_training());
+    recipe.backward[0].algorithms = algorithms_of(problem.backward());
+  }
+  return recipe;
+}
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormalizationSpec& spec,
+                                       const KernelRequest& request) {
+  const TensorType& type = request.op.layer_inputs[0];
+  const Problem problem(context, spec, type.dims);
+  if (request.op.direction != Direction::kForward) {
+    return build_requested(context, problem.backward(), request);
+  }
+  if (request.op.position == 1) {
+    return std::make_unique<FollowKernel>(spec, type);
+  }
+  // Inference makes no statistics.
+  const bool training = request.op.writes.size() > 1;
+  return build_requested(context, training ? problem.forward_training() : problem.forward_inference(),
+                         request);
+}
+
+}  // namespace vdnn::cpu

@@ -1,0 +1,63 @@
+#include "src/ops/cpu/class_places.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "src/ops/cpu/loops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cpu {
+
+// Targets are small beside logits and a pass over them alone is nothing beside exponentials: one thread.
+std::span<const std::int32_t> checked_targets(const ops::ClassPlaces& problem, const OpOperands& operands) {
+  const std::span targets(read_pointer<std::int32_t>(operands, 1), problem.samples * problem.places);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (counts(targets[i]) && static_cast<std::uint64_t>(targets[i]) >= problem.classes) {
+      throw InvalidArgument(
+          "target " + std::to_string(targets[i]) + " of sample " + std::to_string(i / problem.places) +
+          (problem.places > 1 ? ", place " + std::to_string(i % problem.places) + "," : "") +
+          " is not one of " + std::to_string(problem.classes) + " classes");
+    }
+  }
+  return targets;
+}
+
+double count_places(std::span<const std::int32_t> targets) {
+  return static_cast<double>(std::ranges::count_if(targets, counts));
+}
+
+Row::Row(std::span<const float> logits) {
+  const auto maximum = std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) {
+    sum += std::exp(static_cast<double>(logit) - static_cast<double>(*maximum));
+  }
+  log_sum = static_cast<double>(*maximum) + std::log(sum);
+  largest = static_cast<std::size_t>(maximum - logits.begin());
+}
+
+double probability(float logit, const Row& row) {
+  return std::exp(static_cast<double>(logit) - row.log_sum);
+}
+
+void ClassMetrics::add(const Row& row, std::span<const float> logits, std::int32_t target) {
+  const auto wanted = static_cast<std::size_t>(target);
+  loss += row.log_sum - static_cast<double>(logits[wanted]);
+  correct += row.largest == wanted ? 1 : 0;
+  ++counted;
+}
+
+void ClassMetrics::add(const ClassMetrics& other) {
+  loss += other.loss;
+  correct += other.correct;
+  counted += other.counted;
+}
+
+void ClassMetrics::store(float* metrics, double extra) const {
+  metrics[0] = static_cast<float>(mean_loss() + extra);
+  metrics[1] = static_cast<float>(correct);
+  metrics[2] = static_cast<float>(counted);
+}
+
+}  // namespace vdnn::cpu

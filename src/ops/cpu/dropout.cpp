@@ -1,0 +1,105 @@
+// Dropout. Both passes are one function, since the mask is made again from its key; in inference, and with a
+// probability of 0, it is a copy.
+
+#include <cstring>
+
+#include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/recipes.h"
+#include "src/ops/dropout_mask.h"
+#include "src/ops/standard_recipes.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cpu {
+
+namespace {
+
+// What the one op of inference is told by, whose operands are those of training.
+constexpr std::string_view kCopyAlgorithm = "copy";
+
+class DropoutKernel final : public CpuKernel {
+ public:
+  DropoutKernel(const Context& context, const DropoutSpec& spec, const TensorType& type)
+      : threads_(context.threads),
+        spec_(spec),
+        scale_(static_cast<float>(1 / (1 - static_cast<double>(spec.probability)))),
+        samples_(static_cast<std::uint64_t>(type.dims[0])),
+        elements_(type.elements() / samples_) {}
+
+  void run(const OpOperands& operands, const StepScalars& scalars) override {
+    const float* const x = read_pointer<float>(operands, 0);
+    float* const y = write_pointer<float>(operands, 0);
+    const std::uint64_t pairs = (elements_ + 1) / 2;
+    for_each_range(samples_ * pairs, threads_, [&](std::uint64_t begin, std::uint64_t end) {
+      while (begin < end) {
+        const std::uint64_t sample = begin / pairs;
+        const std::uint64_t pair = begin % pairs;
+        const std::uint64_t count = std::min(end - begin, pairs - pair);
+        const ops::DropoutMask mask(spec_, scalars, scalars.first_sample + sample);
+        drop(mask, x + sample * elements_, y + sample * elements_, pair, pair + count);
+        begin += count;
+      }
+    });
+  }
+
+ private:
+  // Of one sample.
+  void drop(const ops::DropoutMask& mask, const float* x, float* y, std::uint64_t begin,
+            std::uint64_t end) const {
+    for (std::uint64_t pair = begin; pair < end; ++pair) {
+      const auto [first, second] = mask.kept(pair);
+      const std::uint64_t element = 2 * pair;
+      y[element] = first ? scale_ * x[element] : 0.0F;
+      if (element + 1 < elements_) {
+        y[element + 1] = second ? scale_ * x[element + 1] : 0.0F;
+      }
+    }
+  }
+
+  int threads_;
+  DropoutSpec spec_;
+  float scale_;
+  std::uint64_t samples_;
+  std::uint64_t elements_;  // of a sample
+};
+
+class CopyKernel final : public CpuKernel {
+ public:
+  CopyKernel(const Context& context, const TensorType& type)
+      : threads_(context.threads), elements_(type.elements()) {}
+
+  void run(const OpOperands& operands, const StepScalars&) override {
+    const float* const x = read_pointer<float>(operands, 0);
+    float* const y = write_pointer<float>(operands, 0);
+    if (x == y) {
+      return;
+    }
+    for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
+      std::memcpy(y + begin, x + begin, (end - begin) * sizeof(float));
+    });
+  }
+
+ private:
+  int threads_;
+  std::uint64_t elements_;
+};
+
+}  // namespace
+
+LayerRecipe make_recipe(const Context&, const DropoutSpec& spec, const LayerTypes& types, Mode mode) {
+  if (mode == Mode::kInference) {
+    return ops::standard_recipe(spec, types, mode, {.forward = {{.name = std::string(kCopyAlgorithm)}}});
+  }
+  return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
+}
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const DropoutSpec& spec,
+                                       const KernelRequest& request) {
+  const TensorType& type = request.op.layer_inputs[0];
+  if (request.op.algorithms[request.algorithm].name == kCopyAlgorithm) {
+    return std::make_unique<CopyKernel>(context, type);
+  }
+  return std::make_unique<DropoutKernel>(context, spec, type);
+}
+
+}  // namespace vdnn::cpu

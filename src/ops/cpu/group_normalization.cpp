@@ -1,0 +1,327 @@
+// Group normalisation. oneDNN 2.6 has none, so these are loops of our own, which walk memory as it lies.
+//
+// A sample is cut into blocks, whatever the number of threads; each is added up by itself, into a row of
+// lanes: a lane holds every so many-th element, and their number is a multiple of the channels, so that a
+// lane belongs to one channel and the loop over lanes is a vector loop however few channels there are. The
+// blocks' sums are then added in order. So results do not depend on the number of threads. Sums run in
+// double: products of two floats are exact there, which makes mean square minus squared mean a variance.
+
+#include <cmath>
+
+#include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/recipes.h"
+#include "src/ops/standard_recipes.h"
+#include "vdnn/size.h"
+
+namespace vdnn::cpu {
+
+namespace {
+
+struct Geometry {
+  std::uint64_t samples = 0;
+  std::uint64_t channels = 0;
+  std::uint64_t group_channels = 0;
+  std::uint64_t groups = 0;
+  std::uint64_t elements = 0;  // of a sample
+  std::uint64_t lanes = 0;
+  std::uint64_t block = 0;   // elements: whole rows of lanes
+  std::uint64_t blocks = 0;  // of a sample
+
+  Geometry(const GroupNormalizationSpec& spec, const TensorType& type)
+      : samples(static_cast<std::uint64_t>(type.dims[0])),
+        channels(static_cast<std::uint64_t>(type.dims[1])),
+        group_channels(channels / static_cast<std::uint64_t>(spec.groups)),
+        groups(static_cast<std::uint64_t>(spec.groups)),
+        elements(type.elements() / samples) {
+    constexpr std::uint64_t kLeastLanes = 16;
+    constexpr std::uint64_t kBlock = 32768;
+    lanes = round_up(kLeastLanes, channels);
+    block = lanes > kBlock ? lanes : kBlock / lanes * lanes;
+    blocks = (elements + block - 1) / block;
+  }
+
+  std::uint64_t group_elements() const { return elements / groups; }
+};
+
+// The workspace: two sums for each lane of each block, then coefficients of the lanes of each sample.
+class Workspace {
+ public:
+  static constexpr std::uint64_t kCoefficients = 4;
+
+  static std::uint64_t bytes(const Geometry& geometry) {
+    const std::uint64_t sums = checked_multiply(2 * sizeof(double), geometry.blocks);
+    const std::uint64_t lane = checked_add(sums, kCoefficients * sizeof(float));
+    return checked_multiply(checked_multiply(lane, geometry.lanes), geometry.samples);
+  }
+
+  Workspace(const Geometry& geometry, const AddressRange& range)
+      : geometry_(geometry),
+        sums_(pointer_to<double>(range.begin)),
+        coefficients_(pointer_to<float>(range.begin + 2 * sizeof(double) * geometry.samples *
+                                                          geometry.blocks * geometry.lanes)) {}
+
+  // Of one block, or, once they are folded, with block 0 of each channel of the sample.
+  double* sums(std::uint64_t sample, std::uint64_t block, std::uint64_t which) const {
+    return sums_ + ((sample * geometry_.blocks + block) * 2 + which) * geometry_.lanes;
+  }
+  float* coefficients(std::uint64_t sample, std::uint64_t which) const {
+    return coefficients_ + (sample * kCoefficients + which) * geometry_.lanes;
+  }
+  // The same coefficient for all lanes of a channel.
+  void set_coefficient(std::uint64_t sample, std::uint64_t which, std::uint64_t channel, double value) const {
+    float* const lanes = coefficients(sample, which);
+    for (std::uint64_t lane = channel; lane < geometry_.lanes; lane += geometry_.channels) {
+      lanes[lane] = static_cast<float>(value);
+    }
+  }
+
+ private:
+  const Geometry& geometry_;
+  double* sums_;
+  float* coefficients_;
+};
+
+// Calls work(sample, block, first element, elements) for all blocks.
+template <class Work>
+void for_each_block(const Geometry& geometry, int threads, const Work& work) {
+  const auto work_on = [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+      const std::uint64_t sample = i / geometry.blocks;
+      const std::uint64_t offset = i % geometry.blocks * geometry.block;
+      work(sample, i % geometry.blocks, sample * geometry.elements + offset,
+           std::min(geometry.block, geometry.elements - offset));
+    }
+  };
+  for_each_range(geometry.samples * geometry.blocks, threads, work_on,
+                 std::min(geometry.block, geometry.elements));
+}
+
+// Calls work(first element, lanes) for each row of lanes in a block.
+template <class Work>
+void for_each_row(const Geometry& geometry, std::uint64_t first, std::uint64_t count, const Work& work) {
+  std::uint64_t row = 0;
+  for (; row + geometry.lanes <= count; row += geometry.lanes) {
+    work(first + row, geometry.lanes);
+  }
+  if (row < count) {
+    work(first + row, count - row);
+  }
+}
+
+// Sums of a and of a b for each channel of each sample.
+void add_up(const Geometry& geometry, int threads, const float* a, const float* b,
+            const Workspace& workspace) {
+  for_each_block(geometry, threads,
+                 [&](std::uint64_t sample, std::uint64_t block, std::uint64_t first, std::uint64_t count) {
+                   double* const sums = workspace.sums(sample, block, 0);
+                   double* const products = workspace.sums(sample, block, 1);
+                   std::fill_n(sums, 2 * geometry.lanes, 0.0);
+                   for_each_row(geometry, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
+#pragma omp simd
+                     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+                       const auto left = static_cast<double>(a[row + lane]);
+                       sums[lane] += left;
+                       products[lane] += left * static_cast<double>(b[row + lane]);
+                     }
+                   });
+                 });
+  for (std::uint64_t sample = 0; sample < geometry.samples; ++sample) {
+    double* const folded = workspace.sums(sample, 0, 0);
+    for (std::uint64_t i = 2 * geometry.lanes; i < 2 * geometry.lanes * geometry.blocks; ++i) {
+      folded[i % (2 * geometry.lanes)] += folded[i];
+    }
+    for (const std::uint64_t which : {0U, 1U}) {
+      double* const sums = workspace.sums(sample, 0, which);
+      for (std::uint64_t lane = geometry.channels; lane < geometry.lanes; ++lane) {
+        sums[lane % geometry.channels] += sums[lane];
+      }
+    }
+  }
+}
+
+class ForwardKernel final : public CpuKernel {
+ public:
+  ForwardKernel(const Context& context, const GroupNormalizationSpec& spec, const TensorType& type)
+      : threads_(context.threads), epsilon_(static_cast<double>(spec.epsilon)), geometry_(spec, type) {}
+
+  void run(const OpOperands& operands, const StepScalars&) override {
+    const float* const x = read_pointer<float>(operands, 0);
+    float* const y = write_pointer<float>(operands, 0);
+    const Workspace workspace(geometry_, operands.workspace);
+    add_up(geometry_, threads_, x, x, workspace);
+    for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
+      for (std::uint64_t group = 0; group < geometry_.groups; ++group) {
+        find_statistics(operands, workspace, sample, group);
+      }
+    }
+    for_each_block(geometry_, threads_,
+                   [&](std::uint64_t sample, std::uint64_t, std::uint64_t first, std::uint64_t count) {
+                     const float* const mean = workspace.coefficients(sample, 0);
+                     const float* const factor = workspace.coefficients(sample, 1);
+                     const float* const shift = workspace.coefficients(sample, 2);
+                     for_each_row(geometry_, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
+#pragma omp simd
+                       for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+                         y[row + lane] = (x[row + lane] - mean[lane]) * factor[lane] + shift[lane];
+                       }
+                     });
+                   });
+  }
+
+ private:
+  void find_statistics(const OpOperands& operands, const Workspace& workspace, std::uint64_t sample,
+                       std::uint64_t group) const {
+    const double* const sums = workspace.sums(sample, 0, 0);
+    const double* const squares = workspace.sums(sample, 0, 1);
+    const std::uint64_t begin = group * geometry_.group_channels;
+    const std::uint64_t end = begin + geometry_.group_channels;
+    double sum = 0;
+    double square = 0;
+    for (std::uint64_t channel = begin; channel < end; ++channel) {
+      sum += sums[channel];
+      square += squares[channel];
+    }
+    const auto elements = static_cast<double>(geometry_.group_elements());
+    const double exact_mean = sum / elements;
+    const double variance = square / elements - exact_mean * exact_mean;
+    // What is saved is what is used: backward sees the same numbers.
+    const auto mean = static_cast<float>(exact_mean);
+    const auto reciprocal_deviation =
+        static_cast<float>(1 / std::sqrt((variance < 0 ? 0 : variance) + epsilon_));
+    if (operands.writes.size() > 1) {
+      write_pointer<float>(operands, 1)[sample * geometry_.groups + group] = mean;
+      write_pointer<float>(operands, 2)[sample * geometry_.groups + group] = reciprocal_deviation;
+    }
+    for (std::uint64_t channel = begin; channel < end; ++channel) {
+      const float factor = reciprocal_deviation * read_pointer<float>(operands, 1)[channel];
+      workspace.set_coefficient(sample, 0, channel, mean);
+      workspace.set_coefficient(sample, 1, channel, factor);
+      workspace.set_coefficient(sample, 2, channel, read_pointer<float>(operands, 2)[channel]);
+    }
+  }
+
+  int threads_;
+  double epsilon_;
+  Geometry geometry_;
+};
+
+// With r the reciprocal deviation, z = (x - mean) r what was scaled, g = scale dY its gradient, and means
+// over the group: dX = r (g - mean(g) - z mean(g z)); dscale = sum of dY z, dshift = sum of dY.
+class BackwardKernel final : public CpuKernel {
+ public:
+  BackwardKernel(const Context& context, const GroupNormalizationSpec& spec, const TensorType& type)
+      : threads_(context.threads), geometry_(spec, type) {}
+
+  void run(const OpOperands& operands, const StepScalars&) override {
+    const float* const x = read_pointer<float>(operands, 0);
+    const float* const dy = read_pointer<float>(operands, 3);
+    float* const dx = write_pointer<float>(operands, 0);
+    const Workspace workspace(geometry_, operands.workspace);
+    add_up(geometry_, threads_, dy, x, workspace);
+    for (std::uint64_t channel = 0; channel < geometry_.channels; ++channel) {
+      find_parameter_gradients(operands, workspace, channel);
+    }
+    for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
+      for (std::uint64_t group = 0; group < geometry_.groups; ++group) {
+        find_coefficients(operands, workspace, sample, group);
+      }
+    }
+    for_each_block(geometry_, threads_,
+                   [&](std::uint64_t sample, std::uint64_t, std::uint64_t first, std::uint64_t count) {
+                     const float* const mean = workspace.coefficients(sample, 0);
+                     const float* const of_dy = workspace.coefficients(sample, 1);
+                     const float* const of_x = workspace.coefficients(sample, 2);
+                     const float* const constant = workspace.coefficients(sample, 3);
+                     for_each_row(geometry_, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
+#pragma omp simd
+                       for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+                         dx[row + lane] = of_dy[lane] * dy[row + lane] +
+                                          (of_x[lane] * (x[row + lane] - mean[lane]) + constant[lane]);
+                       }
+                     });
+                   });
+  }
+
+ private:
+  struct Statistics {
+    double mean = 0;
+    double reciprocal_deviation = 0;
+  };
+  Statistics statistics(const OpOperands& operands, std::uint64_t sample, std::uint64_t group) const {
+    const std::uint64_t index = sample * geometry_.groups + group;
+    return {.mean = static_cast<double>(read_pointer<float>(operands, 1)[index]),
+            .reciprocal_deviation = static_cast<double>(read_pointer<float>(operands, 2)[index])};
+  }
+
+  // Leaves sums of dY z where those of dY x were.
+  void find_parameter_gradients(const OpOperands& operands, const Workspace& workspace,
+                                std::uint64_t channel) const {
+    double scale_gradient = 0;
+    double shift_gradient = 0;
+    for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
+      const Statistics of = statistics(operands, sample, channel / geometry_.group_channels);
+      const double sum = workspace.sums(sample, 0, 0)[channel];
+      double& product = workspace.sums(sample, 0, 1)[channel];
+      product = (product - of.mean * sum) * of.reciprocal_deviation;
+      scale_gradient += product;
+      shift_gradient += sum;
+    }
+    write_pointer<float>(operands, 1)[channel] = static_cast<float>(scale_gradient);
+    write_pointer<float>(operands, 2)[channel] = static_cast<float>(shift_gradient);
+  }
+
+  void find_coefficients(const OpOperands& operands, const Workspace& workspace, std::uint64_t sample,
+                         std::uint64_t group) const {
+    const float* const scale = read_pointer<float>(operands, 4);
+    const double* const sums = workspace.sums(sample, 0, 0);
+    const double* const products = workspace.sums(sample, 0, 1);
+    const std::uint64_t begin = group * geometry_.group_channels;
+    const std::uint64_t end = begin + geometry_.group_channels;
+    double mean_of_g = 0;
+    double mean_of_gz = 0;
+    for (std::uint64_t channel = begin; channel < end; ++channel) {
+      mean_of_g += static_cast<double>(scale[channel]) * sums[channel];
+      mean_of_gz += static_cast<double>(scale[channel]) * products[channel];
+    }
+    const auto elements = static_cast<double>(geometry_.group_elements());
+    mean_of_g /= elements;
+    mean_of_gz /= elements;
+    const auto [mean, r] = statistics(operands, sample, group);
+    for (std::uint64_t channel = begin; channel < end; ++channel) {
+      workspace.set_coefficient(sample, 0, channel, mean);
+      workspace.set_coefficient(sample, 1, channel, r * static_cast<double>(scale[channel]));
+      workspace.set_coefficient(sample, 2, channel, -r * r * mean_of_gz);
+      workspace.set_coefficient(sample, 3, channel, -r * mean_of_g);
+    }
+  }
+
+  int threads_;
+  Geometry geometry_;
+};
+
+}  // namespace
+
+LayerRecipe make_recipe(const Context&, const GroupNormalizationSpec& spec, const LayerTypes& types,
+                        Mode mode) {
+  // Checked before anything is counted.
+  LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
+  const std::uint64_t workspace_bytes = Workspace::bytes(Geometry(spec, types.inputs[0]));
+  for (std::vector<OpRecipe>* const pass : {&recipe.forward, &recipe.backward}) {
+    for (OpRecipe& op : *pass) {
+      op.algorithms = own_algorithm(workspace_bytes);
+    }
+  }
+  return recipe;
+}
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GroupNormalizationSpec& spec,
+                                       const KernelRequest& request) {
+  const TensorType& type = request.op.layer_inputs[0];
+  if (request.op.direction == Direction::kForward) {
+    return std::make_unique<ForwardKernel>(context, spec, type);
+  }
+  return std::make_unique<BackwardKernel>(context, spec, type);
+}
+
+}  // namespace vdnn::cpu
