@@ -88,7 +88,7 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, std::uin
 void print_run(std::ostream& out, const PlannedRun& run) {
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
-    out << " (simulated: " << run.target.profile.source << "; algorithms are those of cpu, "
+    out << " (simulated: " << run.target.profile.source << "; algorithms: "
         << run.catalog->algorithms_source() << ")";
   }
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "vdnn/checker.h"
+#include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -82,10 +83,21 @@ PlanOptions plan_options(const RunOptions& options, Policy policy) {
           .recorded = options.recorded_algorithms};
 }
 
+// What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
+bool is_cpu(const RunTarget& target) {
+  return !target.simulated || target.name == std::string(kSimPrefix) + "cpu";
+}
+
 PlannedRun prepare(Network network, const RunOptions& options) {
   RunTarget target = resolve_target(options);
-  std::shared_ptr<OpLibrary> library = make_cpu_ops({.threads = target.threads});
-  std::shared_ptr<const OpCatalog> catalog(library, &library->catalog());
+  std::shared_ptr<OpLibrary> library;
+  std::shared_ptr<const OpCatalog> catalog;
+  if (is_cpu(target)) {
+    library = make_cpu_ops({.threads = target.threads});
+    catalog = {library, &library->catalog()};
+  } else {
+    catalog = make_classic_catalog();
+  }
   std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, options.training);
   return {.options = options,
           .target = std::move(target),
@@ -112,8 +124,7 @@ bool PlannedRun::fits() const {
 }
 
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed) {
-  if (network.targets().size() != 1 ||
-      network.type(network.targets()[0]).data_type != DataType::kI32) {
+  if (network.targets().size() != 1 || network.type(network.targets()[0]).data_type != DataType::kI32) {
     throw InvalidArgument("network " + network.name() +
                           " is to learn something else than classes: data sets have those only, so its steps "
                           "need a loop of their own (session.h)");
@@ -203,10 +214,9 @@ bool share_parameters(const Tape& a, const Tape& b) {
 }
 
 EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
-  EvaluationPlan evaluation{
-      .batch = batch,
-      .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog),
-      .schedule = {}};
+  EvaluationPlan evaluation{.batch = batch,
+                            .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog),
+                            .schedule = {}};
   // What was recorded is of the training tape.
   PlanOptions options = plan_options(run.options, Policy::kOffloadNone);
   options.recorded.clear();
