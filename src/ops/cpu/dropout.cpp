@@ -1,6 +1,7 @@
 // Dropout. Both passes are one function, since the mask is made again from its key; in inference, and with a
 // probability of 0, it is a copy.
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/ops/cpu/layer_ops.h"
@@ -8,7 +9,6 @@
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/dropout_mask.h"
 #include "src/ops/standard_recipes.h"
-#include "vdnn/error.h"
 
 namespace vdnn::cpu {
 

@@ -6,6 +6,7 @@
 // blocks' sums are then added in order. So results do not depend on the number of threads. Sums run in
 // double: products of two floats are exact there, which makes mean square minus squared mean a variance.
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/ops/cpu/layer_ops.h"

@@ -23,6 +23,9 @@ LayerRecipe make_recipe(const Context& context, const FullyConnectedSpec& spec, 
                         Mode mode);
 LayerRecipe make_recipe(const Context& context, const ReluSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const PoolingSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const UpsamplingSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const LrnSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const AddSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const SigmoidSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const ConcatenationSpec& spec, const LayerTypes& types,
@@ -49,6 +52,10 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const FullyConnec
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec& spec,
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const PoolingSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const UpsamplingSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const LrnSpec& spec,
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AddSpec& spec,
                                        const KernelRequest& request);

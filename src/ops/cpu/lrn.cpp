@@ -1,0 +1,72 @@
+// Local response normalisation across channels. Nothing in it looks along space, so all of space is one row:
+// oneDNN 2.6 has fast implementations for planes alone.
+
+#include "src/ops/cpu/primitive_layer.h"
+#include "src/ops/cpu/recipes.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cpu {
+
+namespace {
+
+constexpr const char* kLayer = "local response normalisation";
+constexpr dnnl::algorithm kAlgorithm = dnnl::algorithm::lrn_across_channels;
+
+void check(const LrnSpec& spec, const LayerTypes& types) {
+  require_one_to_one(types, kLayer);
+  if (types.inputs[0].spatial_rank() < 1) {
+    throw InvalidArgument(std::string(kLayer) + ": " + to_string(types.inputs[0].dims) + " has no space");
+  }
+  if (spec.size < 1 || spec.size % 2 == 0) {
+    throw InvalidArgument(std::string(kLayer) + ": size " + std::to_string(spec.size) + " must be odd");
+  }
+  require_output(types.outputs[0], types.inputs[0].dims, kLayer);
+}
+
+dnnl::memory::desc rows_desc(const TensorType& type) {
+  const std::int64_t batch = type.dims[0];
+  const std::int64_t channels = type.dims[1];
+  return dense_desc({batch, channels, 1, static_cast<std::int64_t>(type.elements()) / batch / channels});
+}
+
+PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, const LayerTypes& types,
+                               Mode mode) {
+  check(spec, types);
+  const TensorType& type = types.inputs[0];
+  const dnnl::memory::desc rows = rows_desc(type);
+  const dnnl::primitive_attr attributes = scratchpad_attributes();
+  PrimitiveLayer layer{
+      .input = rows,
+      .output = rows,
+      .forward = {},
+      .backward = {},
+      .backward_reads_input = true,
+      .saved = "norms",
+      // The squares' sum, and a power that costs about as much as ten operations.
+      .cost = {.flops = static_cast<double>(type.elements()) * (2 * static_cast<double>(spec.size) + 10),
+               .bytes = 2 * static_cast<double>(type.bytes())}};
+  const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
+    const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
+    return dnnl::lrn_forward::primitive_desc(desc, attributes, context.engine);
+  });
+  layer.forward = forward;
+  if (mode == Mode::kTraining) {
+    const dnnl::lrn_backward::desc desc(kAlgorithm, rows, rows, spec.size, spec.alpha, spec.beta, spec.k);
+    layer.backward = dnnl::lrn_backward::primitive_desc(desc, attributes, context.engine, forward);
+  }
+  return layer;
+}
+
+}  // namespace
+
+LayerRecipe make_recipe(const Context& context, const LrnSpec& spec, const LayerTypes& types, Mode mode) {
+  return primitive_layer_recipe(primitive_layer(context, spec, types, mode));
+}
+
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const LrnSpec& spec,
+                                       const KernelRequest& request) {
+  return primitive_layer_kernel(
+      context, primitive_layer(context, spec, types_of(request.op), mode_of(request)), request);
+}
+
+}  // namespace vdnn::cpu

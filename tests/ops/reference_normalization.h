@@ -1,0 +1,58 @@
+#pragma once
+// Normalisations: sets of elements that share a mean and a variance. How many roundings of single precision
+// went into each sum is the judged implementation's: as many as there are terms where it sums in single
+// precision, none where it sums in double.
+//
+// The bounds count roundings along the way: each is at most u (2^-24) times the magnitude of what it rounds,
+// and every term of an expression takes part in no more of them than `terms` says.
+
+#include <cstddef>
+#include <vector>
+
+#include "tests/ops/reference.h"
+
+namespace vdnn::reference {
+
+// Which set each element belongs to, in logical order.
+struct Sets {
+  std::vector<std::size_t> of;
+  Dims dims;  // of what there is one of a set
+
+  std::int64_t elements() const;  // of one set; all are of one size
+};
+Sets channel_sets(const Dims& x);                     // C
+Sets group_sets(const Dims& x, std::int64_t groups);  // N x groups
+
+struct Statistics {
+  Sums mean;
+  Sums variance;  // over n
+};
+Statistics statistics(const Array& x, const Sets& sets, std::int64_t roundings);
+
+// What an element is normalised with.
+struct Normalizer {
+  Array mean;
+  Array reciprocal_deviation;
+};
+Normalizer normalizer(const Array& mean, const Array& variance, double epsilon);
+
+// y = scale (x - mean) / deviation + shift, a scale and a shift a channel.
+struct Affine {
+  Array scale;
+  Array shift;
+};
+Sums normalization(const Array& x, const Sets& sets, const Normalizer& normalizer, const Affine& affine,
+                   std::int64_t roundings);
+
+struct NormalizationGradients {
+  Sums x;
+  Sums scale;
+  Sums shift;
+};
+NormalizationGradients normalization_backward(const Array& x, const Sets& sets, const Normalizer& normalizer,
+                                              const Array& dy, const Array& scale, std::int64_t roundings);
+
+// running + momentum (batch - running).
+Sums follow(const Array& running, const Array& batch, double momentum);
+
+}  // namespace vdnn::reference
