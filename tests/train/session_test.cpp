@@ -1,0 +1,297 @@
+// The caller's own loop: its data, its learning rate, its stopping; losses, outputs, gradients and parameters
+// by name; the same numbers as the trainer's loop.
+
+#include "vdnn/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "src/base/random.h"
+#include "tests/train/training_runs.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kBatch = 4;
+constexpr std::int64_t kClasses = 3;
+
+// Normalisation, dropout, an output beside the losses, two losses over two kinds of targets.
+Network small_network(std::int64_t batch = kBatch) {
+  NetworkBuilder net("small", {batch, 2, 6, 6});
+  Tensor x =
+      net.convolution("conv", net.input(),
+                      {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false});
+  x = net.relu("relu", net.batch_normalization("norm", x));
+  const Tensor aside = net.sigmoid("aside", x);
+  net.output(aside);
+  const Tensor logits = net.fully_connected("fc", net.dropout("drop", x, 0.25F), {.outputs = kClasses});
+  net.output(logits);
+  net.softmax_cross_entropy("loss", logits);
+  net.mean_squared_error("error", net.fully_connected("guess", x, {.outputs = 2}), {.weight = 0.5F},
+                         net.target("wanted", {.dims = {batch, 2}}));
+  return std::move(net).build();
+}
+
+RunOptions options(Policy policy = Policy::kOffloadAll) {
+  return {.device = "cpu",
+          .memory_bytes = std::uint64_t{64} << 20,
+          .host_memory_bytes = std::uint64_t{64} << 20,
+          .threads = 1,
+          .policy = policy};
+}
+
+std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<float> result(count);
+  for (float& value : result) {
+    value = random.symmetric();
+  }
+  return result;
+}
+
+struct Batch {
+  std::vector<float> images;
+  std::vector<std::int32_t> classes;
+  std::vector<float> wanted;
+
+  explicit Batch(std::uint64_t seed, std::int64_t batch = kBatch)
+      : images(numbers(static_cast<std::size_t>(batch) * 2 * 6 * 6, seed)),
+        wanted(numbers(static_cast<std::size_t>(batch) * 2, seed + 1000)) {
+    for (std::int64_t i = 0; i < batch; ++i) {
+      classes.push_back(static_cast<std::int32_t>((seed + static_cast<std::uint64_t>(i)) % kClasses));
+    }
+  }
+  std::array<Session::Bytes, 3> inputs() const {
+    return {std::as_bytes(std::span(images)), std::as_bytes(std::span(classes)),
+            std::as_bytes(std::span(wanted))};
+  }
+};
+
+TEST(Session, GivesBackLossesAndOutputs) {
+  Session session(plan_run(small_network(), options()), {.seed = 5});
+  const StepMetrics metrics = session.step(Batch(1).inputs(), 0.1F);
+  ASSERT_EQ(metrics.losses.size(), 2U);
+  EXPECT_NEAR(metrics.loss,
+              static_cast<double>(metrics.losses[0].loss) + 0.5 * static_cast<double>(metrics.losses[1].loss),
+              1e-12);
+  EXPECT_EQ(metrics.losses[0].counted, kBatch);
+  EXPECT_EQ(metrics.losses[1].counted, kBatch * 2);
+  const std::vector<float> logits = session.result("fc.y");
+  ASSERT_EQ(logits.size(), static_cast<std::size_t>(kBatch * kClasses));
+  // The first loss once more, from the logits.
+  double loss = 0;
+  for (std::size_t i = 0; i < kBatch; ++i) {
+    double sum = 0;
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      sum += std::exp(static_cast<double>(logits[i * kClasses + k]));
+    }
+    const auto target = static_cast<std::size_t>(Batch(1).classes[i]);
+    loss += std::log(sum) - static_cast<double>(logits[i * kClasses + target]);
+  }
+  EXPECT_NEAR(static_cast<double>(metrics.losses[0].loss), loss / kBatch, 1e-6);
+  EXPECT_EQ(session.result("aside.y").size(), static_cast<std::size_t>(kBatch * 4 * 6 * 6));
+  EXPECT_EQ(session.steps(), 1U);
+}
+
+TEST(Session, GradientsAreReachableByNameAndAreWhatUpdatesTake) {
+  RunOptions with_gradients = options();
+  with_gradients.training.results = {"conv.filter.gradient", "norm.scale.gradient"};
+  Session session(plan_run(small_network(), with_gradients), {.seed = 5});
+  const std::vector<float> before = session.parameter("conv.filter").values;
+  session.step(Batch(1).inputs(), 0.125F);
+  const ParameterValues after = session.parameter("conv.filter");
+  const std::vector<float> gradient = session.result("conv.filter.gradient");
+  EXPECT_EQ(after.dims, (Dims{4, 3, 3, 2}));
+  ASSERT_EQ(gradient.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after.values[i], before[i] - 0.125F * gradient[i]) << i;
+  }
+  EXPECT_EQ(session.result("norm.scale.gradient").size(), 4U);
+}
+
+TEST(Session, ParametersAreReachableByName) {
+  Session session(plan_run(small_network(), options()), {});
+  EXPECT_THAT(session.parameter_names(),
+              ElementsAre("conv.filter", "norm.scale", "norm.shift", "norm.running_mean",
+                          "norm.running_variance", "fc.filter", "fc.bias", "guess.filter", "guess.bias"));
+  EXPECT_THAT(session.parameter("norm.running_variance").values, ElementsAre(1, 1, 1, 1));
+  EXPECT_FALSE(session.parameter("norm.running_variance").trainable);
+  const std::vector<float> filter = numbers(4 * 2 * 3 * 3, 9);
+  session.set_parameter("conv.filter", filter);
+  EXPECT_EQ(session.parameter("conv.filter").values, filter);
+  const std::string hash = session.weights_sha256();
+  session.step(Batch(1).inputs(), 0.1F);
+  EXPECT_NE(session.weights_sha256(), hash);
+  EXPECT_NE(session.parameter("norm.running_variance").values, std::vector<float>(4, 1.0F));
+}
+
+TEST(Session, TheSameStepsUnderEveryPolicyHaveTheSameBits) {
+  std::vector<std::string> hashes;
+  for (const Policy policy : testing::kPolicies) {
+    Session session(plan_run(small_network(), options(policy)), {.seed = 2});
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      session.step(Batch(step).inputs(), 0.05F);
+    }
+    hashes.push_back(session.weights_sha256());
+  }
+  EXPECT_THAT(hashes, ::testing::Each(hashes.front()));
+}
+
+TEST(Session, StepsAsTheTrainerDoes) {
+  RunOptions lenet = options();
+  lenet.model = {.model = "lenet", .batch = 8};
+  lenet.training.optimizer = SgdSpec{.momentum = 0.9F};
+  const PlannedRun run = plan_run(lenet);
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  const TrainingResult trained = Trainer(run, data, {.learning_rate = 0.01, .seed = 4, .steps = 4}).train({});
+
+  Session session(run, {.seed = 4});
+  const BatchOrder order{.samples = data.training->size(), .batch = 8, .shuffle = true, .seed = 4};
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    std::vector<float> images;
+    std::vector<std::int32_t> targets;
+    for (const std::uint64_t index : order.indices(step)) {
+      images.resize(images.size() + 28 * 28);
+      targets.push_back(0);
+      data.training->read({.index = index}, std::span(images).last(28 * 28), std::span(targets).last(1));
+    }
+    session.step({std::as_bytes(std::span(images)), std::as_bytes(std::span(targets))}, 0.01F);
+  }
+  EXPECT_EQ(session.weights_sha256(), trained.weights_sha256);
+}
+
+TEST(Session, EvaluatesWithoutLearning) {
+  Session session(plan_run(small_network(), options()), {.seed = 3});
+  session.step(Batch(1).inputs(), 0.1F);
+  const std::string hash = session.weights_sha256();
+  ASSERT_EQ(session.evaluation_batch(), kBatch);
+  const StepMetrics first = session.evaluate(Batch(7).inputs());
+  const std::vector<float> logits = session.result("fc.y");
+  // Nothing is dropped and nothing follows the batch: the same again.
+  EXPECT_EQ(session.evaluate(Batch(7).inputs()).loss, first.loss);
+  EXPECT_EQ(session.result("fc.y"), logits);
+  EXPECT_EQ(session.weights_sha256(), hash);
+  EXPECT_EQ(session.steps(), 1U);
+  session.step(Batch(2).inputs(), 0.1F);
+  EXPECT_EQ(session.steps(), 2U);
+  EXPECT_LE(session.device().counters().peak_committed_bytes, session.run().prediction.peak_bytes);
+}
+
+TEST(Session, DropoutFollowsSeedAndStep) {
+  const auto loss_of = [](std::uint64_t seed, std::uint64_t steps_before) {
+    Session session(plan_run(small_network(), options()), {.seed = 3});
+    TrainingState state = session.state();
+    state.seed = seed;
+    state.step = steps_before;
+    session.restore(state);
+    return session.step(Batch(1).inputs(), 0).losses[0].loss;
+  };
+  EXPECT_EQ(loss_of(3, 0), loss_of(3, 0));
+  EXPECT_NE(loss_of(3, 0), loss_of(4, 0));
+  EXPECT_NE(loss_of(3, 0), loss_of(3, 1));
+}
+
+TEST(Session, GoesOnFromAState) {
+  RunOptions adam = options();
+  adam.training = {.optimizer = AdamSpec{.weight_decay = 0.01F, .decoupled = true}, .clip_norm = 0.5F};
+  const auto steps = [](Session& session, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t step = first; step < first + count; ++step) {
+      session.step(Batch(step).inputs(), 0.01F);
+    }
+  };
+  Session whole(plan_run(small_network(), adam), {.seed = 6});
+  steps(whole, 0, 6);
+  Session first(plan_run(small_network(), adam), {.seed = 6});
+  steps(first, 0, 3);
+  const TrainingState state = first.state();
+  EXPECT_EQ(state.step, 3U);
+  ASSERT_EQ(state.optimizer.size(), 2U * 7);  // seven of the nine parameters are trained
+  adam.policy = Policy::kOffloadNone;
+  Session second(plan_run(small_network(), adam), {.seed = 1});
+  second.restore(state);
+  EXPECT_EQ(second.steps(), 3U);
+  steps(second, 3, 3);
+  EXPECT_EQ(second.weights_sha256(), whole.weights_sha256());
+  EXPECT_EQ(second.state().optimizer.back().values, whole.state().optimizer.back().values);
+}
+
+// --- what cannot be ----------------------------------------------------------------------------------------
+
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Session, SaysWhatAStepTakes) {
+  Session session(plan_run(small_network(), options()), {});
+  const Batch batch(1);
+  const std::string error =
+      error_of([&] { session.step({std::as_bytes(std::span(batch.images)).first(4)}, 0.1F); });
+  EXPECT_THAT(error, HasSubstr("images of 1152 bytes"));
+  EXPECT_THAT(error, HasSubstr("targets of 16 bytes"));
+  EXPECT_THAT(error, HasSubstr("wanted of 32 bytes"));
+  EXPECT_THAT(error, HasSubstr("given 4"));
+  session.step(batch.inputs(), 0.1F);  // and goes on
+}
+
+TEST(Session, SaysWhichNamesThereAreNot) {
+  Session session(plan_run(small_network(), options()), {});
+  EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("no step"));
+  session.step(Batch(1).inputs(), 0.1F);
+  EXPECT_THAT(error_of([&] { session.result("relu.y"); }), HasSubstr("'relu.y' is not among the results"));
+  EXPECT_THAT(error_of([&] { session.result("nothing"); }), HasSubstr("'nothing'"));
+  EXPECT_THAT(error_of([&] { session.parameter("conv.bias"); }), HasSubstr("no parameter 'conv.bias'"));
+  EXPECT_THAT(error_of([&] { session.set_parameter("fc.bias", std::vector<float>(2)); }),
+              HasSubstr("3 elements, not 2"));
+  RunOptions wrong = options();
+  wrong.training.results = {"conv.bias.gradient"};
+  EXPECT_THAT(error_of([&] { plan_run(small_network(), wrong); }), HasSubstr("'conv.bias.gradient'"));
+}
+
+TEST(Session, TakesNoStateOfAnotherNetworkOrOptimizer) {
+  Session session(plan_run(small_network(), options()), {});
+  const std::string hash = session.weights_sha256();
+  TrainingState state = session.state();
+  state.parameters[0].dims = {4, 3, 2, 3};
+  EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("'conv.filter' (4x3x2x3)"));
+  state = session.state();
+  state.optimizer.pop_back();
+  EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("another optimizer"));
+  state = session.state();
+  state.optimizer.push_back(state.optimizer.back());
+  EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("another optimizer"));
+  state = session.state();
+  state.parameters.pop_back();
+  EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("8 parameters"));
+  EXPECT_EQ(session.weights_sha256(), hash);
+}
+
+TEST(Session, WaitsForNothingAndReadsNothingWithStepsInFlight) {
+  Session session(plan_run(small_network(), options()), {});
+  EXPECT_THAT(error_of([&] { session.wait({}); }), HasSubstr("none is in flight"));
+  session.step(Batch(1).inputs(), 0.1F);
+  session.finish();
+  EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("no step"));
+}
+
+TEST(Session, SimulatedDevicesTakeNoSteps) {
+  RunOptions simulated = options();
+  simulated.device = "sim:titan-x";
+  EXPECT_THAT(error_of([&] { Session(plan_run(small_network(), simulated), {}); }), HasSubstr("sim:titan-x"));
+}
+
+}  // namespace
+}  // namespace vdnn
