@@ -73,13 +73,6 @@ LayerCase add_case(const Dims& dims) {
       .name = "add", .spec = AddSpec{}, .inputs = {{.dims = dims}, {.dims = dims}}, .output = {.dims = dims}};
 }
 
-LayerCase loss_case(std::int64_t samples, std::int64_t classes) {
-  return {.name = "loss",
-          .spec = SoftmaxCrossEntropySpec{},
-          .inputs = {{.dims = {samples, classes}}, {.data_type = DataType::kI32, .dims = {samples}}},
-          .output = {.dims = {kMetricsFloats}}};
-}
-
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want) {
   ASSERT_EQ(got.dims, want.value.dims);
   for (std::size_t i = 0; i < got.data.size(); ++i) {

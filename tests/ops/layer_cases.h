@@ -36,7 +36,6 @@ LayerCase pooling_case(const std::string& name, const Dims& input, const Pooling
 LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims);
 LayerCase relu_case(const Dims& dims);
 LayerCase add_case(const Dims& dims);
-LayerCase loss_case(std::int64_t samples, std::int64_t classes);
 
 reference::Window window_of(const ConvolutionSpec& spec);
 reference::Window window_of(const PoolingSpec& spec);

@@ -62,23 +62,4 @@ Sums max_pooling_backward(const Array& x, const Array& dy, const Window& window)
 Sums average_pooling(const Array& x, const Window& window);
 Sums average_pooling_backward(const Dims& x, const Array& dy, const Window& window);
 
-struct Loss {
-  double mean = 0;
-  double correct = 0;
-  Array probabilities;
-};
-Loss softmax_cross_entropy(const Array& logits, const std::vector<std::int32_t>& targets);
-Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets);
-
-struct SgdStep {
-  Sums parameter;
-  Sums momentum;
-};
-struct SgdOptions {
-  double momentum = 0;
-  double weight_decay = 0;
-  double learning_rate = 0;
-};
-SgdStep sgd(const Array& parameter, const Array& gradient, const Array& momentum, const SgdOptions& options);
-
 }  // namespace vdnn::reference
