@@ -47,9 +47,15 @@ class Checker {
         count_(static_cast<std::int64_t>(schedule.instructions.size())),
         buffers_(schedule.buffers.size()),
         made_(tape.values().size(), 0),
+        writers_(tape.values().size()),
         clocks_(static_cast<std::size_t>(kSteps * count_)) {
     for (Clock& clock : streams_) {
       clock.fill(kNever);
+    }
+    for (OpId op = 0; op < tape.ops().size(); ++op) {
+      for (const ValueId id : tape.op(op).writes) {
+        writers_[id].push_back(op);
+      }
     }
   }
 
@@ -346,15 +352,12 @@ class Checker {
     if (!tape_.value(id).persistent()) {
       return step_ + 1;
     }
-    std::uint64_t rewrites = 0;
-    std::uint64_t rewrites_before = 0;
-    for (OpId op = 0; op < tape_.ops().size(); ++op) {
-      if (std::ranges::count(tape_.op(op).writes, id) > 0) {
-        ++rewrites;
-        rewrites_before += me.kind == InstructionKind::kLaunch && op < me.op ? 1 : 0;
-      }
-    }
-    return 1 + step_ * rewrites + rewrites_before;
+    const std::vector<OpId>& writers = writers_[id];
+    const auto rewrites_before =
+        me.kind == InstructionKind::kLaunch
+            ? std::ranges::count_if(writers, [&](OpId writer) { return writer < me.op; })
+            : 0;
+    return 1 + step_ * writers.size() + static_cast<std::uint64_t>(rewrites_before);
   }
 
   void read(const Instruction& me, const BufferUse& use, Event event) {
@@ -451,8 +454,9 @@ class Checker {
   const Schedule& schedule_;
   const std::int64_t count_;
   std::vector<BufferState> buffers_;
-  std::vector<std::uint64_t> made_;  // a value: how often
-  std::vector<Clock> clocks_;        // a position: what is done when it is done
+  std::vector<std::uint64_t> made_;         // a value: how often
+  std::vector<std::vector<OpId>> writers_;  // a value: the ops that make or rewrite it, in order
+  std::vector<Clock> clocks_;               // a position: what is done when it is done
   std::array<Clock, kStreamRoles> streams_{};
   std::vector<int> launched_;
   std::vector<int> loaded_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,17 +55,13 @@ std::string describe(const OpRecipe& op) {
 
 std::vector<std::string> describe(const std::vector<OpRecipe>& ops) {
   std::vector<std::string> texts;
-  for (const OpRecipe& op : ops) {
-    texts.push_back(describe(op));
-  }
+  std::ranges::transform(ops, std::back_inserter(texts), [](const OpRecipe& op) { return describe(op); });
   return texts;
 }
 
 std::vector<std::string> names(const std::vector<Algorithm>& algorithms) {
   std::vector<std::string> result;
-  for (const Algorithm& algorithm : algorithms) {
-    result.push_back(algorithm.name);
-  }
+  std::ranges::transform(algorithms, std::back_inserter(result), &Algorithm::name);
   return result;
 }
 
@@ -127,8 +124,8 @@ TEST(ClassicConvolution, CostIsArithmeticAndOperands) {
 TEST(ClassicAlgorithms, WorkspacesFollowTheirFormulas) {
   LayerRecipe recipe;
   // Planes of 32 x 17 frequencies for 128 (64 + 192) maps and 64 x 192 filters, one tile each.
-  constexpr std::uint64_t kSpectra = 8 * 32 * 17 * (128 * (64 + 192) + 64 * 192);
-  constexpr std::uint64_t kWindows = std::uint64_t{4} * 128 * (64 * 25) * (27 * 27);
+  constexpr std::uint64_t kSpectra = 8ULL * 32 * 17 * (128ULL * (64 + 192) + 64ULL * 192);
+  constexpr std::uint64_t kWindows = 4ULL * 128 * 64 * 25 * 27 * 27;
   EXPECT_THAT(
       workspaces(five_by_five(recipe, Direction::kForward)),
       UnorderedElementsAre(Pair("implicit_gemm", 0), Pair("implicit_precomp_gemm", 4 * 64 * 25),
@@ -139,8 +136,9 @@ TEST(ClassicAlgorithms, WorkspacesFollowTheirFormulas) {
 
   // conv1_2 of VGG: planes of 256 x 129, or 8 x 8 tiles of 32 x 17 which give 30 x 30 each.
   const LayerRecipe vgg = recipe_of({64, 64, 224, 224}, convolution(64, 3, 1, 1));
-  EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft"), 8u * 256 * 129 * (64 * 128 + 64 * 64));
-  EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft_tiling"), 8u * 32 * 17 * (64 * 64 * 128 + 64 * 64));
+  EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft"), 8ULL * 256 * 129 * (64 * 128 + 64 * 64));
+  EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft_tiling"),
+            8ULL * 32 * 17 * (64 * 64 * 128 + 64 * 64));
   EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("winograd"), 4u * 16 * 64 * 64);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/loss_cases.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
@@ -26,7 +27,8 @@ LayerCase with(LayerCase layer, const std::string& name, const std::function<voi
 std::vector<BadLayer> bad_layers() {
   const LayerCase convolution = convolution_case("", {2, 3, 8, 8}, {4, {3, 3}, {1, 1}, {1, 1}});
   const LayerCase pooling = pooling_case("", {2, 3, 8, 8}, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}});
-  const LayerCase connected = fully_connected_case("", {2, 8}, 4);
+  const LayerCase connected = fully_connected_case("", {2, 8}, {4});
+  const LayerCase loss = class_loss_case(SoftmaxCrossEntropySpec{}, {4, 3});
   const auto convolution_with = [&](const std::string& name, const ConvolutionSpec& spec) {
     return with(convolution, name, [&](LayerCase& layer) { layer.spec = spec; });
   };
@@ -74,10 +76,32 @@ std::vector<BadLayer> bad_layers() {
             }),
        "add"},
       {with(add_case({2, 3}), "add_of_one", [](LayerCase& l) { l.inputs.pop_back(); }), "add"},
-      {with(loss_case(4, 3), "float_targets", [](LayerCase& l) { l.inputs[1].data_type = DataType::kF32; }),
+      {with(loss, "float_targets", [](LayerCase& l) { l.inputs[1].data_type = DataType::kF32; }), "targets"},
+      {with(loss, "fewer_targets", [](LayerCase& l) { l.inputs[1].dims = {3}; }), "targets"},
+      {with(loss, "two_metrics", [](LayerCase& l) { l.output.dims = {2}; }), "makes 3, not 2"},
+      {with(class_loss_case(SoftmaxCrossEntropySpec{}, {2, 3, 4, 5}), "label_map_of_another_size",
+            [](LayerCase& l) { l.inputs[1].dims[1] = 3; }),
        "targets"},
-      {with(loss_case(4, 3), "fewer_targets", [](LayerCase& l) { l.inputs[1].dims = {3}; }), "targets"},
-      {with(loss_case(4, 3), "two_metrics", [](LayerCase& l) { l.output.dims = {2}; }), "makes 3, not 2"},
+      {with(class_loss_case(SoftmaxCrossEntropySpec{}, {2, 3, 4, 5}), "logits_channels_first",
+            [](LayerCase& l) { l.inputs[0].layout = Layout::kChannelsFirst; }),
+       "channels last"},
+      {with(loss, "no_targets", [](LayerCase& l) { l.inputs.pop_back(); }), "2 expected, got 1"},
+      {with(loss, "no_weight", [](LayerCase& l) { l.spec = SoftmaxCrossEntropySpec{.weight = 0}; }),
+       "weight"},
+      {with(loss, "dice_without_smoothing", [](LayerCase& l) { l.spec = DiceCrossEntropySpec{.smooth = 0}; }),
+       "smooth"},
+      {with(loss, "dice_of_negative_weight",
+            [](LayerCase& l) { l.spec = DiceCrossEntropySpec{.weight = -1}; }),
+       "weight"},
+      {with(loss, "squared_error_of_classes", [](LayerCase& l) { l.spec = MeanSquaredErrorSpec{}; }), "fp32"},
+      {with(regression_case(MeanSquaredErrorSpec{}, {4, 3}), "squared_error_of_two_shapes",
+            [](LayerCase& l) {
+              l.inputs[1].dims = {3, 4};
+            }),
+       "one type"},
+      {with(regression_case(MeanSquaredErrorSpec{}, {4, 3}), "squared_error_without_targets",
+            [](LayerCase& l) { l.inputs.pop_back(); }),
+       "2 expected, got 1"},
       {with(relu_case({2, 3}), "optimizer", [](LayerCase& l) { l.spec = SgdSpec{}; }), "not a layer"}};
 }
 

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/loss_cases.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -62,8 +63,12 @@ TEST(CpuOps, OneThreadStartsNoTeam) {
   const auto library = make_cpu_ops({.threads = 1});
   // Large enough that a team would be worth it.
   const PoolingSpec pooling{PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}};
-  const std::vector<LayerCase> layers{small_convolution(), pooling_case("pool", {8, 64, 32, 32}, pooling),
-                                      relu_case({64, 64, 16})};
+  const std::vector<LayerCase> layers{small_convolution(),
+                                      pooling_case("pool", {8, 64, 32, 32}, pooling),
+                                      relu_case({64, 64, 16}),
+                                      class_loss_case(SoftmaxCrossEntropySpec{}, {2, 3, 100, 100}),
+                                      class_loss_case(DiceCrossEntropySpec{}, {2, 3, 100, 100}),
+                                      regression_case(MeanSquaredErrorSpec{}, {64, 64, 16})};
   // A fresh thread has no team yet, and left to itself OpenMP would give it one of three.
   on_another_thread([&] {
     omp_set_num_threads(3);

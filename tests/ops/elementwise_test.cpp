@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/reference_activation.h"
 #include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
 
 namespace vdnn::testing {
 namespace {
@@ -14,6 +17,9 @@ using reference::Array;
 
 // Small enough for one range, and large enough for a team.
 const std::vector<Dims> kShapes{{3, 5}, {2, 7, 3, 5}, {1, 3, 4, 5, 6}, {4, 33, 13, 11}};
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ElementwiseTest : public ::testing::TestWithParam<int> {
  protected:
@@ -37,8 +43,6 @@ TEST_P(ElementwiseTest, ReluIsExact) {
 
 // A run that diverges must be seen in its loss.
 TEST_P(ElementwiseTest, ReluPassesNanAndStopsAtZero) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   OpHarness op(*library_, relu_case({5}));
   Array x({5});
   x.data = {kNan, -kInfinity, kInfinity, 0.0, -0.0};
@@ -73,25 +77,101 @@ TEST_P(ElementwiseTest, AddIsWithinTheErrorBoundAndItsGradientsAreCopies) {
   }
 }
 
-// Every permission of every op: in place is out of place, bit for bit.
+TEST_P(ElementwiseTest, LeakyReluIsWithinTheErrorBound) {
+  for (const Dims& shape : kShapes) {
+    for (const float slope : {0.01F, 0.25F, 1.5F}) {
+      SCOPED_TRACE(to_string(shape) + ", slope " + std::to_string(slope));
+      OpHarness op(*library_, same_shape_case("leaky_relu", ReluSpec{slope}, shape));
+      const Array x = random_array(shape, 46);
+      const Array dy = random_array(shape, 47);
+      op.set(kX, x);
+      op.set(kDY, dy);
+      op.run(op.writer(kY));
+      expect_within_bounds(op.get(kY), reference::leaky_relu(x, static_cast<double>(slope)));
+      op.run(op.writer(kDX));
+      expect_within_bounds(op.get(kDX), reference::leaky_relu_backward(x, dy, static_cast<double>(slope)));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, LeakyReluPassesNanAndInfinities) {
+  OpHarness op(*library_, same_shape_case("leaky_relu", ReluSpec{0.5F}, {6}));
+  Array x({6});
+  // The last is too small for half of it.
+  x.data = {kNan, -kInfinity, kInfinity, 0.0, -0.0, -0x1p-149};
+  Array dy({6});
+  dy.data = {1, kInfinity, kNan, 4, 5, 6};
+  op.set(kX, x);
+  op.set(kDY, dy);
+  op.run(op.writer(kY));
+  op.run(op.writer(kDX));
+  const Array y = op.get(kY);
+  EXPECT_TRUE(std::isnan(y.data[0]));
+  EXPECT_EQ(y.data[1], -kInfinity);
+  EXPECT_EQ(y.data[2], kInfinity);
+  const Array dx = op.get(kDX);
+  EXPECT_EQ(dx.data[0], 1);
+  EXPECT_EQ(dx.data[1], kInfinity);
+  EXPECT_TRUE(std::isnan(dx.data[2]));
+  EXPECT_EQ(std::vector<double>(dx.data.begin() + 3, dx.data.end()), (std::vector<double>{2, 2.5, 3}));
+}
+
+TEST_P(ElementwiseTest, SigmoidIsWithinTheErrorBound) {
+  for (const Dims& shape : kShapes) {
+    SCOPED_TRACE(to_string(shape));
+    OpHarness op(*library_, same_shape_case("sigmoid", SigmoidSpec{}, shape));
+    Array x = random_array(shape, 48);
+    for (double& value : x.data) {
+      value *= 64;
+    }
+    const Array dy = random_array(shape, 49);
+    op.set(kX, x);
+    op.set(kDY, dy);
+    op.run(op.writer(kY));
+    const Array y = op.get(kY);
+    expect_within_bounds(y, reference::sigmoid(x));
+    op.run(op.writer(kDX));
+    expect_within_bounds(op.get(kDX), reference::sigmoid_backward(y, dy));
+  }
+}
+
+TEST_P(ElementwiseTest, SigmoidHasItsLimits) {
+  OpHarness op(*library_, same_shape_case("sigmoid", SigmoidSpec{}, {6}));
+  Array x({6});
+  x.data = {kNan, -kInfinity, kInfinity, 0, -1000, 1000};
+  op.set(kX, x);
+  op.run(op.writer(kY));
+  const Array y = op.get(kY);
+  EXPECT_TRUE(std::isnan(y.data[0]));
+  EXPECT_EQ(std::vector<double>(y.data.begin() + 1, y.data.end()), (std::vector<double>{0, 1, 0.5, 0, 1}));
+}
+
 TEST_P(ElementwiseTest, InPlaceEqualsOutOfPlace) {
-  for (const LayerCase& layer : {relu_case(kShapes.back()), add_case(kShapes.back())}) {
+  const Dims& shape = kShapes.back();
+  for (const LayerCase& layer : {relu_case(shape), same_shape_case("leaky_relu", ReluSpec{0.125F}, shape),
+                                 same_shape_case("sigmoid", SigmoidSpec{}, shape), add_case(shape)}) {
+    SCOPED_TRACE(layer.name);
     OpHarness op(*library_, layer);
     for (OpId id = 0; id < op.recipes().size(); ++id) {
-      const OpRecipe& recipe = op.recipe(id);
-      ASSERT_FALSE(recipe.may_overwrite.empty());
-      for (const Overwrite& permission : recipe.may_overwrite) {
-        SCOPED_TRACE(layer.name + " op " + std::to_string(id) + " over read " +
-                     std::to_string(permission.read));
-        for (std::uint32_t i = 0; i < recipe.reads.size(); ++i) {
-          op.set(recipe.reads[i], random_array(kShapes.back(), 50 + i));
-        }
-        op.run(id);
-        const Array apart = op.get(recipe.writes[permission.write]);
-        op.run(id, {.in_place = permission});
-        expect_equal(op.get(recipe.reads[permission.read]), apart);
-      }
+      EXPECT_FALSE(op.recipe(id).may_overwrite.empty());
     }
+    expect_in_place_equals_apart(op, [&] {
+      std::uint32_t seed = 50;
+      for (const OpRecipe& recipe : op.recipes()) {
+        for (const Operand& read : recipe.reads) {
+          op.set(read, random_array(shape, seed++));
+        }
+      }
+    });
+  }
+}
+
+TEST_P(ElementwiseTest, RefusesANegativeSlope) {
+  const TensorType type{.dims = {2, 3}};
+  for (const float slope : {-0.1F, static_cast<float>(kNan), static_cast<float>(kInfinity)}) {
+    EXPECT_THROW(
+        library_->catalog().recipe(ReluSpec{slope}, std::array{type}, std::array{type}, Mode::kTraining),
+        InvalidArgument);
   }
 }
 
@@ -108,6 +188,17 @@ TEST_P(ElementwiseTest, RecipesNameOperandsInOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ElementwiseTest, ::testing::Values(1, 2, 3));
+
+TEST(ReferenceActivation, GradientsAreDerivatives) {
+  const Array x = distinct_array({3, 4, 5}, 60);
+  const Array dy = random_array({3, 4, 5}, 61);
+  expect_gradient(
+      x, [&](const Array& moved) { return dot(reference::leaky_relu(moved, 0.3).value, dy); },
+      reference::leaky_relu_backward(x, dy, 0.3).value);
+  expect_gradient(
+      x, [&](const Array& moved) { return dot(reference::sigmoid(moved).value, dy); },
+      reference::sigmoid_backward(reference::sigmoid(x).value, dy).value);
+}
 
 }  // namespace
 }  // namespace vdnn::testing

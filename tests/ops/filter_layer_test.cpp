@@ -1,4 +1,5 @@
-// Convolutions and fully connected layers: every algorithm of every pass against the reference.
+// Convolutions, transposed convolutions and fully connected layers: every algorithm of every pass against the
+// reference.
 
 #include <gtest/gtest.h>
 
@@ -15,29 +16,16 @@ namespace vdnn::testing {
 namespace {
 
 using reference::Array;
-using reference::Sums;
 
-// What the reference has to say of one layer, whichever kind it is.
-struct Expected {
-  Sums output;
-  Sums input_gradient;
-  Sums filter_gradient;
-  Sums bias_gradient;
-};
-
-Expected expect_of(const LayerCase& layer, const Array& x, const Array& filter, const Array& bias,
-                   const Array& dy) {
+std::vector<reference::Product> products_of(const LayerCase& layer, const Dims& filter) {
+  const Dims& x = layer.inputs[0].dims;
   if (const auto* convolution = std::get_if<ConvolutionSpec>(&layer.spec)) {
-    const reference::Window window = window_of(*convolution);
-    return {.output = reference::convolution(x, filter, bias, window),
-            .input_gradient = reference::convolution_backward_data(x.dims, filter, dy, window),
-            .filter_gradient = reference::convolution_backward_filter(x, filter.dims, dy, window),
-            .bias_gradient = reference::backward_bias(dy)};
+    return reference::convolution(x, filter, window_of(*convolution));
   }
-  return {.output = reference::fully_connected(x, filter, bias),
-          .input_gradient = reference::fully_connected_backward_data(x.dims, filter, dy),
-          .filter_gradient = reference::fully_connected_backward_weights(x, filter.dims, dy),
-          .bias_gradient = reference::backward_bias(dy)};
+  if (const auto* transposed = std::get_if<TransposedConvolutionSpec>(&layer.spec)) {
+    return reference::transposed_convolution(x, filter, window_of(*transposed));
+  }
+  return reference::fully_connected(x, filter);
 }
 
 struct Case {
@@ -46,6 +34,7 @@ struct Case {
 };
 
 std::vector<Case> all_cases() {
+  const bool no_bias = false;
   const std::vector<LayerCase> layers{
       convolution_case("first_layer", {3, 3, 13, 11}, {20, {5, 5}, {2, 2}, {2, 2}}),
       convolution_case("one_channel", {2, 1, 12, 12}, {8, {3, 3}, {1, 1}, {1, 1}}),
@@ -57,12 +46,46 @@ std::vector<Case> all_cases() {
       convolution_case("volume", {2, 3, 6, 7, 5}, {10, {3, 3, 2}, {1, 2, 1}, {1, 1, 0}}),
       convolution_case("volume_even", {1, 16, 5, 6, 6}, {16, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}}),
       convolution_case("line", {2, 5, 17}, {6, {4}, {3}, {2}}),
-      fully_connected_case("connected_matrix", {5, 33}, 10),
-      fully_connected_case("connected_even_matrix", {16, 64}, 32),
-      fully_connected_case("connected_plane", {3, 20, 5, 4}, 17),
-      fully_connected_case("connected_even_plane", {4, 32, 4, 4}, 64),
-      fully_connected_case("connected_volume", {2, 6, 3, 2, 4}, 9),
-      fully_connected_case("connected_line", {2, 6, 5}, 3)};
+      convolution_case("no_bias", {2, 5, 7, 8}, {6, {3, 3}, {2, 2}, {1, 1}, {}, 1, no_bias}),
+      convolution_case("pointwise_no_bias", {2, 32, 5, 7}, {16, {1, 1}, {1, 1}, {0, 0}, {}, 1, no_bias}),
+      convolution_case("volume_no_bias", {1, 4, 3, 4, 5},
+                       {8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {}, 1, no_bias}),
+      convolution_case("dilated", {2, 16, 9, 11}, {16, {3, 3}, {1, 1}, {2, 3}, {2, 3}}),
+      convolution_case("dilated_wide", {1, 3, 13, 14}, {5, {3, 2}, {2, 1}, {5, 0}, {5, 4}}),
+      convolution_case("dilated_volume", {1, 3, 6, 5, 7}, {4, {2, 3, 2}, {1, 1, 2}, {0, 2, 1}, {3, 2, 1}}),
+      convolution_case("dilated_line", {2, 4, 15}, {3, {3}, {2}, {2}, {4}}),
+      convolution_case("groups", {2, 8, 5, 7}, {12, {3, 3}, {1, 1}, {1, 1}, {}, 2}),
+      convolution_case("groups_odd", {2, 9, 6, 5}, {15, {3, 2}, {2, 1}, {1, 0}, {}, 3}),
+      convolution_case("groups_even", {1, 32, 7, 7}, {64, {3, 3}, {1, 1}, {1, 1}, {}, 2}),
+      convolution_case("groups_many", {2, 32, 6, 6}, {32, {3, 3}, {1, 1}, {1, 1}, {}, 8, no_bias}),
+      convolution_case("groups_pointwise", {2, 12, 5, 6}, {6, {1, 1}, {1, 1}, {0, 0}, {}, 3}),
+      convolution_case("groups_volume", {1, 6, 3, 4, 5}, {4, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {}, 2}),
+      convolution_case("groups_line", {2, 6, 9}, {4, {3}, {1}, {1}, {}, 2, no_bias}),
+      convolution_case("depthwise", {2, 32, 7, 9}, {32, {3, 3}, {1, 1}, {1, 1}, {}, 32}),
+      convolution_case("depthwise_odd", {2, 20, 8, 7}, {20, {3, 3}, {2, 2}, {1, 1}, {}, 20, no_bias}),
+      convolution_case("depthwise_few", {3, 5, 5, 7}, {5, {3, 3}, {1, 1}, {1, 1}, {}, 5}),
+      convolution_case("depthwise_large", {1, 16, 9, 8}, {16, {7, 7}, {1, 1}, {3, 3}, {}, 16}),
+      convolution_case("depthwise_dilated", {1, 16, 9, 8}, {16, {3, 3}, {1, 1}, {2, 2}, {2, 2}, 16}),
+      convolution_case("depthwise_multiplied", {2, 6, 5, 7}, {12, {3, 3}, {1, 1}, {1, 1}, {}, 6}),
+      convolution_case("depthwise_volume", {1, 6, 3, 4, 5}, {6, {3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {}, 6}),
+      convolution_case("depthwise_line", {2, 16, 11}, {16, {5}, {2}, {2}, {}, 16}),
+      transposed_convolution_case("transposed", {2, 16, 5, 7}, {8, {2, 2}, {2, 2}, {0, 0}}),
+      transposed_convolution_case("transposed_odd", {2, 5, 7, 5}, {7, {3, 2}, {2, 1}, {1, 0}}),
+      transposed_convolution_case("transposed_overlapping", {2, 8, 5, 4},
+                                  {12, {4, 4}, {2, 2}, {1, 1}, false}),
+      transposed_convolution_case("transposed_gaps", {1, 3, 4, 5}, {4, {2, 2}, {3, 4}, {0, 1}}),
+      transposed_convolution_case("transposed_volume", {2, 6, 3, 4, 5}, {4, {2, 3, 2}, {2, 1, 2}, {0, 1, 0}}),
+      transposed_convolution_case("transposed_volume_even", {1, 32, 3, 2, 4},
+                                  {16, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, false}),
+      transposed_convolution_case("transposed_line", {2, 4, 6}, {3, {3}, {2}, {1}}),
+      fully_connected_case("connected_matrix", {5, 33}, {10}),
+      fully_connected_case("connected_even_matrix", {16, 64}, {32}),
+      fully_connected_case("connected_plane", {3, 20, 5, 4}, {17}),
+      fully_connected_case("connected_even_plane", {4, 32, 4, 4}, {64}),
+      fully_connected_case("connected_volume", {2, 6, 3, 2, 4}, {9}),
+      fully_connected_case("connected_line", {2, 6, 5}, {3}),
+      fully_connected_case("connected_no_bias", {5, 33}, {10, no_bias}),
+      fully_connected_case("connected_plane_no_bias", {3, 16, 5, 7}, {8, no_bias})};
   std::vector<Case> cases;
   for (const LayerCase& layer : layers) {
     cases.push_back({layer, 1});
@@ -81,29 +104,56 @@ class FilterLayerTest : public ::testing::TestWithParam<Case> {
     made->set(kX, x_);
     made->set(kDY, dy_);
     made->set(kFilter, filter_);
-    made->set(kBias, bias_);
+    if (has_bias()) {
+      made->set(kBias, bias_);
+    }
     return made;
+  }
+
+  bool has_bias() const { return !bias_.dims.empty(); }
+
+  std::vector<Operand> and_bias(std::vector<Operand> operands, const Operand& bias) const {
+    if (has_bias()) {
+      operands.push_back(bias);
+    }
+    return operands;
   }
 
   static Dims filter_dims(const LayerCase& layer) {
     Dims dims = layer.inputs[0].dims;
     dims[0] = layer.output.dims[1];
     if (const auto* convolution = std::get_if<ConvolutionSpec>(&layer.spec)) {
+      dims[1] /= convolution->groups;
       std::ranges::copy(convolution->kernel, dims.begin() + 2);
+    } else if (const auto* transposed = std::get_if<TransposedConvolutionSpec>(&layer.spec)) {
+      std::ranges::copy(transposed->kernel, dims.begin() + 2);
     }
     return dims;
+  }
+
+  static Array bias(const LayerCase& layer) {
+    const bool has = std::visit(
+        [](const auto& spec) {
+          if constexpr (requires { spec.bias; }) {
+            return spec.bias;
+          }
+          return false;
+        },
+        layer.spec);
+    return has ? random_array({layer.output.dims[1]}, 24) : Array();
   }
 
   std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
   Array x_ = random_array(layer().inputs[0].dims, 21);
   Array dy_ = random_array(layer().output.dims, 22);
   Array filter_ = random_array(filter_dims(layer()), 23);
-  Array bias_ = random_array({layer().output.dims[1]}, 24);
+  Array bias_ = bias(layer());  // empty where there is none
 };
 
 TEST_P(FilterLayerTest, EveryAlgorithmIsWithinTheErrorBound) {
   const auto op = harness();
-  const Expected expected = expect_of(layer(), x_, filter_, bias_, dy_);
+  const reference::FilterPasses expected = reference::filter_passes(
+      products_of(layer(), filter_.dims), {.x = x_, .filter = filter_, .bias = bias_, .dy = dy_});
   for (OpId id = 0; id < op->recipes().size(); ++id) {
     for (std::uint32_t i = 0; i < op->recipe(id).algorithms.size(); ++i) {
       SCOPED_TRACE(op->tape().op(id).name + " " + op->recipe(id).algorithms[i].name);
@@ -117,7 +167,9 @@ TEST_P(FilterLayerTest, EveryAlgorithmIsWithinTheErrorBound) {
           break;
         case Direction::kBackwardFilter:
           expect_within_bounds(op->get(kDFilter), expected.filter_gradient);
-          expect_within_bounds(op->get(kDBias), expected.bias_gradient);
+          if (has_bias()) {
+            expect_within_bounds(op->get(kDBias), expected.bias_gradient);
+          }
           break;
         case Direction::kUpdate:
           FAIL();
@@ -149,7 +201,9 @@ std::size_t zeros_in(GuardedBuffer& buffer) {
 TEST_P(FilterLayerTest, PackingIsUndoneByUnpackingAndPadsWithZeros) {
   const auto op = harness();
   expect_equal(op->get(kFilter), filter_);
-  expect_equal(op->get(kBias), bias_);
+  if (has_bias()) {
+    expect_equal(op->get(kBias), bias_);
+  }
   // No element of the filter is zero: what is zero is padding, and padding is all that is added.
   GuardedBuffer& storage = op->buffer(kFilter);
   EXPECT_EQ(zeros_in(storage), storage.as<float>().size() - filter_.data.size());
@@ -184,11 +238,11 @@ TEST_P(FilterLayerTest, RecipeNamesOperandsInOrder) {
   const auto op = harness();
   const auto recipes = op->recipes();
   ASSERT_EQ(recipes.size(), 3U);
-  EXPECT_EQ(recipes[0].reads, (std::vector{kX, kFilter, kBias}));
+  EXPECT_EQ(recipes[0].reads, and_bias({kX, kFilter}, kBias));
   EXPECT_EQ(recipes[0].writes, (std::vector{kY}));
   EXPECT_EQ(recipes[1].direction, Direction::kBackwardFilter);
   EXPECT_EQ(recipes[1].reads, (std::vector{kX, kDY}));
-  EXPECT_EQ(recipes[1].writes, (std::vector{kDFilter, kDBias}));
+  EXPECT_EQ(recipes[1].writes, and_bias({kDFilter}, kDBias));
   EXPECT_EQ(recipes[2].direction, Direction::kBackwardData);
   EXPECT_EQ(recipes[2].reads, (std::vector{kDY, kFilter}));
   EXPECT_EQ(recipes[2].writes, (std::vector{kDX}));
@@ -222,11 +276,14 @@ INSTANTIATE_TEST_SUITE_P(Cases, FilterLayerTest, ::testing::ValuesIn(all_cases()
   return test_name(test.param.layer.name, test.param.threads);
 });
 
+LayerRecipe training_recipe(const LayerCase& layer) {
+  return make_cpu_ops({})->catalog().recipe(layer.spec, layer.inputs, std::array{layer.output},
+                                            Mode::kTraining);
+}
+
 TEST(FilterLayer, RecipeCountsWorkAndInitialises) {
-  const auto library = make_cpu_ops({});
-  const LayerCase layer = convolution_case("conv", {4, 3, 8, 8}, {16, {3, 3}, {1, 1}, {1, 1}});
   const LayerRecipe recipe =
-      library->catalog().recipe(layer.spec, layer.inputs, std::array{layer.output}, Mode::kTraining);
+      training_recipe(convolution_case("conv", {4, 3, 8, 8}, {16, {3, 3}, {1, 1}, {1, 1}}));
   const double multiply_adds = 4.0 * 16 * 8 * 8 * 3 * 3 * 3;
   EXPECT_EQ(recipe.forward[0].cost.flops, 2 * multiply_adds);
   EXPECT_EQ(recipe.parameters[0].type.dims, (Dims{16, 3, 3, 3}));
@@ -236,6 +293,15 @@ TEST(FilterLayer, RecipeCountsWorkAndInitialises) {
   const double operands =
       4.0 * (4 * 3 * 64 + 4 * 16 * 64 + 16) + static_cast<double>(recipe.parameters[0].storage_bytes);
   EXPECT_EQ(recipe.forward[0].cost.bytes, operands);
+}
+
+TEST(FilterLayer, RecipeOfGroupsCountsTheirOwnChannels) {
+  const LayerRecipe recipe =
+      training_recipe(convolution_case("conv", {2, 12, 8, 8}, {24, {3, 3}, {1, 1}, {1, 1}, {}, 4, false}));
+  ASSERT_EQ(recipe.parameters.size(), 1U);
+  EXPECT_EQ(recipe.parameters[0].type.dims, (Dims{24, 3, 3, 3}));
+  EXPECT_EQ(recipe.parameters[0].fan_in, 27);
+  EXPECT_EQ(recipe.forward[0].cost.flops, 2.0 * 2 * 24 * 64 * 27);
 }
 
 }  // namespace

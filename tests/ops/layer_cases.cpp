@@ -33,10 +33,13 @@ reference::Array distinct_array(const Dims& dims, std::uint32_t seed) {
 }
 
 reference::Window window_of(const ConvolutionSpec& spec) {
-  return {spec.kernel, spec.stride, spec.padding};
+  return {spec.kernel, spec.stride, spec.padding, spec.dilation};
+}
+reference::Window window_of(const TransposedConvolutionSpec& spec) {
+  return {spec.kernel, spec.stride, spec.padding, {}};
 }
 reference::Window window_of(const PoolingSpec& spec) {
-  return {spec.kernel, spec.stride, spec.padding};
+  return {spec.kernel, spec.stride, spec.padding, {}};
 }
 
 LayerCase convolution_case(const std::string& name, const Dims& input, const ConvolutionSpec& spec) {
@@ -46,11 +49,17 @@ LayerCase convolution_case(const std::string& name, const Dims& input, const Con
           .output = {.dims = reference::window_output(input, spec.filters, window_of(spec))}};
 }
 
-LayerCase fully_connected_case(const std::string& name, const Dims& input, std::int64_t outputs) {
+LayerCase transposed_convolution_case(const std::string& name, const Dims& input,
+                                      const TransposedConvolutionSpec& spec) {
   return {.name = name,
-          .spec = FullyConnectedSpec{outputs},
+          .spec = spec,
           .inputs = {{.dims = input}},
-          .output = {.dims = {input[0], outputs}}};
+          .output = {.dims = reference::transposed_output(input, spec.filters, window_of(spec))}};
+}
+
+LayerCase fully_connected_case(const std::string& name, const Dims& input, const FullyConnectedSpec& spec) {
+  return {
+      .name = name, .spec = spec, .inputs = {{.dims = input}}, .output = {.dims = {input[0], spec.outputs}}};
 }
 
 LayerCase pooling_case(const std::string& name, const Dims& input, const PoolingSpec& spec) {
@@ -58,6 +67,13 @@ LayerCase pooling_case(const std::string& name, const Dims& input, const Pooling
           .spec = spec,
           .inputs = {{.dims = input}},
           .output = {.dims = reference::window_output(input, input[1], window_of(spec))}};
+}
+
+LayerCase upsampling_case(const std::string& name, const Dims& input, const UpsamplingSpec& spec) {
+  return {.name = name,
+          .spec = spec,
+          .inputs = {{.dims = input}},
+          .output = {.dims = reference::upsampling_output(input, spec.factors)}};
 }
 
 LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims) {
@@ -71,13 +87,6 @@ LayerCase relu_case(const Dims& dims) {
 LayerCase add_case(const Dims& dims) {
   return {
       .name = "add", .spec = AddSpec{}, .inputs = {{.dims = dims}, {.dims = dims}}, .output = {.dims = dims}};
-}
-
-LayerCase loss_case(std::int64_t samples, std::int64_t classes) {
-  return {.name = "loss",
-          .spec = SoftmaxCrossEntropySpec{},
-          .inputs = {{.dims = {samples, classes}}, {.data_type = DataType::kI32, .dims = {samples}}},
-          .output = {.dims = {kMetricsFloats}}};
 }
 
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want) {

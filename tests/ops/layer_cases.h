@@ -8,6 +8,7 @@
 
 #include "tests/ops/op_harness.h"
 #include "tests/ops/reference.h"
+#include "tests/ops/reference_windows.h"
 
 namespace vdnn::testing {
 
@@ -30,15 +31,18 @@ reference::Array random_array(const Dims& dims, std::uint32_t seed);
 reference::Array distinct_array(const Dims& dims, std::uint32_t seed);
 
 LayerCase convolution_case(const std::string& name, const Dims& input, const ConvolutionSpec& spec);
-LayerCase fully_connected_case(const std::string& name, const Dims& input, std::int64_t outputs);
+LayerCase transposed_convolution_case(const std::string& name, const Dims& input,
+                                      const TransposedConvolutionSpec& spec);
+LayerCase fully_connected_case(const std::string& name, const Dims& input, const FullyConnectedSpec& spec);
 LayerCase pooling_case(const std::string& name, const Dims& input, const PoolingSpec& spec);
+LayerCase upsampling_case(const std::string& name, const Dims& input, const UpsamplingSpec& spec);
 // One input, and an output of its shape.
 LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims);
 LayerCase relu_case(const Dims& dims);
 LayerCase add_case(const Dims& dims);
-LayerCase loss_case(std::int64_t samples, std::int64_t classes);
 
 reference::Window window_of(const ConvolutionSpec& spec);
+reference::Window window_of(const TransposedConvolutionSpec& spec);
 reference::Window window_of(const PoolingSpec& spec);
 
 // Fails the test where an element is further from the reference than its bound.

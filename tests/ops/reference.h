@@ -33,52 +33,9 @@ struct Sums {
   double bound(std::size_t element) const;
 };
 
-struct Window {
-  Dims kernel;
-  Dims stride;
-  Dims padding;
-};
-
-Dims window_output(const Dims& input, std::int64_t channels, const Window& window);
-
-Sums convolution(const Array& x, const Array& filter, const Array& bias, const Window& window);
-Sums convolution_backward_data(const Dims& x, const Array& filter, const Array& dy, const Window& window);
-Sums convolution_backward_filter(const Array& x, const Dims& filter, const Array& dy, const Window& window);
-// Also of fully connected layers.
-Sums backward_bias(const Array& dy);
-
-Sums fully_connected(const Array& x, const Array& weights, const Array& bias);
-Sums fully_connected_backward_data(const Dims& x, const Array& weights, const Array& dy);
-Sums fully_connected_backward_weights(const Array& x, const Dims& weights, const Array& dy);
-
 Array relu(const Array& x);
 Array relu_backward(const Array& y, const Array& dy);
 
 Sums add(const Array& a, const Array& b);
-
-// A window without a tie for its largest element.
-Array max_pooling(const Array& x, const Window& window);
-Sums max_pooling_backward(const Array& x, const Array& dy, const Window& window);
-Sums average_pooling(const Array& x, const Window& window);
-Sums average_pooling_backward(const Dims& x, const Array& dy, const Window& window);
-
-struct Loss {
-  double mean = 0;
-  double correct = 0;
-  Array probabilities;
-};
-Loss softmax_cross_entropy(const Array& logits, const std::vector<std::int32_t>& targets);
-Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets);
-
-struct SgdStep {
-  Sums parameter;
-  Sums momentum;
-};
-struct SgdOptions {
-  double momentum = 0;
-  double weight_decay = 0;
-  double learning_rate = 0;
-};
-SgdStep sgd(const Array& parameter, const Array& gradient, const Array& momentum, const SgdOptions& options);
 
 }  // namespace vdnn::reference

@@ -7,101 +7,13 @@
 
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/loss_cases.h"
+#include "tests/ops/reference_losses.h"
 
 namespace vdnn::testing {
 namespace {
 
 using reference::Array;
-using reference::Window;
-
-struct WindowCase {
-  const char* name;
-  Dims input;
-  Window window;
-};
-
-class ReferenceWindow : public ::testing::TestWithParam<WindowCase> {};
-
-TEST_P(ReferenceWindow, ConvolutionGradientsAreDerivatives) {
-  const Dims& input = GetParam().input;
-  const Window& window = GetParam().window;
-  Dims filter_dims{3, input[1]};
-  filter_dims.insert(filter_dims.end(), window.kernel.begin(), window.kernel.end());
-  const Array x = random_array(input, 1);
-  const Array filter = random_array(filter_dims, 2);
-  const Array bias = random_array({3}, 3);
-  const Array dy = random_array(reference::window_output(input, 3, window), 4);
-  expect_gradient(
-      x,
-      [&](const Array& moved) { return dot(reference::convolution(moved, filter, bias, window).value, dy); },
-      reference::convolution_backward_data(input, filter, dy, window).value);
-  expect_gradient(
-      filter,
-      [&](const Array& moved) { return dot(reference::convolution(x, moved, bias, window).value, dy); },
-      reference::convolution_backward_filter(x, filter_dims, dy, window).value);
-  expect_gradient(
-      bias,
-      [&](const Array& moved) { return dot(reference::convolution(x, filter, moved, window).value, dy); },
-      reference::backward_bias(dy).value);
-}
-
-TEST_P(ReferenceWindow, PoolingGradientsAreDerivatives) {
-  const Dims& input = GetParam().input;
-  const Window& window = GetParam().window;
-  const Array x = distinct_array(input, 5);
-  const Array dy = random_array(reference::window_output(input, input[1], window), 6);
-  expect_gradient(
-      x, [&](const Array& moved) { return dot(reference::max_pooling(moved, window), dy); },
-      reference::max_pooling_backward(x, dy, window).value);
-  expect_gradient(
-      x, [&](const Array& moved) { return dot(reference::average_pooling(moved, window).value, dy); },
-      reference::average_pooling_backward(input, dy, window).value);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Cases, ReferenceWindow,
-    ::testing::Values(WindowCase{"line", {2, 2, 7}, {{3}, {2}, {1}}},
-                      WindowCase{"plane", {2, 2, 5, 4}, {{3, 2}, {2, 1}, {1, 0}}},
-                      WindowCase{"plane_uneven_padding", {1, 3, 6, 5}, {{3, 4}, {1, 3}, {2, 1}}},
-                      WindowCase{"volume", {1, 2, 4, 3, 5}, {{2, 3, 3}, {2, 1, 2}, {0, 1, 1}}}),
-    [](const auto& test) { return test.param.name; });
-
-// By hand: what a shared mistake in forward and backward would not show.
-TEST(Reference, ConvolutionIsCrossCorrelation) {
-  Array x({1, 1, 1, 3});
-  x.data = {1, 2, 4};
-  Array filter({1, 1, 1, 2});
-  filter.data = {10, 1};
-  Array bias(Dims{1});
-  bias.data = {0.5};
-  const reference::Sums y = reference::convolution(x, filter, bias, {{1, 2}, {1, 1}, {0, 1}});
-  EXPECT_EQ(y.value.dims, (Dims{1, 1, 1, 4}));
-  EXPECT_EQ(y.value.data, (std::vector<double>{1.5, 12.5, 24.5, 40.5}));
-  EXPECT_EQ(y.terms, (std::vector<std::int64_t>{2, 3, 3, 2}));
-}
-
-TEST(Reference, AveragesDoNotCountPadding) {
-  Array x({1, 1, 3});
-  x.data = {1, 2, 6};
-  EXPECT_EQ(reference::average_pooling(x, {{2}, {1}, {1}}).value.data, (std::vector<double>{1, 1.5, 4, 6}));
-}
-
-TEST(Reference, FullyConnectedGradientsAreDerivatives) {
-  const Dims input{3, 2, 2, 3};
-  const Array x = random_array(input, 7);
-  const Array weights = random_array({4, 2, 2, 3}, 8);
-  const Array bias = random_array({4}, 9);
-  const Array dy = random_array({3, 4}, 10);
-  expect_gradient(
-      x, [&](const Array& moved) { return dot(reference::fully_connected(moved, weights, bias).value, dy); },
-      reference::fully_connected_backward_data(input, weights, dy).value);
-  expect_gradient(
-      weights, [&](const Array& moved) { return dot(reference::fully_connected(x, moved, bias).value, dy); },
-      reference::fully_connected_backward_weights(x, weights.dims, dy).value);
-  expect_gradient(
-      bias, [&](const Array& moved) { return dot(reference::fully_connected(x, weights, moved).value, dy); },
-      reference::backward_bias(dy).value);
-}
 
 TEST(Reference, ElementwiseGradientsAreDerivatives) {
   const Array x = distinct_array({3, 4, 5}, 11);
@@ -114,14 +26,49 @@ TEST(Reference, ElementwiseGradientsAreDerivatives) {
       x, [&](const Array& moved) { return dot(reference::add(moved, other).value, dy); }, dy);
 }
 
+// Small label maps of any rank.
+std::vector<Dims> logits_dims() {
+  return {{5, 4}, {2, 3, 4}, {2, 3, 2, 3}, {1, 2, 2, 3, 2}};
+}
+
 TEST(Reference, SoftmaxCrossEntropyGradientIsItsDerivative) {
-  const Array logits = random_array({5, 4}, 14);
-  for (const std::vector<std::int32_t>& targets :
-       {std::vector<std::int32_t>{0, 3, 1, 2, 2}, {-1, 3, -7, 0, 1}, {-1, -1, -1, -1, -1}}) {
+  for (const Dims& dims : logits_dims()) {
+    const Array logits = random_array(dims, 14);
+    const std::vector<std::int32_t> targets = label_map(dims, 15);
     expect_gradient(
-        logits, [&](const Array& moved) { return reference::softmax_cross_entropy(moved, targets).mean; },
-        reference::softmax_cross_entropy_backward(logits, targets));
+        logits,
+        [&](const Array& moved) { return 0.5 * reference::softmax_cross_entropy(moved, targets).mean; },
+        reference::softmax_cross_entropy_backward(logits, targets, 0.5));
   }
+}
+
+TEST(Reference, WithoutAPlaceThatCountsThereIsNoGradient) {
+  const Array logits = random_array({2, 3, 2}, 16);
+  const std::vector<std::int32_t> targets{-1, -7, -1, -2};
+  expect_equal(reference::softmax_cross_entropy_backward(logits, targets), Array(logits.dims));
+  expect_equal(reference::dice_cross_entropy_backward(logits, targets, 1), Array(logits.dims));
+}
+
+TEST(Reference, DiceCrossEntropyGradientIsItsDerivative) {
+  for (const Dims& dims : logits_dims()) {
+    for (const double smooth : {0.01, 1.0}) {
+      const Array logits = random_array(dims, 17);
+      const std::vector<std::int32_t> targets = label_map(dims, 18);
+      expect_gradient(
+          logits,
+          [&](const Array& moved) { return 3 * reference::dice_cross_entropy(moved, targets, smooth).mean; },
+          reference::dice_cross_entropy_backward(logits, targets, smooth, 3));
+    }
+  }
+}
+
+TEST(Reference, MeanSquaredErrorGradientIsItsDerivative) {
+  const Array prediction = random_array({2, 3, 2, 3}, 19);
+  const Array targets = random_array({2, 3, 2, 3}, 20);
+  expect_gradient(
+      prediction,
+      [&](const Array& moved) { return 0.5 * reference::mean_squared_error(moved, targets).mean; },
+      reference::mean_squared_error_backward(prediction, targets, 0.5));
 }
 
 }  // namespace

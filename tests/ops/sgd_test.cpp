@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/reference_optimizers.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
@@ -42,6 +43,30 @@ TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
   }
 }
 
+// Clipping is a factor of the gradient: with one of two the result is that of half the gradient, bit for bit.
+TEST_P(SgdTest, ClippedStepsScaleTheGradient) {
+  const SgdSpec spec{.momentum = 0.9F, .weight_decay = 0.1F};
+  constexpr Operand kNorm{OperandRole::kGradientNorm, 0};
+  const Array gradient = random_array({37}, 75);
+  Array half = gradient;
+  for (double& element : half.data) {
+    element /= 2;
+  }
+  OpHarness clipped(*library_, spec, vector_of(37), true);
+  OpHarness plain(*library_, spec, vector_of(37));
+  clipped.set(kDFilter, gradient);
+  plain.set(kDFilter, half);
+  clipped.buffer(kNorm).as<float>()[0] = 123;
+  clipped.buffer(kNorm).as<float>()[1] = 0.5F;
+  for (OpHarness* const op : {&clipped, &plain}) {
+    op->set(kFilter, random_array({37}, 76));
+    op->set(kState, random_array({37}, 77));
+    op->run(0, {.in_place = {}, .scalars = {.learning_rate = 0.1F}});
+  }
+  expect_equal(clipped.get(kFilter), plain.get(kFilter));
+  expect_equal(clipped.get(kState), plain.get(kState));
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, SgdTest, ::testing::Values(1, 2));
 
 TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
@@ -55,6 +80,8 @@ TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
   EXPECT_EQ(recipe.op.direction, Direction::kUpdate);
   EXPECT_EQ(recipe.op.reads, (std::vector{kFilter, kDFilter, kState}));
   EXPECT_EQ(recipe.op.writes, (std::vector{kFilter, kState}));
+  const UpdateRecipe clipped = library->catalog().update_recipe(SgdSpec{}, parameter, true);
+  EXPECT_EQ(clipped.op.reads, (std::vector{kFilter, kDFilter, kState, {OperandRole::kGradientNorm, 0}}));
 }
 
 TEST(Sgd, RefusesNegativeCoefficients) {

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/ops/layer_cases.h"
+#include "tests/ops/loss_cases.h"
+#include "tests/ops/reference_losses.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
@@ -18,19 +19,19 @@ constexpr double kUnitRoundoff = 0x1p-24;
 class SoftmaxCrossEntropyTest : public ::testing::Test {
  protected:
   // Logits as large as a network's that has gone astray.
-  static Array logits_of(std::int64_t samples, std::int64_t classes) {
-    Array logits = distinct_array({samples, classes}, 61);
+  static Array logits_of(const Dims& dims) {
+    Array logits = random_array(dims, 61);
     for (double& logit : logits.data) {
-      logit *= 4;
+      logit *= 8;
     }
     return logits;
   }
 
   OpHarness harness(const Array& logits, const std::vector<std::int32_t>& targets,
-                    Mode mode = Mode::kTraining) {
-    OpHarness op(*library_, loss_case(logits.dims[0], logits.dims[1]), mode);
+                    Mode mode = Mode::kTraining, SoftmaxCrossEntropySpec spec = {}) {
+    OpHarness op(*library_, class_loss_case(spec, logits.dims), mode);
     op.set(kX, logits);
-    std::ranges::copy(targets, op.buffer(kX1).as<std::int32_t>().begin());
+    set_targets(op, targets);
     return op;
   }
 
@@ -39,12 +40,14 @@ class SoftmaxCrossEntropyTest : public ::testing::Test {
 
 // The device computes in double from single-precision inputs, so that what remains is the rounding of what it
 // stores: of each probability once, and then of the gradient.
-void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets) {
+void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets,
+                         double weight = 1) {
   const reference::Loss want = reference::softmax_cross_entropy(logits, targets);
   constexpr double kDoubleNoise = 1e-13;
   op.run(op.writer(kY));
   EXPECT_NEAR(op.get(kY).data[0], want.mean, kUnitRoundoff * std::abs(want.mean) + kDoubleNoise);
   EXPECT_EQ(op.get(kY).data[1], want.correct);
+  EXPECT_EQ(op.get(kY).data[2], want.counted);
   const Array probabilities = op.get(kSaved);
   for (std::size_t i = 0; i < probabilities.data.size(); ++i) {
     ASSERT_NEAR(probabilities.data[i], want.probabilities.data[i],
@@ -52,20 +55,49 @@ void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<s
   }
   op.run(op.writer(kDX));
   const Array gradient = op.get(kDX);
-  const Array want_gradient = reference::softmax_cross_entropy_backward(logits, targets);
+  const Array want_gradient = reference::softmax_cross_entropy_backward(logits, targets, weight);
   for (std::size_t i = 0; i < gradient.data.size(); ++i) {
-    const double bound =
-        kUnitRoundoff * (want.probabilities.data[i] + std::abs(want_gradient.data[i])) + kDoubleNoise;
+    const double rounded = weight * want.probabilities.data[i] / std::max(want.counted, 1.0);
+    const double bound = kUnitRoundoff * (rounded + std::abs(want_gradient.data[i])) + kDoubleNoise;
     ASSERT_NEAR(gradient.data[i], want_gradient.data[i], bound) << "element " << i;
   }
 }
 
 TEST_F(SoftmaxCrossEntropyTest, LossProbabilitiesAndGradientAreThoseOfTheReference) {
-  const Array logits = logits_of(6, 10);
-  for (const std::vector<std::int32_t>& targets :
-       {std::vector<std::int32_t>{0, 9, 4, 4, 1, 7}, {-1, 2, -100, 3, 9, 0}}) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const Array logits = logits_of(shape.logits);
+    const std::vector<std::int32_t> targets = label_map(shape.logits, 62);
     OpHarness op = harness(logits, targets);
     expect_as_reference(op, logits, targets);
+  }
+}
+
+TEST_F(SoftmaxCrossEntropyTest, WeightMultipliesTheGradientAlone) {
+  for (const float weight : {0.4F, 2.5F}) {
+    const Array logits = logits_of({3, 4, 5, 7});
+    const std::vector<std::int32_t> targets = label_map(logits.dims, 63);
+    OpHarness op = harness(logits, targets, Mode::kTraining, {.weight = weight});
+    expect_as_reference(op, logits, targets, static_cast<double>(weight));
+  }
+}
+
+// Sums do not depend on how the places were shared out.
+TEST_F(SoftmaxCrossEntropyTest, ThreadsDoNotChangeABit) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    std::vector<std::vector<std::byte>> first;
+    for (const int threads : {1, 2, 3, 7}) {
+      library_ = make_cpu_ops({.threads = threads});
+      OpHarness op = harness(logits_of(shape.logits), label_map(shape.logits, 64));
+      std::vector<std::vector<std::byte>> results;
+      for (const OpId id : {0U, 1U}) {
+        op.run(id);
+        results.push_back(written_by(op, id));
+      }
+      first = first.empty() ? results : first;
+      EXPECT_TRUE(results == first) << threads << " threads";
+    }
   }
 }
 
@@ -76,10 +108,17 @@ TEST_F(SoftmaxCrossEntropyTest, CountsSamplesWhoseLargestLogitIsTheTarget) {
   OpHarness op = harness(logits, {2, 1, 0, -1});
   op.run(0);
   EXPECT_EQ(op.get(kY).data[1], 2);
+  EXPECT_EQ(op.get(kY).data[2], 3);
+}
+
+// A matrix of logits needs no workspace, as long as one thread sums it.
+TEST_F(SoftmaxCrossEntropyTest, ABatchWithoutSpaceTakesNoWorkspace) {
+  OpHarness op = harness(logits_of({64, 10}), label_map({64, 10}, 65));
+  EXPECT_EQ(op.recipe(0).algorithms[0].workspace_bytes, 0U);
 }
 
 TEST_F(SoftmaxCrossEntropyTest, WithoutASampleThatCountsEverythingIsZero) {
-  OpHarness op = harness(logits_of(3, 4), {-1, -1, -2});
+  OpHarness op = harness(logits_of({3, 4}), {-1, -1, -2});
   op.run(op.writer(kY));
   op.run(op.writer(kDX));
   EXPECT_EQ(op.get(kY).data, (std::vector<double>{0, 0, 0}));
@@ -107,37 +146,51 @@ TEST_F(SoftmaxCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
 }
 
 TEST_F(SoftmaxCrossEntropyTest, InPlaceEqualsOutOfPlace) {
-  const Array logits = logits_of(6, 10);
-  OpHarness op = harness(logits, {0, 9, -1, 4, 1, 7});
-  op.run(0);
-  const Array metrics = op.get(kY);
-  const Array probabilities = op.get(kSaved);
-  op.run(1);
-  const Array gradient = op.get(kDX);
-  ASSERT_EQ(op.recipe(0).may_overwrite.size(), 1U);
-  op.run(0, {.in_place = op.recipe(0).may_overwrite[0]});
-  expect_equal(op.get(kY), metrics);
-  expect_equal(op.get(kX), probabilities);
-  ASSERT_EQ(op.recipe(1).may_overwrite.size(), 1U);
-  op.run(1, {.in_place = op.recipe(1).may_overwrite[0]});
-  expect_equal(op.get(kSaved), gradient);
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    OpHarness op = harness(logits_of(shape.logits), label_map(shape.logits, 66));
+    op.run(0);
+    const Array metrics = op.get(kY);
+    const Array probabilities = op.get(kSaved);
+    op.run(1);
+    const Array gradient = op.get(kDX);
+    ASSERT_EQ(op.recipe(0).may_overwrite.size(), 1U);
+    op.run(0, {.in_place = op.recipe(0).may_overwrite[0]});
+    expect_equal(op.get(kY), metrics);
+    expect_equal(op.get(kX), probabilities);
+    ASSERT_EQ(op.recipe(1).may_overwrite.size(), 1U);
+    op.run(1, {.in_place = op.recipe(1).may_overwrite[0]});
+    expect_equal(op.get(kSaved), gradient);
+  }
 }
 
 TEST_F(SoftmaxCrossEntropyTest, InferenceWritesMetricsOnly) {
-  const Array logits = logits_of(5, 4);
-  const std::vector<std::int32_t> targets{3, 2, -1, 0, 1};
-  OpHarness training = harness(logits, targets);
-  OpHarness inference = harness(logits, targets, Mode::kInference);
-  ASSERT_EQ(inference.recipes().size(), 1U);
-  EXPECT_EQ(inference.recipe(0).writes, (std::vector{kY}));
-  training.run(0);
-  inference.run(0);
-  expect_equal(inference.get(kY), training.get(kY));
+  for (const LossShape& shape : loss_shapes()) {
+    const Array logits = logits_of(shape.logits);
+    const std::vector<std::int32_t> targets = label_map(shape.logits, 67);
+    OpHarness training = harness(logits, targets);
+    OpHarness inference = harness(logits, targets, Mode::kInference);
+    ASSERT_EQ(inference.recipes().size(), 1U);
+    EXPECT_EQ(inference.recipe(0).writes, (std::vector{kY}));
+    training.run(0);
+    inference.run(0);
+    expect_equal(inference.get(kY), training.get(kY));
+  }
 }
 
 TEST_F(SoftmaxCrossEntropyTest, RefusesATargetThatIsNoClass) {
-  OpHarness op = harness(logits_of(2, 4), {3, 4});
+  OpHarness op = harness(logits_of({2, 4}), {3, 4});
   EXPECT_THROW(op.run(0), InvalidArgument);
+  const Dims dims{2, 4, 5, 7};
+  std::vector<std::int32_t> targets = label_map(dims, 68);
+  targets[35 + 9] = 4;
+  OpHarness map = harness(logits_of(dims), targets);
+  try {
+    map.run(0);
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.what(), std::string("target 4 of sample 1, place 9, is not one of 4 classes"));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // probability of 0, it is a copy.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "src/ops/cpu/layer_ops.h"
@@ -16,6 +17,11 @@ namespace {
 
 // What the one op of inference is told by, whose operands are those of training.
 constexpr std::string_view kCopyAlgorithm = "copy";
+
+// Or zero; without a branch, which nobody could foretell.
+float keep_if(bool kept, float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - static_cast<std::uint32_t>(kept)));
+}
 
 class DropoutKernel final : public CpuKernel {
  public:
@@ -49,9 +55,9 @@ class DropoutKernel final : public CpuKernel {
     for (std::uint64_t pair = begin; pair < end; ++pair) {
       const auto [first, second] = mask.kept(pair);
       const std::uint64_t element = 2 * pair;
-      y[element] = first ? scale_ * x[element] : 0.0F;
+      y[element] = keep_if(first, scale_ * x[element]);
       if (element + 1 < elements_) {
-        y[element + 1] = second ? scale_ * x[element + 1] : 0.0F;
+        y[element + 1] = keep_if(second, scale_ * x[element + 1]);
       }
     }
   }

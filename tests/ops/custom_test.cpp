@@ -1,0 +1,320 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "tests/ops/gradient_check.h"
+#include "tests/ops/layer_cases.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/custom_layer.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+using reference::Array;
+using reference::Sums;
+
+constexpr Operand kCoefficient{OperandRole::kParameter, 0};
+constexpr Operand kDCoefficient{OperandRole::kParameterGradient, 0};
+
+template <class T>
+T* at(const AddressRange& range) {
+  return pointer_to<T>(range.begin);
+}
+
+// y = a x^2, an a a channel; saves x^2 and needs workspace for the gradient of a.
+class Quadratic final : public CustomLayer {
+ public:
+  std::string kind() const override { return "quadratic"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+
+  LayerRecipe describe(const CustomQuestion& question) const override {
+    using enum OperandRole;
+    if (question.device != "cpu") {
+      throw InvalidArgument("quadratic: no code for " + question.device);
+    }
+    const std::int64_t channels = question.inputs[0].dims[1];
+    LayerRecipe recipe{.parameters = {{.name = "coefficient", .type = {.dims = {channels}}}}};
+    recipe.forward = {{.reads = {{kInput, 0}, {kParameter, 0}},
+                       .writes = {{kOutput, 0}},
+                       .algorithms = {{.name = "plain"}}}};
+    if (question.mode == Mode::kTraining) {
+      recipe.saved = {{.name = "square", .type = question.inputs[0]}};
+      recipe.forward[0].writes.push_back({kSaved, 0});
+      recipe.backward = {
+          {.direction = Direction::kBackwardFilter,
+           .reads = {{kSaved, 0}, {kOutputGradient, 0}},
+           .writes = {{kParameterGradient, 0}},
+           .algorithms = {{.name = "plain", .workspace_bytes = static_cast<std::uint64_t>(channels) * 8},
+                          {.name = "backwards",
+                           .workspace_bytes = static_cast<std::uint64_t>(channels) * 16}}},
+          {.direction = Direction::kBackwardData,
+           .reads = {{kInput, 0}, {kParameter, 0}, {kOutputGradient, 0}},
+           .writes = {{kInputGradient, 0}},
+           .may_overwrite = {{.write = 0, .read = 2}},
+           .algorithms = {{.name = "plain"}}}};
+    }
+    return recipe;
+  }
+
+  void run(const CustomLaunch& launch) const override {
+    launches.push_back(launch);
+    if (launch.direction == Direction::kForward) {
+      run_forward(launch);
+    } else if (launch.position == 0) {
+      run_backward_filter(launch);
+    } else {
+      run_backward_data(launch);
+    }
+  }
+
+  mutable std::vector<CustomLaunch> launches;
+
+ private:
+  static void run_forward(const CustomLaunch& launch) {
+    const auto* const x = at<const float>(launch.operands.reads[0]);
+    const auto* const a = at<const float>(launch.operands.reads[1]);
+    for (std::size_t i = 0; i < launch.output.elements(); ++i) {
+      const float square = x[i] * x[i];
+      at<float>(launch.operands.writes[0])[i] = a[i % channels(launch)] * square;
+      if (launch.operands.writes.size() > 1) {
+        at<float>(launch.operands.writes[1])[i] = square;
+      }
+    }
+  }
+
+  static void run_backward_filter(const CustomLaunch& launch) {
+    const auto* const square = at<const float>(launch.operands.reads[0]);
+    const auto* const dy = at<const float>(launch.operands.reads[1]);
+    const std::span<double> sums{at<double>(launch.operands.workspace), channels(launch)};
+    std::ranges::fill(sums, 0);
+    const std::uint64_t count = launch.output.elements();
+    for (std::uint64_t step = 0; step < count; ++step) {
+      const std::uint64_t i = launch.algorithm == 0 ? step : count - 1 - step;
+      sums[i % channels(launch)] += static_cast<double>(square[i]) * static_cast<double>(dy[i]);
+    }
+    std::ranges::copy(sums, at<float>(launch.operands.writes[0]));
+  }
+
+  static void run_backward_data(const CustomLaunch& launch) {
+    const auto* const x = at<const float>(launch.operands.reads[0]);
+    const auto* const a = at<const float>(launch.operands.reads[1]);
+    const auto* const dy = at<const float>(launch.operands.reads[2]);
+    for (std::size_t i = 0; i < launch.output.elements(); ++i) {
+      at<float>(launch.operands.writes[0])[i] = 2 * a[i % channels(launch)] * x[i] * dy[i];
+    }
+  }
+
+  static std::size_t channels(const CustomLaunch& launch) {
+    return static_cast<std::size_t>(launch.inputs[0].dims[1]);
+  }
+};
+
+// The same, described otherwise.
+class Described final : public CustomLayer {
+ public:
+  explicit Described(std::function<void(LayerRecipe&)> change) : change_(std::move(change)) {}
+  std::string kind() const override { return "described"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+  LayerRecipe describe(const CustomQuestion& question) const override {
+    LayerRecipe recipe = Quadratic().describe(question);
+    change_(recipe);
+    return recipe;
+  }
+  void run(const CustomLaunch&) const override {}
+
+ private:
+  std::function<void(LayerRecipe&)> change_;
+};
+
+const Dims kShape{2, 3, 5, 7};
+
+LayerCase layer_case(std::shared_ptr<const CustomLayer> layer) {
+  return same_shape_case("custom", CustomSpec{std::move(layer)}, kShape);
+}
+
+// In logical order; two roundings an element.
+Sums quadratic(const Array& x, const Array& a) {
+  Sums y(x.dims);
+  for (std::size_t i = 0; i < x.data.size(); ++i) {
+    y.add(i, a.data[i / 35 % 3] * x.data[i] * x.data[i]);
+    y.terms[i] = 2;
+  }
+  return y;
+}
+Sums quadratic_backward_data(const Array& x, const Array& a, const Array& dy) {
+  Sums dx(x.dims);
+  for (std::size_t i = 0; i < x.data.size(); ++i) {
+    dx.add(i, 2 * a.data[i / 35 % 3] * x.data[i] * dy.data[i]);
+    dx.terms[i] = 2;
+  }
+  return dx;
+}
+// Sums in double: the square's rounding and the result's.
+Sums quadratic_backward_filter(const Array& x, const Array& dy) {
+  Sums da(Dims{3});
+  for (std::size_t i = 0; i < x.data.size(); ++i) {
+    da.add(i / 35 % 3, x.data[i] * x.data[i] * dy.data[i]);
+  }
+  std::ranges::fill(da.terms, 2);
+  return da;
+}
+
+class CustomTest : public ::testing::TestWithParam<int> {
+ protected:
+  OpHarness harness(Mode mode = Mode::kTraining) {
+    OpHarness op(*library_, layer_case(layer_), mode);
+    op.set(kX, x_);
+    op.set(kCoefficient, a_);
+    if (mode == Mode::kTraining) {
+      op.set(kDY, dy_);
+    }
+    return op;
+  }
+
+  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::shared_ptr<const Quadratic> layer_ = std::make_shared<Quadratic>();
+  Array x_ = random_array(kShape, 400);
+  Array dy_ = random_array(kShape, 401);
+  Array a_ = random_array({3}, 402);
+};
+
+TEST_P(CustomTest, RunsItsOwnMathematics) {
+  OpHarness op = harness();
+  op.run(op.writer(kY));
+  expect_within_bounds(op.get(kY), quadratic(x_, a_));
+  op.run(op.writer(kDX));
+  expect_within_bounds(op.get(kDX), quadratic_backward_data(x_, a_, dy_));
+  for (const std::uint32_t algorithm : {0U, 1U}) {
+    op.run(op.writer(kDCoefficient), {.algorithm = algorithm, .in_place = {}});
+    expect_within_bounds(op.get(kDCoefficient), quadratic_backward_filter(x_, dy_));
+  }
+  OpHarness inference = harness(Mode::kInference);
+  inference.run(0);
+  expect_within_bounds(inference.get(kY), quadratic(x_, a_));
+}
+
+TEST_P(CustomTest, IsToldWhatItRuns) {
+  OpHarness op = harness();
+  const StepScalars scalars{.learning_rate = 0.5F, .step = 3, .seed = 4, .first_sample = 5};
+  op.run(0, {.scalars = scalars});
+  op.run(1, {.algorithm = 1, .in_place = {}, .scalars = scalars});
+  op.run(2, {.in_place = Overwrite{.write = 0, .read = 2}, .scalars = scalars});
+  ASSERT_EQ(layer_->launches.size(), 3U);
+  const std::array<Direction, 3> directions{Direction::kForward, Direction::kBackwardFilter,
+                                            Direction::kBackwardData};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const CustomLaunch& launch = layer_->launches[i];
+    EXPECT_EQ(launch.direction, directions[i]);
+    EXPECT_EQ(launch.position, i == 2 ? 1U : 0U);
+    EXPECT_EQ(launch.algorithm, i == 1 ? 1U : 0U);
+    EXPECT_EQ(launch.output.dims, kShape);
+    EXPECT_EQ(launch.threads, GetParam());
+    EXPECT_EQ(launch.native_stream, nullptr);
+    EXPECT_EQ(launch.scalars.step, 3U);
+    EXPECT_EQ(launch.scalars.seed, 4U);
+    EXPECT_EQ(launch.scalars.first_sample, 5U);
+    EXPECT_EQ(launch.scalars.learning_rate, 0.5F);
+  }
+  EXPECT_EQ(layer_->launches[1].operands.workspace.bytes, 48U);
+}
+
+TEST_P(CustomTest, ParametersAreStoredDensely) {
+  const OpHarness op = harness();
+  const ParameterRecipe& parameter = op.tape().parameters()[0].recipe;
+  EXPECT_EQ(parameter.storage_bytes, 12U);
+  EXPECT_FALSE(parameter.storage_layout.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CustomTest, ::testing::Values(1, 2));
+
+// What a layer throws while it runs is the caller's.
+TEST(Custom, FailuresWhileRunningAreNotSwallowed) {
+  class Failing final : public CustomLayer {
+   public:
+    std::string kind() const override { return "failing"; }
+    TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+    LayerRecipe describe(const CustomQuestion& question) const override {
+      return Quadratic().describe(question);
+    }
+    void run(const CustomLaunch&) const override { throw DataError("no more of it"); }
+  };
+  const auto library = make_cpu_ops({});
+  OpHarness op(*library, layer_case(std::make_shared<Failing>()));
+  EXPECT_THROW(op.run(0), DataError);
+}
+
+struct Rejection {
+  const char* name;
+  std::function<void(LayerRecipe&)> change;
+  const char* says;
+  Mode mode = Mode::kTraining;
+};
+
+class CustomRejects : public ::testing::TestWithParam<Rejection> {};
+
+TEST_P(CustomRejects, WithAReason) {
+  const auto library = make_cpu_ops({});
+  const LayerCase layer = layer_case(std::make_shared<Described>(GetParam().change));
+  try {
+    library->catalog().recipe(layer.spec, layer.inputs, std::array{layer.output}, GetParam().mode);
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("described"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, CustomRejects,
+    ::testing::Values(
+        Rejection{"no_forward", [](LayerRecipe& recipe) { recipe.forward.clear(); }, "forward"},
+        Rejection{"no_algorithm", [](LayerRecipe& recipe) { recipe.forward[0].algorithms.clear(); },
+                  "algorithm"},
+        Rejection{"no_backward_algorithm", [](LayerRecipe& recipe) { recipe.backward[1].algorithms.clear(); },
+                  "algorithm"},
+        Rejection{"integer_parameter",
+                  [](LayerRecipe& recipe) { recipe.parameters[0].type.data_type = DataType::kI32; }, "fp32"},
+        Rejection{"padded_parameter", [](LayerRecipe& recipe) { recipe.parameters[0].storage_bytes = 64; },
+                  "64 bytes"},
+        Rejection{"backward_in_forward",
+                  [](LayerRecipe& recipe) { recipe.forward[0].direction = Direction::kBackwardData; },
+                  "direction"},
+        Rejection{"forward_in_backward",
+                  [](LayerRecipe& recipe) { recipe.backward[0].direction = Direction::kForward; },
+                  "direction"},
+        Rejection{"saves_in_inference",
+                  [](LayerRecipe& recipe) { recipe.saved = {{.name = "square", .type = {.dims = kShape}}}; },
+                  "inference", Mode::kInference}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(Custom, RefusesIntegersAndNothing) {
+  const auto library = make_cpu_ops({});
+  LayerCase integers = layer_case(std::make_shared<Quadratic>());
+  integers.inputs[0].data_type = DataType::kI32;
+  EXPECT_THROW(
+      library->catalog().recipe(integers.spec, integers.inputs, std::array{integers.output}, Mode::kTraining),
+      InvalidArgument);
+  const LayerCase nothing = layer_case(nullptr);
+  EXPECT_THROW(
+      library->catalog().recipe(nothing.spec, nothing.inputs, std::array{nothing.output}, Mode::kTraining),
+      InvalidArgument);
+}
+
+TEST(ReferenceCustom, GradientsAreDerivatives) {
+  const Array x = random_array(kShape, 410);
+  const Array dy = random_array(kShape, 411);
+  const Array a = random_array({3}, 412);
+  expect_gradient(
+      x, [&](const Array& moved) { return dot(quadratic(moved, a).value, dy); },
+      quadratic_backward_data(x, a, dy).value);
+  expect_gradient(
+      a, [&](const Array& moved) { return dot(quadratic(x, moved).value, dy); },
+      quadratic_backward_filter(x, dy).value);
+}
+
+}  // namespace
+}  // namespace vdnn::testing

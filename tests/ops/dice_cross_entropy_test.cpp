@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/ops/loss_cases.h"
+#include "tests/ops/reference_losses.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+using reference::Array;
+
+constexpr double kUnitRoundoff = 0x1p-24;
+constexpr double kDoubleNoise = 1e-13;
+constexpr Operand kDice{OperandRole::kSaved, 1};
+
+class DiceCrossEntropyTest : public ::testing::Test {
+ protected:
+  static Array logits_of(const Dims& dims) {
+    Array logits = random_array(dims, 161);
+    for (double& logit : logits.data) {
+      logit *= 4;
+    }
+    return logits;
+  }
+
+  OpHarness harness(const Array& logits, const std::vector<std::int32_t>& targets,
+                    DiceCrossEntropySpec spec = {}, Mode mode = Mode::kTraining) {
+    OpHarness op(*library_, class_loss_case(spec, logits.dims), mode);
+    op.set(kX, logits);
+    set_targets(op, targets);
+    return op;
+  }
+
+  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = 2});
+};
+
+// Everything is computed in double but rounded where it is stored: each p, the numerator a and the
+// denominator b of each coefficient, and the gradient. With s = (a / b + 2 t) / (N K b), at least the slope's
+// magnitude, the slope is off by at most 3 u s. Its mean over the classes, at most M = sum of s p, is off by
+// 4 u M (p once more); p (slope - mean) then by u p ((s + M) + 3 s + 4 M).
+std::vector<double> gradient_bounds(const Array& gradient, const reference::Loss& loss,
+                                    const std::vector<std::int32_t>& targets,
+                                    const DiceCrossEntropySpec& spec) {
+  const std::vector<reference::DiceCoefficient> dice =
+      reference::soft_dice(loss.probabilities, targets, static_cast<double>(spec.smooth));
+  const auto classes = static_cast<std::size_t>(gradient.dims[1]);
+  const std::size_t samples = dice.size() / classes;
+  const std::size_t space = targets.size() / samples;
+  const auto element = [&](std::size_t place, std::size_t k) {
+    return (place / space * classes + k) * space + place % space;
+  };
+  const auto magnitude = [&](std::size_t place, std::size_t k) {
+    const auto [numerator, denominator] = dice[place / space * classes + k];
+    const double twice_t = targets[place] == static_cast<std::int32_t>(k) ? 2 : 0;
+    return (numerator / denominator + twice_t) / (denominator * static_cast<double>(dice.size()));
+  };
+  std::vector<double> bounds(gradient.data.size());
+  for (std::size_t place = 0; place < targets.size(); ++place) {
+    double mean = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      mean += magnitude(place, k) * loss.probabilities.data[element(place, k)];
+    }
+    for (std::size_t k = 0; k < classes; ++k) {
+      const double p = loss.probabilities.data[element(place, k)];
+      bounds[element(place, k)] =
+          kUnitRoundoff * (static_cast<double>(spec.weight) *
+                               (p / std::max(loss.counted, 1.0) + p * (4 * magnitude(place, k) + 5 * mean)) +
+                           std::abs(gradient.data[element(place, k)])) +
+          kDoubleNoise;
+    }
+  }
+  return bounds;
+}
+
+void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets,
+                         const DiceCrossEntropySpec& spec) {
+  const auto smooth = static_cast<double>(spec.smooth);
+  const reference::Loss want = reference::dice_cross_entropy(logits, targets, smooth);
+  op.run(op.writer(kY));
+  EXPECT_NEAR(op.get(kY).data[0], want.mean, kUnitRoundoff * std::abs(want.mean) + kDoubleNoise);
+  EXPECT_EQ(op.get(kY).data[1], want.correct);
+  EXPECT_EQ(op.get(kY).data[2], want.counted);
+  op.run(op.writer(kDX));
+  const Array gradient = op.get(kDX);
+  const Array want_gradient =
+      reference::dice_cross_entropy_backward(logits, targets, smooth, static_cast<double>(spec.weight));
+  const std::vector<double> bounds = gradient_bounds(want_gradient, want, targets, spec);
+  for (std::size_t i = 0; i < gradient.data.size(); ++i) {
+    ASSERT_NEAR(gradient.data[i], want_gradient.data[i], bounds[i]) << "element " << i;
+  }
+}
+
+TEST_F(DiceCrossEntropyTest, LossAndGradientAreThoseOfTheReference) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    for (const DiceCrossEntropySpec& spec :
+         {DiceCrossEntropySpec{}, {.smooth = 0.001F}, {.weight = 0.4F, .smooth = 20}}) {
+      const Array logits = logits_of(shape.logits);
+      const std::vector<std::int32_t> targets = label_map(shape.logits, 162);
+      OpHarness op = harness(logits, targets, spec);
+      expect_as_reference(op, logits, targets, spec);
+    }
+  }
+}
+
+// By hand: what a shared mistake in device and reference would not show. Two classes, two places, both sure
+// of class 0, of which one is right: a coefficient of (2 + 1) / (2 + 1 + 1) and one of 1 / (0 + 1 + 1).
+TEST_F(DiceCrossEntropyTest, LossIsThatOfItsDefinition) {
+  Array logits({1, 2, 2});
+  logits.data = {100, 100, 0, 0};
+  OpHarness op = harness(logits, {0, 1});
+  op.run(0);
+  EXPECT_EQ(op.get(kY).data[0], 50 + 1 - (0.75 + 0.5) / 2);
+  EXPECT_EQ(op.get(kY).data[1], 1);
+  EXPECT_EQ(op.get(kDice).data, (std::vector<double>{3, 1, 4, 2}));
+}
+
+TEST_F(DiceCrossEntropyTest, ThreadsDoNotChangeABit) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    std::vector<std::vector<std::byte>> first;
+    for (const int threads : {1, 2, 3, 7}) {
+      library_ = make_cpu_ops({.threads = threads});
+      OpHarness op = harness(logits_of(shape.logits), label_map(shape.logits, 164));
+      std::vector<std::vector<std::byte>> results;
+      for (const OpId id : {0U, 1U}) {
+        op.run(id);
+        results.push_back(written_by(op, id));
+      }
+      first = first.empty() ? results : first;
+      EXPECT_TRUE(results == first) << threads << " threads";
+    }
+  }
+}
+
+// Nothing in a place that does not count may matter, whatever the others are.
+TEST_F(DiceCrossEntropyTest, IgnoredPlacesHaveNoPart) {
+  const Dims dims{2, 3, 4, 5};
+  Array logits = logits_of(dims);
+  std::vector<std::int32_t> targets = label_map(dims, 165);
+  targets[7] = -1;
+  OpHarness op = harness(logits, targets);
+  op.run(0);
+  const Array metrics = op.get(kY);
+  op.run(1);
+  const Array gradient = op.get(kDX);
+  for (std::size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(gradient.data[k * 20 + 7], 0);
+    logits.data[k * 20 + 7] += 3 * static_cast<double>(k);
+  }
+  op.set(kX, logits);
+  op.run(0);
+  op.run(1);
+  expect_equal(op.get(kY), metrics);
+  expect_equal(op.get(kDX), gradient);
+}
+
+TEST_F(DiceCrossEntropyTest, WithoutAPlaceThatCountsEverythingIsZero) {
+  OpHarness op = harness(logits_of({2, 3, 2}), {-1, -1, -2, -1});
+  op.run(op.writer(kY));
+  op.run(op.writer(kDX));
+  EXPECT_EQ(op.get(kY).data, (std::vector<double>{0, 0, 0}));
+  EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
+}
+
+TEST_F(DiceCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
+  Array logits = logits_of({1, 3, 4});
+  logits.data[5] = std::numeric_limits<double>::quiet_NaN();
+  OpHarness op = harness(logits, {0, 1, 2, 0});
+  op.run(0);
+  EXPECT_TRUE(std::isnan(op.get(kY).data[0]));
+}
+
+TEST_F(DiceCrossEntropyTest, InPlaceEqualsOutOfPlace) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    OpHarness op = harness(logits_of(shape.logits), label_map(shape.logits, 166));
+    op.run(0);
+    const Array metrics = op.get(kY);
+    const Array probabilities = op.get(kSaved);
+    const Array dice = op.get(kDice);
+    op.run(1);
+    const Array gradient = op.get(kDX);
+    ASSERT_EQ(op.recipe(0).may_overwrite.size(), 1U);
+    op.run(0, {.in_place = op.recipe(0).may_overwrite[0]});
+    expect_equal(op.get(kY), metrics);
+    expect_equal(op.get(kX), probabilities);
+    expect_equal(op.get(kDice), dice);
+    ASSERT_EQ(op.recipe(1).may_overwrite.size(), 1U);
+    op.run(1, {.in_place = op.recipe(1).may_overwrite[0]});
+    expect_equal(op.get(kSaved), gradient);
+  }
+}
+
+TEST_F(DiceCrossEntropyTest, InferenceWritesMetricsOnly) {
+  for (const LossShape& shape : loss_shapes()) {
+    const Array logits = logits_of(shape.logits);
+    const std::vector<std::int32_t> targets = label_map(shape.logits, 167);
+    OpHarness training = harness(logits, targets);
+    OpHarness inference = harness(logits, targets, {}, Mode::kInference);
+    ASSERT_EQ(inference.recipes().size(), 1U);
+    EXPECT_EQ(inference.recipe(0).writes, (std::vector{kY}));
+    training.run(0);
+    inference.run(0);
+    expect_equal(inference.get(kY), training.get(kY));
+  }
+}
+
+TEST_F(DiceCrossEntropyTest, RefusesATargetThatIsNoClass) {
+  OpHarness op = harness(logits_of({1, 4, 2}), {3, 4});
+  EXPECT_THROW(op.run(0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace vdnn::testing

@@ -1,0 +1,31 @@
+#pragma once
+// Losses for tests: predictions, label maps, and what holds for each of them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/ops/layer_cases.h"
+
+namespace vdnn::testing {
+
+// Over classes: logits N x K x space, a target at each place of N x space.
+LayerCase class_loss_case(const OpSpec& spec, const Dims& logits);
+// Prediction and targets of one shape.
+LayerCase regression_case(const OpSpec& spec, const Dims& prediction);
+
+// Classes for class_loss_case(), some of them negative (ignored).
+std::vector<std::int32_t> label_map(const Dims& logits, std::uint32_t seed);
+void set_targets(OpHarness& op, const std::vector<std::int32_t>& targets);
+
+// Small ones of any rank, and one whose samples are too large for a thread alone.
+struct LossShape {
+  std::string name;
+  Dims logits;
+};
+std::vector<LossShape> loss_shapes();
+
+// Bytes of what the op of that index has written.
+std::vector<std::byte> written_by(OpHarness& op, OpId id);
+
+}  // namespace vdnn::testing
