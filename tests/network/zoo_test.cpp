@@ -288,11 +288,16 @@ TEST(Zoo, TakesSmallInputs) {
   for (const char* model : {"googlenet", "resnet18", "resnet50", "resnet152", "mobilenet", "densenet121"}) {
     EXPECT_EQ(accepts(model, {3, 32, 32}), "accepted") << model;
   }
-  EXPECT_NE(accepts("densenet121", {3, 16, 16}).find("layer transition3_pool"), std::string::npos);
+  EXPECT_EQ(accepts("densenet121", {3, 29, 29}), "accepted");
+  EXPECT_NE(accepts("densenet121", {3, 28, 29}).find("layer transition3_pool"), std::string::npos);
+  EXPECT_EQ(accepts("lenet", {1, 16, 16}), "accepted");
+  EXPECT_EQ(accepts("fashion-vgg", {1, 8, 8}), "accepted");
+  EXPECT_NE(accepts("fashion-vgg", {1, 8, 7}).find("layer pool3"), std::string::npos);
   for (const char* model : {"resnet20", "resnet56", "resnet110"}) {
     EXPECT_EQ(accepts(model, {1, 28, 28}), "accepted") << model;
   }
   EXPECT_EQ(accepts("unet", {1, 16, 16, 16}), "accepted");
+  EXPECT_EQ(accepts("unet", {1, 4, 4, 4}), "accepted");
   // Two levels down and up again: sizes that are no multiples of 4 do not meet.
   EXPECT_NE(accepts("unet", {1, 16, 16, 18}).find("layer dec2_concat"), std::string::npos);
   EXPECT_NE(accepts("unet", {1, 16, 15, 16}).find("layer dec1_concat"), std::string::npos);

@@ -1,9 +1,18 @@
 // The vDNN paper's figures (Rhu et al. 2016), by its operands and its accounting.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
 #include <set>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "vdnn/classic_catalog.h"
 #include "vdnn/plan.h"
@@ -24,9 +33,11 @@ class Paper {
     const Plan plan = memory_optimal(policy);
     return static_cast<double>(offload_bytes(*tape_, make_schedule(*tape_, plan))) / kMiB;
   }
-  double baseline_mib() const {
-    return static_cast<double>(paper_baseline_bytes(*tape_, memory_optimal(Policy::kBaseline))) / kMiB;
+  double baseline_mib(AlgorithmPreference preference = AlgorithmPreference::kMemory) const {
+    const Plan plan = make_plan(*tape_, {.policy = Policy::kBaseline, .preference = preference});
+    return static_cast<double>(paper_baseline_bytes(*tape_, plan)) / kMiB;
   }
+  double weight_mib() const { return static_cast<double>(tape_->weight_bytes()) / kMiB; }
   std::set<std::string> offloaded(Policy policy) const {
     std::set<std::string> names;
     for (const Transfer& transfer : memory_optimal(policy).transfers) {
@@ -72,6 +83,36 @@ TEST(Paper, Vgg19) {
   expect_within_percent(vgg.offload_mib(Policy::kOffloadAll), 4018);
   expect_within_percent(vgg.offload_mib(Policy::kOffloadConv), 2535);
   expect_within_percent(vgg.baseline_mib(), 6149);
+}
+
+// The numbers of the rows that tell of a model and a batch.
+std::map<std::pair<std::string, std::int64_t>, std::vector<double>> documented_figures() {
+  std::ifstream page(VDNN_DOCS_DIRECTORY "/zoo.md");
+  static const std::regex row(R"(\| ([a-z0-9]+) \| (\d+) \|(( [0-9.]+ \|)+))");
+  std::map<std::pair<std::string, std::int64_t>, std::vector<double>> rows;
+  for (std::string line; std::getline(page, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) {
+      std::string cells = match[3];
+      std::ranges::replace(cells, '|', ' ');
+      std::istringstream numbers(cells);
+      rows[{match[1], std::stoll(match[2])}] = {std::istream_iterator<double>(numbers), {}};
+    }
+  }
+  return rows;
+}
+
+TEST(Paper, ThePageOfTheZooSaysWhatComesOut) {
+  const auto rows = documented_figures();
+  for (const auto& [network, figures] : rows) {
+    const Paper paper(network.first, network.second);
+    const std::vector<double> computed{
+        paper.offload_mib(Policy::kOffloadAll), paper.offload_mib(Policy::kOffloadConv), paper.baseline_mib(),
+        paper.baseline_mib(AlgorithmPreference::kPerformance), paper.weight_mib()};
+    EXPECT_THAT(figures, ::testing::Pointwise(::testing::DoubleNear(0.051), computed))
+        << network.first << "(" << network.second << ")";
+  }
+  EXPECT_EQ(rows.size(), 13u) << "the networks of the paper, VGG at three batches";
 }
 
 TEST(Paper, BytesAreProportionalToTheBatch) {
