@@ -57,6 +57,8 @@ struct TrainingState {
   std::vector<ParameterValues> parameters;  // in order of creation
   std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; likewise
 };
+// The state of training `tape` without its numbers: the names and dims, in the order, that a state must have.
+TrainingState describe_state(const Tape& tape);
 
 class Session {
  public:
@@ -132,7 +134,6 @@ class Session {
   StepMetrics staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step);
   std::vector<float> numbers_of(const Tape& tape, ValueId id, const AddressRange& range) const;
   std::uint32_t parameter_index(std::string_view name) const;
-  ParameterValues describe(std::uint32_t index) const;
 
   PlannedRun run_;
   SessionOptions options_;

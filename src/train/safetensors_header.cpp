@@ -24,15 +24,6 @@ constexpr std::uint64_t kHeaderAlignment = 8;
 constexpr std::array<std::pair<DataType, std::string_view>, 3> kDataTypeNames{
     {{DataType::kF32, "F32"}, {DataType::kI32, "I32"}, {DataType::kU8, "U8"}}};
 
-std::string_view name_of(DataType type) {
-  const auto* const found =
-      std::ranges::find(kDataTypeNames, type, &std::pair<DataType, std::string_view>::first);
-  if (found == kDataTypeNames.end()) {
-    throw InvalidArgument("safetensors files are written of F32, I32 and U8 only");
-  }
-  return found->second;
-}
-
 std::optional<DataType> data_type_from(std::string_view name) {
   const auto* const found =
       std::ranges::find(kDataTypeNames, name, &std::pair<DataType, std::string_view>::second);
@@ -59,6 +50,15 @@ void check_tensors(const std::vector<SafetensorsTensor>& tensors) {
 }
 
 }  // namespace
+
+std::string_view name_of(DataType type) {
+  const auto* const found =
+      std::ranges::find(kDataTypeNames, type, &std::pair<DataType, std::string_view>::first);
+  if (found == kDataTypeNames.end()) {
+    throw InvalidArgument("safetensors files are written of F32, I32 and U8 only");
+  }
+  return found->second;
+}
 
 // What stands in a damaged file may be long, and hold anything.
 std::string printable(std::string_view text) {

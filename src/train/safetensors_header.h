@@ -14,6 +14,9 @@ namespace vdnn {
 // For messages: in quotes, of what is long only the beginning, all of it ASCII.
 std::string printable(std::string_view text);
 
+// "F32". Throws InvalidArgument for a type that these files do not have.
+std::string_view name_of(DataType type);
+
 // Throws DataError.
 [[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& problem);
 

@@ -53,15 +53,48 @@ void require_sizes(const Tape& tape, std::span<const Session::Bytes> inputs) {
   throw InvalidArgument(text + " bytes");
 }
 
-void require_alike(const ParameterValues& expected, const ParameterValues& given) {
-  if (given.name != expected.name || given.dims != expected.dims ||
-      given.values.size() != element_count(expected.dims)) {
-    throw InvalidArgument("the state has '" + given.name + "' (" + to_string(given.dims) + ") where '" +
-                          expected.name + "' (" + to_string(expected.dims) + ") is wanted");
+ParameterValues describe(const Tape& tape, const TapeParameter& parameter) {
+  return {.name = tape.value(parameter.value).name,
+          .dims = dims_as_they_lie(parameter.recipe.type.dims),
+          .values = {},
+          .trainable = parameter.recipe.trainable};
+}
+
+std::string in_words(const ParameterValues& values) {
+  return "'" + values.name + "' (" + to_string(values.dims) + ")";
+}
+
+// `hint` follows what is wrong.
+void require_alike(const std::vector<ParameterValues>& expected, const std::vector<ParameterValues>& given,
+                   const std::string& hint) {
+  for (std::size_t i = 0; i < std::max(expected.size(), given.size()); ++i) {
+    if (i >= given.size()) {
+      throw InvalidArgument("the state has no " + in_words(expected[i]) + hint);
+    }
+    if (i >= expected.size()) {
+      throw InvalidArgument("the state has " + in_words(given[i]) + " besides" + hint);
+    }
+    if (given[i].name != expected[i].name || given[i].dims != expected[i].dims ||
+        given[i].values.size() != element_count(expected[i].dims)) {
+      throw InvalidArgument("the state has " + in_words(given[i]) + " where " + in_words(expected[i]) +
+                            " is wanted" + hint);
+    }
   }
 }
 
 }  // namespace
+
+TrainingState describe_state(const Tape& tape) {
+  TrainingState state;
+  for (const TapeParameter& parameter : tape.parameters()) {
+    state.parameters.push_back(describe(tape, parameter));
+    for (const ValueId id : parameter.state) {
+      state.optimizer.push_back(describe(tape, parameter));
+      state.optimizer.back().name = tape.value(id).name;
+    }
+  }
+  return state;
+}
 
 Session::Session(PlannedRun run, const SessionOptions& options)
     : run_(std::move(run)),
@@ -148,7 +181,7 @@ std::vector<float> Session::result(std::string_view name) const {
 ParameterValues Session::parameter(std::string_view name) {
   const std::uint32_t index = parameter_index(name);
   require_idle();
-  ParameterValues values = describe(index);
+  ParameterValues values = describe(*run_.tape, run_.tape->parameters()[index]);
   values.values = parameters_.download_one(pinned_, compute(), *program_, index);
   return values;
 }
@@ -174,18 +207,16 @@ std::vector<std::string> Session::parameter_names() const {
 
 TrainingState Session::state() {
   require_idle();
-  TrainingState state{.step = steps_, .seed = options_.seed};
+  TrainingState state = describe_state(*run_.tape);
+  state.step = steps_;
+  state.seed = options_.seed;
   std::vector<std::vector<float>> values = parameters_.download(pinned_, compute(), *program_);
   auto states = parameters_.download_states(pinned_, compute(), *program_);
+  auto next_state = state.optimizer.begin();
   for (std::uint32_t index = 0; index < values.size(); ++index) {
-    state.parameters.push_back(describe(index));
-    state.parameters.back().values = std::move(values[index]);
-    const TapeParameter& parameter = run_.tape->parameters()[index];
-    for (std::size_t i = 0; i < parameter.state.size(); ++i) {
-      ParameterValues one = describe(index);
-      one.name = run_.tape->value(parameter.state[i]).name;
-      one.values = std::move(states[index][i]);
-      state.optimizer.push_back(std::move(one));
+    state.parameters[index].values = std::move(values[index]);
+    for (std::vector<float>& one : states[index]) {
+      (next_state++)->values = std::move(one);
     }
   }
   return state;
@@ -193,30 +224,19 @@ TrainingState Session::state() {
 
 void Session::restore(const TrainingState& state) {
   require_idle();
+  const TrainingState expected = describe_state(*run_.tape);
+  require_alike(expected.parameters, state.parameters,
+                ": it is of another network than " + run_.tape->model());
+  require_alike(expected.optimizer, state.optimizer, ": it is of another optimizer");
   std::vector<std::vector<float>> values;
-  std::vector<std::vector<std::vector<float>>> states(run_.tape->parameters().size());
+  std::vector<std::vector<std::vector<float>>> states;
   auto next_state = state.optimizer.begin();
-  if (state.parameters.size() != run_.tape->parameters().size()) {
-    throw InvalidArgument("a state of " + std::to_string(state.parameters.size()) + " parameters for '" +
-                          run_.tape->model() + "', which has " +
-                          std::to_string(run_.tape->parameters().size()));
-  }
-  for (std::uint32_t index = 0; index < states.size(); ++index) {
-    const ParameterValues expected = describe(index);
-    require_alike(expected, state.parameters[index]);
-    values.push_back(state.parameters[index].values);
-    for (const ValueId id : run_.tape->parameters()[index].state) {
-      ParameterValues wanted = expected;
-      wanted.name = run_.tape->value(id).name;
-      if (next_state == state.optimizer.end()) {
-        throw InvalidArgument("the state has no '" + wanted.name + "': it is of another optimizer");
-      }
-      require_alike(wanted, *next_state);
-      states[index].push_back((next_state++)->values);
+  for (const TapeParameter& parameter : run_.tape->parameters()) {
+    values.push_back(state.parameters[values.size()].values);
+    auto& of_parameter = states.emplace_back();
+    for (std::size_t i = 0; i < parameter.state.size(); ++i) {
+      of_parameter.push_back((next_state++)->values);
     }
-  }
-  if (next_state != state.optimizer.end()) {
-    throw InvalidArgument("the state has '" + next_state->name + "' besides: it is of another optimizer");
   }
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
   steps_ = state.step;
@@ -329,14 +349,6 @@ std::uint32_t Session::parameter_index(std::string_view name) const {
     throw InvalidArgument("'" + run_.tape->model() + "' has no parameter '" + std::string(name) + "'");
   }
   return static_cast<std::uint32_t>(found - parameters.begin());
-}
-
-ParameterValues Session::describe(std::uint32_t index) const {
-  const TapeParameter& parameter = run_.tape->parameters()[index];
-  return {.name = run_.tape->value(parameter.value).name,
-          .dims = dims_as_they_lie(parameter.recipe.type.dims),
-          .values = {},
-          .trainable = parameter.recipe.trainable};
 }
 
 }  // namespace vdnn

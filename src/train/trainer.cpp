@@ -60,6 +60,7 @@ class Trainer::Impl {
                               "; a run of " + std::to_string(total_steps_) + " steps has nothing left to do");
       }
       first_step_ = session_.steps();
+      options_.start.reset();  // as large as the parameters
     }
     if (evaluates()) {
       session_.evaluation_batch();  // throws now, not after an epoch

@@ -1,0 +1,394 @@
+#include "vdnn/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/train/safetensors_header.h"
+#include "vdnn/error.h"
+#include "vdnn/sha256.h"
+
+namespace vdnn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Hyper-parameters are fp32: as such their texts are short, and come back to the last bit.
+using Json =
+    nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
+
+constexpr std::string_view kFormat = "vdnn-checkpoint";
+constexpr std::string_view kVersion = "1";
+
+// --- metadata ----------------------------------------------------------------------------------------------
+
+struct NamedNumber {
+  const char* name;
+  float* number;
+};
+
+std::vector<NamedNumber> numbers_of(SgdSpec& spec) {
+  return {{"momentum", &spec.momentum}, {"weight_decay", &spec.weight_decay}};
+}
+
+std::vector<NamedNumber> numbers_of(AdamSpec& spec) {
+  return {{"beta1", &spec.beta1},
+          {"beta2", &spec.beta2},
+          {"epsilon", &spec.epsilon},
+          {"weight_decay", &spec.weight_decay}};
+}
+
+std::string kind_of(const SgdSpec& /*spec*/) {
+  return "sgd";
+}
+
+std::string kind_of(const AdamSpec& spec) {
+  return spec.decoupled ? "adamw" : "adam";
+}
+
+std::string optimizer_text(OptimizerSpec optimizer) {
+  return std::visit(
+      [](auto& spec) {
+        Json json{{"kind", kind_of(spec)}};
+        for (const NamedNumber& named : numbers_of(spec)) {
+          json[named.name] = *named.number;
+        }
+        return json.dump();
+      },
+      optimizer);
+}
+
+std::string clip_text(const std::optional<float>& clip_norm) {
+  return clip_norm ? Json(*clip_norm).dump() : "null";
+}
+
+std::string kind_of_device(const std::string& name) {
+  return name.substr(0, name.find(':'));
+}
+
+std::map<std::string, std::string> algorithms_of(const PlannedRun& run) {
+  std::map<std::string, std::string> algorithms;
+  for (OpId id = 0; id < run.tape->ops().size(); ++id) {
+    const Op& op = run.tape->op(id);
+    algorithms.emplace(op.name, op.algorithms[run.schedule.algorithms[id]].name);
+  }
+  return algorithms;
+}
+
+SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& state,
+                                const std::string& sha256) {
+  return {{"format", std::string(kFormat)},
+          {"version", std::string(kVersion)},
+          {"model", run.network.name()},
+          {"batch", std::to_string(run.network.batch())},
+          {"step", std::to_string(state.step)},
+          {"seed", std::to_string(state.seed)},
+          {"device", kind_of_device(run.target.name)},
+          {"threads", std::to_string(run.target.threads)},
+          {"algorithms_source", run.catalog->algorithms_source()},
+          {"optimizer", optimizer_text(run.options.training.optimizer)},
+          {"clip_norm", clip_text(run.options.training.clip_norm)},
+          {"algorithms", Json(algorithms_of(run)).dump()},
+          {"sha256", sha256},
+          {"vdnn", VDNN_VERSION}};
+}
+
+// Takes the metadata apart; everything in them has to be taken.
+class MetadataReader {
+ public:
+  MetadataReader(const fs::path& path, SafetensorsMetadata metadata)
+      : path_(path), metadata_(std::move(metadata)) {}
+
+  [[noreturn]] void reject(const std::string& problem) const {
+    throw DataError("'" + path_.string() + "' is no sound checkpoint: " + problem);
+  }
+  [[noreturn]] void reject(const char* key, const std::string& expected, const std::string& found) const {
+    reject(std::string(key) + ": expected " + expected + ", found " + printable(found));
+  }
+
+  std::string text(const char* key) {
+    const auto found = metadata_.find(key);
+    if (found == metadata_.end()) {
+      reject("its metadata have no '" + std::string(key) + "'");
+    }
+    return std::move(metadata_.extract(found).mapped());
+  }
+
+  template <class Integer>
+  Integer number(const char* key) {
+    const std::string value = text(key);
+    Integer number{};
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < 0) {
+      reject(key, "a number from 0 up", value);
+    }
+    return number;
+  }
+
+  OptimizerSpec optimizer(const char* key) {
+    const std::string value = text(key);
+    const Json json = parse(value);
+    const Json kind = json.is_object() ? json.value("kind", Json()) : Json();
+    OptimizerSpec optimizer = SgdSpec{};
+    if (kind == "adam" || kind == "adamw") {
+      optimizer = AdamSpec{.decoupled = kind == "adamw"};
+    } else if (kind != "sgd") {
+      reject(key, "an optimizer of the kind sgd, adam or adamw", value);
+    }
+    std::visit([&](auto& spec) { read_numbers(key, value, json, numbers_of(spec)); }, optimizer);
+    return optimizer;
+  }
+
+  std::optional<float> optional_number(const char* key) {
+    const std::string value = text(key);
+    const Json json = parse(value);
+    if (!json.is_null() && !json.is_number()) {
+      reject(key, "a number or null", value);
+    }
+    return json.is_null() ? std::nullopt : std::optional(json.get<float>());
+  }
+
+  std::map<std::string, std::string> names(const char* key) {
+    const std::string value = text(key);
+    const Json json = parse(value);
+    if (!json.is_object() || json.empty() || !std::ranges::all_of(json, &Json::is_string)) {
+      reject(key, "a JSON object of names", value);
+    }
+    return json.get<std::map<std::string, std::string>>();
+  }
+
+  void require_nothing_else() const {
+    if (!metadata_.empty()) {
+      reject("its metadata have the unknown key " + printable(metadata_.begin()->first));
+    }
+  }
+
+ private:
+  // A discarded value, of no type, for what is no JSON or is nested: nothing in metadata is.
+  static Json parse(const std::string& text) {
+    bool nested = false;
+    const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
+      nested = nested || depth > 1;
+      return !nested;
+    };
+    Json json = Json::parse(text, keep, false);
+    return nested ? Json(Json::value_t::discarded) : json;
+  }
+
+  void read_numbers(const char* key, const std::string& value, const Json& json,
+                    const std::vector<NamedNumber>& numbers) const {
+    bool sound = json.size() == numbers.size() + 1;
+    for (const NamedNumber& named : numbers) {
+      sound = sound && json.contains(named.name) && json[named.name].is_number();
+      if (sound) {
+        *named.number = json[named.name].template get<float>();
+      }
+    }
+    if (!sound) {
+      std::string names;
+      for (const NamedNumber& named : numbers) {
+        names += std::string(" ") + named.name;
+      }
+      reject(key, "the kind and the numbers" + names, value);
+    }
+  }
+
+  const fs::path& path_;
+  SafetensorsMetadata metadata_;
+};
+
+CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metadata) {
+  MetadataReader reader(path, metadata);
+  if (const std::string format = reader.text("format"); format != kFormat) {
+    reader.reject("format", std::string(kFormat), format);
+  }
+  if (const std::string version = reader.text("version"); version != kVersion) {
+    reader.reject("version", std::string(kVersion), version);
+  }
+  CheckpointInfo info{.model = reader.text("model"),
+                      .batch = reader.number<std::int64_t>("batch"),
+                      .step = reader.number<std::uint64_t>("step"),
+                      .seed = reader.number<std::uint64_t>("seed"),
+                      .device = reader.text("device"),
+                      .threads = reader.number<int>("threads"),
+                      .algorithms_source = reader.text("algorithms_source"),
+                      .optimizer = reader.optimizer("optimizer"),
+                      .clip_norm = reader.optional_number("clip_norm"),
+                      .algorithms = reader.names("algorithms"),
+                      .sha256 = reader.text("sha256"),
+                      .vdnn_version = reader.text("vdnn")};
+  reader.require_nothing_else();
+  return info;
+}
+
+// --- tensors -----------------------------------------------------------------------------------------------
+
+std::string in_words(const std::string& name, const Dims& dims) {
+  return printable(name) + " (" + to_string(dims) + ")";
+}
+
+template <class State, class Visit>
+void for_each_tensor(State& state, const Visit& visit) {
+  for (auto* values : {&state.parameters, &state.optimizer}) {
+    for (auto& one : *values) {
+      visit(one);
+    }
+  }
+}
+
+std::map<std::string, ParameterValues*> by_name(TrainingState& state) {
+  std::map<std::string, ParameterValues*> tensors;
+  for_each_tensor(state, [&](ParameterValues& values) { tensors.emplace(values.name, &values); });
+  return tensors;
+}
+
+std::string sha256_of(const TrainingState& state) {
+  Sha256 digest;
+  for_each_tensor(
+      state, [&](const ParameterValues& values) { digest.update(std::as_bytes(std::span(values.values))); });
+  return digest.hex_digest();
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const fs::path& path)
+    : path_(path), file_(path), info_(read_info(path, file_.metadata())) {}
+
+void Checkpoint::require_network(const PlannedRun& run, const TrainingState& expected) const {
+  const auto reject = [&](const std::string& difference) {
+    throw InvalidArgument("'" + path_.string() + "' is a checkpoint of network '" + info_.model +
+                          "', not of '" + run.network.name() + "': " + difference);
+  };
+  const bool other_name = info_.model != run.network.name();
+  for (const ParameterValues& parameter : expected.parameters) {
+    const SafetensorsTensor* found = file_.find(parameter.name);
+    if (found != nullptr && found->dims != parameter.dims) {
+      reject(printable(parameter.name) + " is " + to_string(found->dims) + " there and " +
+             to_string(parameter.dims) + " here");
+    }
+    // In a network of the same name it was lost.
+    if (found == nullptr && other_name) {
+      reject(in_words(parameter.name, parameter.dims) + " is not there");
+    }
+  }
+  if (other_name) {
+    reject("the parameters of the latter are there, but that is not all that makes a network");
+  }
+}
+
+void Checkpoint::require_matches(const PlannedRun& run) const {
+  require_network(run, describe_state(*run.tape));
+  const TrainingOptions& training = run.options.training;
+  const std::string here = optimizer_text(training.optimizer);
+  const std::string there = optimizer_text(info_.optimizer);
+  if (here != there) {
+    throw InvalidArgument("'" + path_.string() + "' was trained with the optimizer " + there + ", not with " +
+                          here);
+  }
+  if (training.clip_norm != info_.clip_norm) {
+    throw InvalidArgument("'" + path_.string() + "' was trained with gradients clipped to a norm of " +
+                          clip_text(info_.clip_norm) + ", not of " + clip_text(training.clip_norm) +
+                          " (null: not clipped)");
+  }
+}
+
+void Checkpoint::require_tensors(const TrainingState& expected) const {
+  const auto reject = [&](const std::string& problem) {
+    throw DataError("'" + path_.string() + "' is no sound checkpoint: " + problem);
+  };
+  std::set<std::string> names;
+  for_each_tensor(expected, [&](const ParameterValues& values) {
+    names.insert(values.name);
+    const SafetensorsTensor* found = file_.find(values.name);
+    if (found == nullptr) {
+      reject("the tensor " + in_words(values.name, values.dims) + " is missing");
+    } else if (found->data_type != DataType::kF32 || found->dims != values.dims) {
+      reject("the tensor " + printable(values.name) + ": expected F32 of " + to_string(values.dims) +
+             ", found " + std::string(name_of(found->data_type)) + " of " + to_string(found->dims));
+    }
+  });
+  for (const SafetensorsTensor& tensor : file_.tensors()) {
+    if (!names.contains(tensor.name)) {
+      reject("the tensor " + in_words(tensor.name, tensor.dims) + " is not expected");
+    }
+  }
+}
+
+TrainingState Checkpoint::state(const PlannedRun& run) const {
+  TrainingState state = describe_state(*run.tape);
+  require_matches(run);
+  require_tensors(state);
+  const std::map<std::string, ParameterValues*> tensors = by_name(state);
+  Sha256 digest;
+  for (const SafetensorsTensor& tensor : file_.tensors()) {
+    std::vector<float>& values = tensors.at(tensor.name)->values;
+    values.resize(element_count(tensor.dims));
+    file_.read(tensor.name, std::as_writable_bytes(std::span(values)));
+    digest.update(std::as_bytes(std::span(values)));
+  }
+  if (const std::string found = digest.hex_digest(); found != info_.sha256) {
+    throw DataError("'" + path_.string() + "' is damaged: expected data with the SHA-256 " +
+                    printable(info_.sha256) + ", found " + found);
+  }
+  state.step = info_.step;
+  state.seed = info_.seed;
+  return state;
+}
+
+namespace {
+
+PlannedRun plan_with_algorithms_of(const Checkpoint& checkpoint, const Network& network, RunOptions options) {
+  options.recorded_algorithms = checkpoint.info().algorithms;
+  try {
+    return plan_run(network, options);
+  } catch (const InvalidArgument& error) {
+    // Ops of another network are not recorded either, and that is better said of its parameters. What is
+    // wrong with the options alone is thrown again here.
+    options.recorded_algorithms.clear();
+    options.policy = Policy::kOffloadNone;
+    options.workspace_limit.reset();
+    checkpoint.require_matches(plan_run(network, options));
+    throw InvalidArgument("'" + checkpoint.path().string() + "' cannot go on here: " + error.what());
+  }
+}
+
+}  // namespace
+
+PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options) {
+  PlannedRun run = plan_with_algorithms_of(checkpoint, network, options);
+  checkpoint.require_matches(run);
+  std::map<std::string, std::string> without_op = checkpoint.info().algorithms;
+  for (const Op& op : run.tape->ops()) {
+    without_op.erase(op.name);
+  }
+  if (!without_op.empty()) {
+    throw InvalidArgument("'" + checkpoint.path().string() + "' cannot go on here: it has an algorithm for " +
+                          without_op.begin()->first + ", and '" + network.name() + "' has no such op");
+  }
+  return run;
+}
+
+void save_checkpoint(const fs::path& path, Session& session) {
+  const TrainingState state = session.state();
+  std::vector<SafetensorsTensor> tensors;
+  for_each_tensor(state, [&](const ParameterValues& values) {
+    tensors.push_back({.name = values.name, .dims = values.dims});
+  });
+  SafetensorsWriter writer(path, std::move(tensors), metadata_of(session.run(), state, sha256_of(state)));
+  for_each_tensor(
+      state, [&](const ParameterValues& values) { writer.write(std::as_bytes(std::span(values.values))); });
+  writer.commit();
+}
+
+void load_checkpoint(const fs::path& path, Session& session) {
+  session.restore(Checkpoint(path).state(session.run()));
+}
+
+}  // namespace vdnn
