@@ -23,7 +23,8 @@ namespace vdnn {
 struct CustomQuestion {
   std::span<const TensorType> inputs;
   TensorType output;
-  std::string device;  // whose memory and streams run() will be given: "cpu", "cuda"
+  // Whose memory and streams run() will be given: "cpu", "cuda"; "sim": a simulated GPU, which never calls it.
+  std::string device;
   int threads = 1;     // of `cpu`: what run() may use
   Mode mode = Mode::kTraining;
 };

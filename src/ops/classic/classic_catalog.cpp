@@ -53,7 +53,7 @@ class ClassicCatalog final : public OpCatalog {
 
   // On a simulated device the description is all there is.
   static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
-    return ops::custom_recipe(spec, types, mode, "cuda", 1);
+    return ops::custom_recipe(spec, types, mode, "sim", 1);
   }
 };
 

@@ -1,0 +1,132 @@
+"""One training step of resnet20, computed again with PyTorch on the CPU.
+
+  resnet20_check.py DIRECTORY
+
+DIRECTORY holds what tests/reference/resnet20_dump.cpp wrote. From the checkpoint before the step: the forward pass in
+training mode, the loss, the gradient of every parameter, the update, the running statistics, and the loss of inference
+after it. Each tensor may differ by rounding only: the largest difference, relative to the largest element of the tensor,
+is printed and must not exceed BOUND. Single precision sums over up to 16 x 32 x 32 = 16384 places through twenty layers;
+PyTorch itself differs by as much between its own convolution algorithms.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+BOUND = 5e-4
+LEARNING_RATE = 0.1
+WEIGHT_DECAY = 5e-4
+
+
+def read(path):
+    """Name to array. (The safetensors package itself reads these files in another test.)"""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    types = {"F32": numpy.float32, "I32": numpy.int32}
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            array = numpy.frombuffer(data[begin:end], types[entry["dtype"]])
+            tensors[name] = torch.from_numpy(array.reshape(entry["shape"]).copy())
+    return tensors
+
+
+def channels_first(tensor):
+    return tensor.permute(0, 3, 1, 2).contiguous() if tensor.dim() == 4 else tensor
+
+
+def convolution_norm(x, p, name, stride, training):
+    filters = channels_first(p[name + ".filter"])
+    x = F.conv2d(x, filters, stride=stride, padding=filters.shape[2] // 2)
+    norm = name + "_bn"
+    return F.batch_norm(
+        x,
+        p[norm + ".running_mean"],
+        p[norm + ".running_variance"],
+        p[norm + ".scale"],
+        p[norm + ".shift"],
+        training=training,
+        momentum=0.1,
+        eps=1e-5,
+    )
+
+
+def resnet20(p, images, training):
+    x = F.relu(convolution_norm(channels_first(images), p, "conv1", 1, training))
+    for group in (1, 2, 3):
+        for block in (1, 2, 3):
+            name = f"block{group}_{block}"
+            stride = 2 if group > 1 and block == 1 else 1
+            y = F.relu(convolution_norm(x, p, name + "_conv1", stride, training))
+            y = convolution_norm(y, p, name + "_conv2", 1, training)
+            if name + "_shortcut.filter" in p:
+                x = convolution_norm(x, p, name + "_shortcut", stride, training)
+            x = F.relu(x + y)
+    x = F.avg_pool2d(x, x.shape[2:]).flatten(1)
+    weights = p["fc.filter"].reshape(p["fc.filter"].shape[0], -1)
+    return F.linear(x, weights, p["fc.bias"])
+
+
+class Comparison:
+    def __init__(self):
+        self.worst = {}
+
+    def add(self, kind, name, ours, theirs):
+        if ours.shape != theirs.shape:
+            sys.exit(f"{name}: {tuple(ours.shape)} here, {tuple(theirs.shape)} with PyTorch")
+        scale = max(theirs.abs().max().item(), 1e-6)
+        difference = ((ours - theirs).abs().max() / scale).item()
+        if not difference <= self.worst.get(kind, (-1.0, ""))[0]:
+            self.worst[kind] = (difference, name)
+
+    def finish(self):
+        bad = False
+        for kind, (difference, name) in self.worst.items():
+            print(f"{kind}: largest relative difference {difference:.2e} ({name})")
+            bad = bad or not difference <= BOUND
+        return 1 if bad else 0
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    directory = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    before, after, step = (read(directory / f"{name}.safetensors") for name in ("before", "after", "step"))
+    trained = [name[: -len(".gradient")] for name in step if name.endswith(".gradient")]
+    p = {name: tensor.clone() for name, tensor in before.items() if not name.endswith(".momentum")}
+    for name in trained:
+        p[name].requires_grad_(True)
+    targets = step["targets"].long()
+    comparison = Comparison()
+
+    logits = resnet20(p, step["images"], training=True)
+    loss = F.cross_entropy(logits, targets)
+    loss.backward()
+    comparison.add("logits", "fc.y", step["logits"], logits.detach())
+    comparison.add("loss", "loss", step["loss"], loss.detach())
+    with torch.no_grad():
+        for name in trained:
+            comparison.add("gradients", name, step[name + ".gradient"], p[name].grad)
+            momentum = p[name].grad + WEIGHT_DECAY * p[name]
+            comparison.add("momentum", name, after[name + ".momentum"], momentum)
+            p[name] -= LEARNING_RATE * momentum
+        for name, tensor in p.items():
+            kind = "parameters after the step" if name in trained else "running statistics"
+            comparison.add(kind, name, after[name], tensor)
+        inference = F.cross_entropy(resnet20(p, step["images"], training=False), targets)
+    comparison.add("loss of inference", "loss", step["inference_loss"], inference)
+    print(f"{len(trained)} trained parameters, {len(p) - len(trained)} running statistics")
+    return comparison.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

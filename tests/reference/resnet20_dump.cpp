@@ -1,0 +1,117 @@
+// One training step of resnet20 in files, for tests/python/resnet20_check.py to compute again with PyTorch:
+//
+//   resnet20_dump DIRECTORY
+//
+// writes before.safetensors and after.safetensors (checkpoints) and step.safetensors (images, targets, the
+// logits, the loss and every gradient of the step between them, the loss and the logits of inference after
+// it).
+
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "src/base/random.h"
+#include "vdnn/checkpoint.h"
+#include "vdnn/safetensors.h"
+#include "vdnn/session.h"
+
+namespace vdnn {
+namespace {
+
+constexpr std::int64_t kBatch = 16;
+constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kExtent = 32;
+
+struct NamedTensor {
+  SafetensorsTensor tensor;
+  std::vector<std::byte> data;
+};
+
+template <class Number>
+NamedTensor named(const std::string& name, DataType type, const Dims& dims, const std::vector<Number>& numbers) {
+  const auto bytes = std::as_bytes(std::span(numbers));
+  return {.tensor = {.name = name, .data_type = type, .dims = dims}, .data = {bytes.begin(), bytes.end()}};
+}
+
+void write(const std::filesystem::path& path, const std::vector<NamedTensor>& all) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const NamedTensor& one : all) {
+    tensors.push_back(one.tensor);
+  }
+  SafetensorsWriter writer(path, tensors);
+  for (const NamedTensor& one : all) {
+    writer.write(one.data);
+  }
+  writer.commit();
+}
+
+// The zoo's network, with its logits given back to the host.
+RunOptions options_of() {
+  return {.model = {.model = "resnet20", .batch = kBatch},
+          .device = "cpu",
+          .threads = 1,
+          .policy = Policy::kOffloadAll,
+          .training = {.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 5e-4F}, .results = {"fc.y"}}};
+}
+
+RunOptions with_gradients(RunOptions options, const std::vector<std::string>& gradients) {
+  options.training.results.insert(options.training.results.end(), gradients.begin(), gradients.end());
+  return options;
+}
+
+void dump(const std::filesystem::path& directory) {
+  const PlannedRun plain = plan_run(options_of());
+  std::vector<std::string> gradients;
+  for (const TapeParameter& parameter : plain.tape->parameters()) {
+    if (parameter.recipe.trainable) {
+      gradients.push_back(plain.tape->value(parameter.value).name + ".gradient");
+    }
+  }
+  Session session(plan_run(with_gradients(options_of(), gradients)), {.seed = 1});
+  SplitMix64 random(7);
+  std::vector<float> images(static_cast<std::size_t>(kBatch * kExtent * kExtent * 3));
+  for (float& pixel : images) {
+    pixel = random.symmetric();
+  }
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < kBatch; ++i) {
+    targets.push_back(static_cast<std::int32_t>(random.next() % kClasses));
+  }
+
+  save_checkpoint(directory / "before.safetensors", session);
+  const std::array<Session::Bytes, 2> inputs{std::as_bytes(std::span(images)), std::as_bytes(std::span(targets))};
+  const auto loss = static_cast<float>(session.step(inputs, 0.1F).loss);
+  std::vector<NamedTensor> step{
+      named("images", DataType::kF32, {kBatch, kExtent, kExtent, 3}, images),
+      named("targets", DataType::kI32, {kBatch}, targets),
+      named("loss", DataType::kF32, {}, std::vector<float>{loss}),
+      named("logits", DataType::kF32, {kBatch, kClasses}, session.result("fc.y"))};
+  for (const std::string& gradient : gradients) {
+    const std::string parameter = gradient.substr(0, gradient.rfind('.'));
+    step.push_back(
+        named(gradient, DataType::kF32, session.parameter(parameter).dims, session.result(gradient)));
+  }
+  save_checkpoint(directory / "after.safetensors", session);
+  const auto inference_loss = static_cast<float>(session.evaluate(inputs).loss);
+  step.push_back(named("inference_loss", DataType::kF32, {}, std::vector<float>{inference_loss}));
+  write(directory / "step.safetensors", step);
+}
+
+}  // namespace
+}  // namespace vdnn
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: resnet20_dump DIRECTORY\n";
+    return 2;
+  }
+  try {
+    vdnn::dump(argv[1]);
+  } catch (const std::exception& error) {
+    std::cerr << "resnet20_dump: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
