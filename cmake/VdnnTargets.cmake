@@ -1,5 +1,7 @@
 # How every target of this project is built.
 
+include(GNUInstallDirs)
+
 add_library(vdnn_flags INTERFACE)
 target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                                             -Wimplicit-fallthrough
@@ -18,12 +20,36 @@ if(VDNN_SANITIZE)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
 endif()
 
-# vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ...)
+# vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ...): one room. vdnn_tape is what others
+# link as vdnn::tape, here and installed. What programs that link us do not need (vdnn_flags, libraries of headers
+# alone) is $<BUILD_INTERFACE:...>; anything else has to be found again by vdnnConfig.cmake.in.
 function(vdnn_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                     PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
+  vdnn_export(${name})
+  set_property(GLOBAL APPEND PROPERTY VDNN_ROOMS ${name})
+endfunction()
+
+# Others see vdnn_NAME as vdnn::NAME.
+function(vdnn_export name)
+  string(REGEX REPLACE "^vdnn_" "" exported ${name})
+  add_library(vdnn::${exported} ALIAS ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
+  if(VDNN_INSTALL)
+    install(TARGETS ${name} EXPORT vdnnTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
+endfunction()
+
+# vdnn::vdnn, what everybody links: all rooms that have been defined.
+function(vdnn_all_rooms)
+  get_property(rooms GLOBAL PROPERTY VDNN_ROOMS)
+  add_library(vdnn_vdnn INTERFACE)
+  target_link_libraries(vdnn_vdnn INTERFACE ${rooms})
+  vdnn_export(vdnn_vdnn)
 endfunction()
 
 # Everything that the thread sanitizer's preset runs: building the rest with it would be for nothing.

@@ -32,6 +32,12 @@ std::vector<BadLayer> bad_layers() {
   const auto convolution_with = [&](const std::string& name, const ConvolutionSpec& spec) {
     return with(convolution, name, [&](LayerCase& layer) { layer.spec = spec; });
   };
+  const auto convolution_of = [&](const std::string& name, std::int64_t groups, const Dims& dilation) {
+    return convolution_with(name, {4, {3, 3}, {1, 1}, {1, 1}, dilation, groups});
+  };
+  const LayerCase transposed = transposed_convolution_case("", {2, 3, 4, 5}, {4, {3, 3}, {2, 2}, {1, 1}});
+  const LayerCase upsampled = upsampling_case("", {2, 3, 4, 5}, {UpsamplingMode::kLinear, {2, 3}});
+  const LayerCase lrn = same_shape_case("", LrnSpec{}, {2, 3, 4, 5});
   const auto pooling_with = [&](const std::string& name, const PoolingSpec& spec) {
     return with(pooling, name, [&](LayerCase& layer) { layer.spec = spec; });
   };
@@ -55,6 +61,32 @@ std::vector<BadLayer> bad_layers() {
       {convolution_with("negative_padding", {4, {3, 3}, {1, 1}, {-1, 1}}), "padding -1"},
       {convolution_with("kernel_rank", {4, {3}, {1, 1}, {1, 1}}), "2 entries"},
       {convolution_with("kernel_too_large", {4, {11, 3}, {1, 1}, {1, 1}}), "kernel 11"},
+      {convolution_of("groups_of_channels", 2, {}), "2 groups"},
+      {convolution_of("groups_of_filters", 3, {}), "3 groups"},
+      {convolution_of("no_groups", 0, {}), "0 groups"},
+      {convolution_of("no_dilation", 1, {1, 0}), "dilation 0"},
+      {convolution_of("dilation_rank", 1, {2}), "2 entries"},
+      {convolution_of("dilation_too_large", 1, {5, 1}), "dilation 5"},
+      {with(transposed, "transposed_output", [](LayerCase& l) { l.output.dims[2] = 8; }), "makes 2x4x7x9"},
+      {with(transposed, "transposed_padding",
+            [](LayerCase& l) {
+              l.spec = TransposedConvolutionSpec{4, {3, 3}, {2, 2}, {3, 1}};
+            }),
+       "padding 3"},
+      {with(upsampled, "upsampled_output", [](LayerCase& l) { l.output.dims[3] = 14; }), "makes 2x3x8x15"},
+      {with(upsampled, "no_factor",
+            [](LayerCase& l) {
+              l.spec = UpsamplingSpec{UpsamplingMode::kLinear, {0, 3}};
+            }),
+       "factor 0"},
+      {with(upsampled, "factor_rank",
+            [](LayerCase& l) {
+              l.spec = UpsamplingSpec{UpsamplingMode::kLinear, {2}};
+            }),
+       "a factor for each"},
+      {with(lrn, "lrn_even", [](LayerCase& l) { l.spec = LrnSpec{.size = 4}; }), "must be odd"},
+      {with(lrn, "lrn_shape", [](LayerCase& l) { l.output.dims[1] = 4; }), "normalisation"},
+      {with(same_shape_case("", LrnSpec{}, {2, 3}), "lrn_no_space", [](LayerCase&) {}), "no space"},
       {pooling_with("window_in_padding", {PoolingMode::kAverage, {2, 2}, {2, 2}, {2, 0}}), "padding 2"},
       {pooling_with("no_kernel", {PoolingMode::kMax, {}, {}, {}}), "entries"},
       {with(pooling, "pooled_channels", [](LayerCase& l) { l.output.dims[1] = 4; }), "2x4x4x4"},

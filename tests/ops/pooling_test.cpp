@@ -31,7 +31,12 @@ std::vector<Case> all_cases() {
                                   {"whole_plane", {2, 33, 5, 6}, {5, 6}, {1, 1}, {0, 0}},
                                   {"wide_window", {1, 4, 20, 19}, {17, 17}, {1, 2}, {2, 0}},
                                   {"volume", {2, 6, 5, 6, 7}, {2, 3, 2}, {1, 2, 2}, {0, 1, 1}},
-                                  {"line", {2, 3, 11}, {3}, {2}, {1}}};
+                                  {"line", {2, 3, 11}, {3}, {2}, {1}},
+                                  {"global_plane", {3, 40, 7, 7}, {7, 7}, {1, 1}, {0, 0}},
+                                  {"global_large_plane", {1, 16, 20, 23}, {20, 23}, {1, 1}, {0, 0}},
+                                  {"global_volume", {2, 17, 3, 4, 5}, {3, 4, 5}, {1, 1, 1}, {0, 0, 0}},
+                                  {"global_large_volume", {1, 16, 8, 9, 7}, {8, 9, 7}, {1, 1, 1}, {0, 0, 0}},
+                                  {"global_line", {2, 5, 300}, {300}, {1}, {0}}};
   std::vector<Case> cases;
   for (const Shape& shape : shapes) {
     for (const PoolingMode mode : {PoolingMode::kMax, PoolingMode::kAverage}) {

@@ -1,5 +1,9 @@
 // Local response normalisation across channels. Nothing in it looks along space, so all of space is one row:
-// oneDNN 2.6 has fast implementations for planes alone.
+// oneDNN 2.6 has fast implementations for planes alone. What they have in backward is wrong where `size` is 7
+// or more and the channels are more than 16 and no multiple of it, and cannot even be made where it is 1, so
+// that only the sizes that networks use take them.
+
+#include <string_view>
 
 #include "src/ops/cpu/primitive_layer.h"
 #include "src/ops/cpu/recipes.h"
@@ -21,6 +25,14 @@ void check(const LrnSpec& spec, const LayerTypes& types) {
     throw InvalidArgument(std::string(kLayer) + ": size " + std::to_string(spec.size) + " must be odd");
   }
   require_output(types.outputs[0], types.inputs[0].dims, kLayer);
+}
+
+bool may_be_fast(const LrnSpec& spec) {
+  return spec.size == 3 || spec.size == 5;
+}
+
+bool is_fast(const dnnl::primitive_desc& primitive) {
+  return std::string_view(primitive.impl_info_str()).find("ref") == std::string_view::npos;
 }
 
 dnnl::memory::desc rows_desc(const TensorType& type) {
@@ -47,7 +59,15 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
                .bytes = 2 * static_cast<double>(type.bytes())}};
   const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
-    return dnnl::lrn_forward::primitive_desc(desc, attributes, context.engine);
+    dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
+    // Backward follows: it takes what forward saves, and oneDNN's reference saves nothing.
+    while (!may_be_fast(spec) && is_fast(primitive)) {
+      if (!primitive.next_impl()) {
+        throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +
+                              std::to_string(spec.size));
+      }
+    }
+    return primitive;
   });
   layer.forward = forward;
   if (mode == Mode::kTraining) {
