@@ -4,9 +4,13 @@
 
 DIRECTORY holds what tests/reference/resnet20_dump.cpp wrote. From the checkpoint before the step: the forward pass in
 training mode, the loss, the gradient of every parameter, the update, the running statistics, and the loss of inference
-after it. Each tensor may differ by rounding only: the largest difference, relative to the largest element of the tensor,
-is printed and must not exceed BOUND. Single precision sums over up to 16 x 32 x 32 = 16384 places through twenty layers;
-PyTorch itself differs by as much between its own convolution algorithms.
+after it. PyTorch computes in double precision, vdnn in single precision: each tensor may differ by rounding only. The
+largest difference, relative to the largest element of the tensor, is printed and must not exceed BOUND: sums over up to
+4 x 16 x 16 = 1024 places, errors of 2^-24 each, through twenty layers and back.
+
+The batch is small on purpose. Where a rectifier's input lies within rounding of zero, one side passes the gradient and
+the other does not, which is no error of either; with a million activations that happens in every run, PyTorch against
+itself in another precision included, and moves gradients by a percent.
 """
 
 import json
@@ -18,7 +22,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-BOUND = 5e-4
+BOUND = 1e-4
 LEARNING_RATE = 0.1
 WEIGHT_DECAY = 5e-4
 
@@ -34,7 +38,8 @@ def read(path):
         if name != "__metadata__":
             begin, end = (8 + length + offset for offset in entry["data_offsets"])
             array = numpy.frombuffer(data[begin:end], types[entry["dtype"]])
-            tensors[name] = torch.from_numpy(array.reshape(entry["shape"]).copy())
+            tensor = torch.from_numpy(array.reshape(entry["shape"]).copy())
+            tensors[name] = tensor.double() if entry["dtype"] == "F32" else tensor
     return tensors
 
 

@@ -20,9 +20,9 @@
 namespace vdnn {
 namespace {
 
-constexpr std::int64_t kBatch = 16;
+constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 10;
-constexpr std::int64_t kExtent = 32;
+constexpr std::int64_t kExtent = 16;
 
 struct NamedTensor {
   SafetensorsTensor tensor;
@@ -49,7 +49,7 @@ void write(const std::filesystem::path& path, const std::vector<NamedTensor>& al
 
 // The zoo's network, with its logits given back to the host.
 RunOptions options_of() {
-  return {.model = {.model = "resnet20", .batch = kBatch},
+  return {.model = {.model = "resnet20", .input = {3, kExtent, kExtent}, .batch = kBatch},
           .device = "cpu",
           .threads = 1,
           .policy = Policy::kOffloadAll,
