@@ -6,9 +6,8 @@
 // of a stream is mix64(start + (i + 1) gamma). It passes BigCrush. A stream's start is a hash of everything
 // but the element; two of them, uniform in 64 bits, run into each other within n draws with a probability of
 // n / 2^63, which for a feature map of 2^24 elements is 2^-39. A draw serves two elements, 32 bits each: a
-// probability is met to within 2^-33.
+// probability is met to within 2^-32.
 
-#include <cmath>
 #include <cstdint>
 
 #include "src/base/random.h"
@@ -42,7 +41,7 @@ class DropoutMask {
   }
   // Less than 2^32, since the largest probability below 1 is 1 - 2^-24.
   static constexpr std::uint32_t threshold(const DropoutSpec& spec) {
-    return static_cast<std::uint32_t>(static_cast<double>(spec.probability) * 0x1p32 + 0.5);
+    return static_cast<std::uint32_t>(static_cast<double>(spec.probability) * 0x1p32);
   }
 
   std::uint64_t start_;

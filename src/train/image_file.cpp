@@ -81,7 +81,7 @@ void crop_and_scale(const Image& image, std::int64_t height, std::int64_t width,
   const std::int64_t crop_height = cropped(image.height, image.width, height, width);
   const std::vector<Place> rows = places((image.height - crop_height) / 2, crop_height, height);
   const std::vector<Place> columns = places((image.width - crop_width) / 2, crop_width, width);
-  const auto whole = static_cast<double>(255 * 4 * height * width);
+  const auto whole = static_cast<double>(std::int64_t{255} * 4 * height * width);
   auto out = brightness.begin();
   for (const Place& row : rows) {
     for (const Place& column : columns) {

@@ -254,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "two outputs"},
         BadInput{"NoData", "train --model lenet --steps 1", "--data"},
         BadInput{"UnknownData", "train --model lenet --data mnist-of-letters --steps 1", "fashion-mnist"},
-        BadInput{"LaterData", "train --model lenet --data cifar10:/tmp --steps 1", "does not have"},
+        BadInput{"Cifar10OfAnotherShape", "train --model lenet --data cifar10:/tmp --steps 1", "3x32x32"},
         BadInput{"DataMissing", "train --model lenet --data fashion-mnist:/nowhere --steps 1", "/nowhere"},
         BadInput{"DataOfAnotherShape",
                  "train --model fashion-vgg --input 3x32x32 --data fashion-mnist --steps 1", "1x28x28"},

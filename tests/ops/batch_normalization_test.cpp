@@ -14,7 +14,6 @@ namespace vdnn::testing {
 namespace {
 
 using reference::Array;
-using reference::Sums;
 
 constexpr Operand kScale{OperandRole::kParameter, 0};
 constexpr Operand kShift{OperandRole::kParameter, 1};

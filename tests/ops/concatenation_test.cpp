@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tests/ops/layer_cases.h"
@@ -102,10 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, ConcatenationTest, ::testing::Values(1, 2, 3))
 TEST(Concatenation, RefusesWhatDiffersInMoreThanChannels) {
   const auto library = make_cpu_ops({});
   const auto recipe = [&](const std::vector<Dims>& inputs, const Dims& output) {
-    std::vector<TensorType> types;
-    for (const Dims& dims : inputs) {
-      types.push_back({.dims = dims});
-    }
+    std::vector<TensorType> types(inputs.size());
+    std::ranges::transform(inputs, types.begin(), [](const Dims& dims) { return TensorType{.dims = dims}; });
     const TensorType made{.dims = output};
     return library->catalog().recipe(ConcatenationSpec{}, types, std::array{made}, Mode::kTraining);
   };

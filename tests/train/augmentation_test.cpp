@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "train/samples.h"
@@ -14,7 +14,6 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 using testing::Sample;
@@ -51,7 +50,9 @@ struct View {
   std::int64_t down;
   std::int64_t right;
   bool mirrored;
-  friend auto operator<=>(const View&, const View&) = default;
+  friend bool operator<(const View& a, const View& b) {
+    return std::tie(a.down, a.right, a.mirrored) < std::tie(b.down, b.right, b.mirrored);
+  }
 };
 
 std::unique_ptr<Dataset> places(std::uint64_t seed, std::int64_t padding = kPadding, Dims map = {}) {
