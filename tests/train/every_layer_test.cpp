@@ -1,0 +1,158 @@
+// Every kind of layer in one network, two and three dimensions of space: policies and budgets change no bit,
+// the peak is as predicted, no op touches what it does not declare, released memory stays untouched, and the
+// schedules pass the checker and the oracle.
+
+#include "tests/train/every_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/base/random.h"
+#include "tests/plan/oracle.h"
+#include "tests/train/training_runs.h"
+#include "vdnn/checker.h"
+#include "vdnn/classic_catalog.h"
+#include "vdnn/session.h"
+
+namespace vdnn {
+namespace {
+
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 30;
+
+class EveryLayer : public ::testing::TestWithParam<Dims> {
+ protected:
+  static RunOptions options(Policy policy, std::uint64_t budget = kLarge) {
+    return {.device = "cpu",
+            .memory_bytes = budget,
+            .host_memory_bytes = kLarge,
+            .threads = 2,
+            .policy = policy,
+            .training = {.optimizer = AdamSpec{}, .clip_norm = 1.0F}};
+  }
+};
+
+// Inputs of a step by the types that the tape has.
+std::vector<std::vector<std::byte>> random_inputs(const Tape& tape, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<std::vector<std::byte>> inputs;
+  for (const ValueId id : tape.inputs()) {
+    const Value& value = tape.value(id);
+    const auto write = [&](const auto& numbers) {
+      const auto bytes = std::as_bytes(std::span(numbers));
+      inputs.emplace_back(bytes.begin(), bytes.end());
+    };
+    if (value.type.data_type == DataType::kI32) {
+      std::vector<std::int32_t> classes(value.type.elements());
+      for (std::int32_t& one : classes) {
+        one = static_cast<std::int32_t>(random.next() % 3);
+      }
+      write(classes);
+    } else {
+      std::vector<float> numbers(value.type.elements());
+      for (float& one : numbers) {
+        one = random.symmetric();
+      }
+      write(numbers);
+    }
+  }
+  return inputs;
+}
+
+std::string train(const PlannedRun& run, const SessionOptions& session_options, std::uint64_t steps = 3) {
+  Session session(run, session_options);
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    std::vector<Session::Bytes> spans;
+    const std::vector<std::vector<std::byte>> inputs = random_inputs(*run.tape, step);
+    for (const std::vector<std::byte>& input : inputs) {
+      spans.emplace_back(input);
+    }
+    EXPECT_TRUE(std::isfinite(session.step(spans, 0.001F).loss));
+  }
+  EXPECT_EQ(session.device().counters().peak_committed_bytes, run.prediction.peak_bytes);
+  return session.weights_sha256();
+}
+
+TEST_P(EveryLayer, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
+  std::set<std::string> hashes;
+  for (const Policy policy : testing::kPolicies) {
+    const std::uint64_t smallest =
+        plan_run(testing::every_layer_network(GetParam()), options(policy)).smallest_budget_bytes();
+    for (const std::uint64_t budget : {smallest, kLarge}) {
+      SCOPED_TRACE(to_string(policy));
+      hashes.insert(
+          train(plan_run(testing::every_layer_network(GetParam()), options(policy, budget)), {}, 5));
+    }
+  }
+  EXPECT_EQ(hashes.size(), 1U);
+}
+
+TEST_P(EveryLayer, OpsTouchWhatTheyDeclareAndNothingElse) {
+  for (const Policy policy : testing::kPolicies) {
+    SCOPED_TRACE(to_string(policy));
+    RunOptions checked = options(policy);
+    const std::string hash = train(plan_run(testing::every_layer_network(GetParam()), checked), {});
+    checked.page_aligned_blocks = true;
+    EXPECT_EQ(train(plan_run(testing::every_layer_network(GetParam()), checked),
+                    {.protect_released = true, .check_accesses = true}),
+              hash);
+  }
+}
+
+TEST_P(EveryLayer, SchedulesPassCheckerAndOracleOnEveryCatalog) {
+  const Network network = testing::every_layer_network(GetParam());
+  const PlannedRun on_cpu = plan_run(testing::every_layer_network(GetParam()), options(Policy::kOffloadNone));
+  const auto classic = make_classic_catalog();
+  const TrainingOptions training{
+      .optimizer = AdamSpec{}, .clip_norm = 1.0F, .results = {"conv.filter.gradient"}};
+  for (const auto& tape : {on_cpu.tape, lower_to_tape(network, *classic, training),
+                           lower_to_evaluation_tape(network, *classic)}) {
+    for (const Policy policy : testing::kPolicies) {
+      for (const AlgorithmPreference preference :
+           {AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance}) {
+        SCOPED_TRACE(to_string(policy) + " " + to_string(preference));
+        const Schedule schedule =
+            make_schedule(*tape, make_plan(*tape, {.policy = policy, .preference = preference}));
+        EXPECT_EQ(check_schedule(*tape, schedule), std::vector<std::string>{});
+        EXPECT_EQ(testing::Oracle(*tape, schedule).objection(schedule, testing::Exploration::kConflicts), "");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Spaces, EveryLayer, ::testing::Values(Dims{3, 2, 8, 10}, Dims{2, 1, 8, 10, 12}),
+                         [](const auto& test) { return test.param.size() == 4 ? "Plane" : "Volume"; });
+
+// --- custom layers are checked as ours are -----------------------------------------------------------------
+
+TEST(EveryLayerDeath, ACustomLayerThatTouchesMoreThanItDeclaresIsNamed) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not survive the fork of a process with threads";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+#ifdef __SANITIZE_ADDRESS__
+  const std::string caught = "use-after-poison";
+#else
+  const std::string caught = "vdnn: work 'stray.forward' touched an address";
+#endif
+  EXPECT_DEATH(
+      {
+        NetworkBuilder net("stray", {2, 3, 8, 8});
+        const Tensor x = net.custom("stray", {net.relu("relu", net.input())},
+                                    std::make_shared<testing::Doubling>(std::uint64_t{64} << 10));
+        net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 2}));
+        const PlannedRun run = plan_run(std::move(net).build(), {.device = "cpu",
+                                                                 .memory_bytes = kLarge,
+                                                                 .threads = 1,
+                                                                 .policy = Policy::kOffloadAll,
+                                                                 .page_aligned_blocks = true});
+        train(run, {.check_accesses = true});
+      },
+      caught);
+}
+
+}  // namespace
+}  // namespace vdnn
