@@ -106,7 +106,7 @@ void train() {
   for (std::int64_t k = 0; k < kClasses; ++k) {
     std::printf("  %.3f", logits[k]);
   }
-  std::printf(", class %d\n%g of %g right\n", batch.classes[0], metrics.losses[0].correct,
+  std::printf(", class %d\nright: %g of %g\n", batch.classes[0], metrics.losses[0].correct,
               metrics.losses[0].counted);
 }
 

@@ -1,0 +1,121 @@
+# One case of the tests of installation; see CMakeLists.txt here. Everything happens under WORK, which is outside
+# the tree: what is installed must be found there or nowhere.
+
+set(prefix ${WORK}/moved/prefix)
+
+# run(OUTPUT COMMAND...): fails, with the output, where the command does.
+function(run output)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${status}:\n${text}")
+  endif()
+  set(${output} "${text}" PARENT_SCOPE)
+endfunction()
+
+function(configure_command output source build)
+  set(${output} ${CMAKE_COMMAND} -S ${source} -B ${build} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+      -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
+      -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_PREFIX_PATH=${prefix} ${ARGN}
+      PARENT_SCOPE)
+endfunction()
+
+function(configure source build)
+  configure_command(command ${source} ${build} ${ARGN})
+  run(output ${command})
+endfunction()
+
+# Our own warnings are nobody else's.
+function(require_no_warnings_of_ours build source)
+  file(READ ${build}/compile_commands.json commands)
+  string(JSON last LENGTH "${commands}")
+  math(EXPR last "${last} - 1")
+  set(found FALSE)
+  foreach(index RANGE ${last})
+    string(JSON file GET "${commands}" ${index} file)
+    if(file STREQUAL source)
+      set(found TRUE)
+      string(JSON command GET "${commands}" ${index} command)
+      if(command MATCHES "-Wshadow|-Werror")
+        message(FATAL_ERROR "${source} is compiled with our warnings:\n${command}")
+      endif()
+    endif()
+  endforeach()
+  if(NOT found)
+    message(FATAL_ERROR "${source} is not compiled in ${build}")
+  endif()
+endfunction()
+
+# Installs, moves the prefix, and looks for paths of this machine in what CMake will read.
+function(case_install_setup)
+  file(REMOVE_RECURSE ${WORK})
+  file(MAKE_DIRECTORY ${WORK}/moved)
+  run(output ${CMAKE_COMMAND} --install ${BUILD_DIRECTORY} --prefix ${WORK}/first)
+  file(RENAME ${WORK}/first ${prefix})
+  file(COPY ${SOURCE_DIRECTORY}/examples ${SOURCE_DIRECTORY}/tests/install/outside
+            ${SOURCE_DIRECTORY}/tests/install/subproject DESTINATION ${WORK})
+  file(COPY ${SOURCE_DIRECTORY}/tests/install/outside/main.cpp DESTINATION ${WORK}/subproject)
+  file(GLOB_RECURSE package ${prefix}/*.cmake)
+  if(NOT package)
+    message(FATAL_ERROR "no package was installed")
+  endif()
+  foreach(file IN LISTS package)
+    file(READ ${file} text)
+    if(text MATCHES "[\" ;]/[A-Za-z][^\"\n]*")
+      message(FATAL_ERROR "${file} names a path of this machine: ${CMAKE_MATCH_0}")
+    endif()
+  endforeach()
+endfunction()
+
+# A program outside the tree trains, twice to the same bits; the command that was installed runs.
+function(case_install_test)
+  configure(${WORK}/outside ${WORK}/build-outside)
+  require_no_warnings_of_ours(${WORK}/build-outside ${WORK}/outside/main.cpp)
+  run(output ${CMAKE_COMMAND} --build ${WORK}/build-outside)
+  run(output ${WORK}/build-outside/outside)
+  set(number "0x[0-9a-f.]+p[-+][0-9]+")
+  set(line "(( ${number})( ${number})( ${number})( ${number})( ${number}) [0-9a-f]+)\n")
+  if(NOT output MATCHES "^first:${line}second:")
+    message(FATAL_ERROR "five losses and a hash are expected:\n${output}")
+  endif()
+  set(first "${CMAKE_MATCH_1}")
+  if(NOT output STREQUAL "first:${first}\nsecond:${first}\n")
+    message(FATAL_ERROR "the second training is another one:\n${output}")
+  endif()
+  run(output ${prefix}/bin/vdnn plan --model lenet --batch 8 --device cpu)
+endfunction()
+
+# The examples are a project of their own.
+function(case_install_examples_test)
+  configure(${WORK}/examples ${WORK}/build-examples)
+  run(output ${CMAKE_COMMAND} --build ${WORK}/build-examples --target own_loop)
+  run(output ${WORK}/build-examples/own_loop)
+  if(NOT output MATCHES "stopped after [0-9]+ steps")
+    message(FATAL_ERROR "own_loop did not stop by its own rule:\n${output}")
+  endif()
+endfunction()
+
+# Where something that the libraries stand on is missing, find_package says what and which.
+function(case_install_missing_dependency_test)
+  configure_command(command ${WORK}/outside ${WORK}/build-missing -DOneDNN_LIBRARY=)
+  execute_process(COMMAND ${command} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
+  if(status EQUAL 0)
+    message(FATAL_ERROR "configured without oneDNN:\n${output}")
+  endif()
+  string(REGEX REPLACE "[ \n]+" " " output "${output}")
+  if(NOT output MATCHES "Could NOT find OneDNN.*libdnnl-dev")
+    message(FATAL_ERROR "the message does not help:\n${output}")
+  endif()
+endfunction()
+
+# Taken in as sources we are the libraries and nothing else, under the same name.
+function(case_install_subproject_test)
+  configure(${WORK}/subproject ${WORK}/build-subproject -DFETCHCONTENT_SOURCE_DIR_VDNN=${SOURCE_DIRECTORY})
+  require_no_warnings_of_ours(${WORK}/build-subproject ${WORK}/subproject/main.cpp)
+endfunction()
+
+function(case_install_cleanup)
+  file(REMOVE_RECURSE ${WORK})
+endfunction()
+
+cmake_language(CALL case_${CASE})

@@ -1,0 +1,34 @@
+#pragma once
+// Another program as a user meets it: run as a process, judged by its exit status and what it prints.
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace vdnn::testing {
+
+struct Outcome {
+  int status = -1;
+  std::string text;  // standard output and standard error
+};
+
+// `command` is for the shell.
+inline Outcome run_process(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen((command + " 2>&1 </dev/null").c_str(), "r");
+  if (pipe == nullptr) {
+    outcome.text = "cannot run " + command;
+    return outcome;
+  }
+  std::array<char, 4096> buffer{};
+  while (const std::size_t bytes = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.text.append(buffer.data(), bytes);
+  }
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+}  // namespace vdnn::testing
