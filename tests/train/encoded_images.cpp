@@ -109,10 +109,8 @@ Bytes encode(const PngFile& file) {
   set_palette(png, info, file);
   set_transparency(png, info, file);
   std::vector<Bytes> rows = packed_rows(file);
-  std::vector<png_bytep> pointers;
-  for (Bytes& row : rows) {
-    pointers.push_back(row.data());
-  }
+  std::vector<png_bytep> pointers(rows.size());
+  std::ranges::transform(rows, pointers.begin(), [](Bytes& row) { return row.data(); });
   png_write_info(png, info);
   png_write_image(png, pointers.data());
   png_write_end(png, info);

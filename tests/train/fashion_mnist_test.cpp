@@ -122,11 +122,11 @@ TEST_F(FashionMnistTest, RefusesToReadPastTheEndOrIntoTheWrongRoom) {
 }
 
 TEST_F(FashionMnistTest, RefusesAnotherShapeNamingBoth) {
-  for (const auto& [dims, classes] : std::vector<std::pair<Dims, std::int64_t>>{
-           {{1, 28, 28}, 11}, {{3, 28, 28}, 10}, {{1, 32, 32}, 10}, {{28, 28}, 10}, {{}, 10}}) {
-    EXPECT_THAT(
-        testing::problem<InvalidArgument>([&] { open_dataset(options(dims, classes)); }),
-        AllOf(HasSubstr("1x28x28 in 10"), HasSubstr(to_string(dims) + " in " + std::to_string(classes))));
+  for (const DatasetOptions& wrong : {options({1, 28, 28}, 11), options({3, 28, 28}, 10),
+                                      options({1, 32, 32}, 10), options({28, 28}, 10), options({}, 10)}) {
+    EXPECT_THAT(testing::problem<InvalidArgument>([&] { open_dataset(wrong); }),
+                AllOf(HasSubstr("1x28x28 in 10"),
+                      HasSubstr(to_string(wrong.sample_dims) + " in " + std::to_string(wrong.classes))));
   }
 }
 
