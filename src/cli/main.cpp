@@ -6,6 +6,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/exit_status.h"
+#include "src/cli/output.h"
 
 namespace vdnn {
 
@@ -43,5 +44,10 @@ int main(int argc, char** argv) {
     std::cerr << app.help();
     return vdnn::kExitUsage;
   }
-  return vdnn::exit_status_of(commands.at(app.get_subcommands().front()));
+  return vdnn::exit_status_of([&] {
+    commands.at(app.get_subcommands().front())();
+    if (!std::cout.flush()) {
+      throw vdnn::OutputError("cannot write to standard output");
+    }
+  });
 }

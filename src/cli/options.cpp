@@ -7,9 +7,12 @@
 #include <set>
 #include <utility>
 
+#include "src/cli/fields.h"
 #include "src/report/output_path.h"
+#include "src/train/atomic_file.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
+#include "vdnn/zoo.h"
 
 namespace vdnn {
 
@@ -69,48 +72,101 @@ AlgorithmPreference parse_preference(const std::string& text) {
       {{"memory", AlgorithmPreference::kMemory}, {"performance", AlgorithmPreference::kPerformance}});
 }
 
+// Throws where an option is given that `optimizer` does not have.
+void require_absent(const char* option, const std::optional<double>& value, const std::string& optimizer,
+                    const char* owners) {
+  if (value) {
+    throw InvalidArgument(std::string(option) + " belongs to --optimizer " + owners + ", not to " +
+                          optimizer);
+  }
+}
+
+// The numbers of the optimizer that were not given.
+RunArguments with_defaults(RunArguments arguments) {
+  const std::string& optimizer = arguments.optimizer;
+  if (choose<bool>("--optimizer", optimizer, {{"sgd", false}, {"adam", true}, {"adamw", true}})) {
+    require_absent("--momentum", arguments.momentum, optimizer, "sgd");
+    arguments.beta1 = arguments.beta1.value_or(0.9);
+    arguments.beta2 = arguments.beta2.value_or(0.999);
+    arguments.epsilon = arguments.epsilon.value_or(1e-8);
+  } else {
+    require_absent("--beta1", arguments.beta1, optimizer, "adam and adamw");
+    require_absent("--beta2", arguments.beta2, optimizer, "adam and adamw");
+    require_absent("--epsilon", arguments.epsilon, optimizer, "adam and adamw");
+    arguments.momentum = arguments.momentum.value_or(0.9);
+  }
+  arguments.seed = arguments.seed.value_or(1);
+  return arguments;
+}
+
+float finite(const char* option, double value) {
+  require_finite(option, value);
+  return static_cast<float>(value);
+}
+
+OptimizerSpec to_optimizer(const RunArguments& arguments) {
+  const float weight_decay = finite("--weight-decay", arguments.weight_decay);
+  if (arguments.momentum) {
+    return SgdSpec{.momentum = finite("--momentum", *arguments.momentum), .weight_decay = weight_decay};
+  }
+  return AdamSpec{.beta1 = finite("--beta1", arguments.beta1.value()),
+                  .beta2 = finite("--beta2", arguments.beta2.value()),
+                  .epsilon = finite("--epsilon", arguments.epsilon.value()),
+                  .weight_decay = weight_decay,
+                  .decoupled = arguments.optimizer == "adamw"};
+}
+
+TrainingOptions to_training_options(const RunArguments& arguments) {
+  TrainingOptions training{.optimizer = to_optimizer(arguments)};
+  if (arguments.clip_norm) {
+    training.clip_norm = finite("--clip-norm", *arguments.clip_norm);
+    if (*training.clip_norm == 0) {
+      throw InvalidArgument("--clip-norm: a norm of 0 leaves nothing to learn from");
+    }
+  }
+  return training;
+}
+
+template <class Integer>
+void require_one_or_more(const char* option, const std::optional<Integer>& value) {
+  if (value.value_or(1) < 1) {
+    throw InvalidArgument(std::string(option) + " " + std::to_string(*value) + ": must be at least 1");
+  }
+}
+
+std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string>& text) {
+  return text ? std::optional(parse_size(*text)) : std::nullopt;
+}
+
+// A checkpoint is written beside the file that it replaces.
+void check_save(const std::string& path) {
+  try {
+    const AtomicFile file(path);
+  } catch (const DataError& error) {
+    throw InvalidArgument(std::string("--save: ") + error.what());
+  }
+}
+
+std::filesystem::path normal(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal();
+}
+
 }  // namespace
 
-CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& help) {
-  return app.add_option(name, value, help)->check([](const std::string& text) {
-    return text.empty() ? std::string("must not be empty") : std::string();
-  });
-}
-
-void add_run_options(CLI::App& app, RunArguments& arguments) {
-  add_text(app, "--model", arguments.model, "network of the zoo: lenet, fashion-vgg")->required();
-  add_text(app, "--input", arguments.input, "CxHxW or CxDxHxW (default: the model's own)");
-  app.add_option("--classes", arguments.classes, "classes (default: the model's own)");
-  app.add_option("--batch", arguments.batch, "images a step")->capture_default_str();
-  add_text(app, "--device", arguments.device, "auto, cpu or sim:NAME")->capture_default_str();
-  add_text(app, "--memory", arguments.memory, "device budget, such as 512MiB (default: the device's memory)");
-  add_text(app, "--host-memory", arguments.host_memory, "budget for page-locked memory");
-  app.add_option("--threads", arguments.threads, "compute threads of cpu (default: all cores)");
-  add_text(app, "--policy", arguments.policy, "auto, baseline, none, all or conv")->capture_default_str();
-  add_text(app, "--algorithms", arguments.algorithms, "memory or performance")->capture_default_str();
-  add_text(app, "--workspace-limit", arguments.workspace_limit, "most workspace of any op");
-  add_text(app, "--optimizer", arguments.optimizer, "sgd")->capture_default_str();
-  app.add_option("--momentum", arguments.momentum)->capture_default_str();
-  app.add_option("--weight-decay", arguments.weight_decay)->capture_default_str();
-  app.add_option("--seed", arguments.seed, "of initial weights and shuffling")->capture_default_str();
-}
-
-std::optional<std::uint64_t> parse_optional_size(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional(parse_size(text));
-}
-
-RunOptions to_run_options(const RunArguments& arguments) {
-  choose<int>("--optimizer", arguments.optimizer, {{"sgd", 0}}, {"adam", "adamw"});
-  if (arguments.classes.value_or(1) < 1) {
-    throw InvalidArgument("--classes " + std::to_string(*arguments.classes) + ": must be at least 1");
+std::string RunArguments::models_help() {
+  std::string names;
+  for (const std::string& name : model_names()) {
+    names += (names.empty() ? "" : ", ") + name;
   }
-  if (arguments.threads.value_or(1) < 1) {
-    throw InvalidArgument("--threads " + std::to_string(*arguments.threads) + ": must be at least 1");
-  }
-  require_finite("--momentum", arguments.momentum);
-  require_finite("--weight-decay", arguments.weight_decay);
+  return "network of the zoo: " + names;
+}
+
+RunOptions to_run_options(const RunArguments& given) {
+  const RunArguments arguments = with_defaults(given);
+  require_one_or_more("--classes", arguments.classes);
+  require_one_or_more("--threads", arguments.threads);
   return {.model = {.model = arguments.model,
-                    .input = parse_dims(arguments.input),
+                    .input = parse_dims(arguments.input.value_or("")),
                     .classes = arguments.classes.value_or(0),
                     .batch = arguments.batch},
           .device = arguments.device,
@@ -120,70 +176,81 @@ RunOptions to_run_options(const RunArguments& arguments) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
-          .training = {
-              .optimizer = SgdSpec{.momentum = arguments.momentum, .weight_decay = arguments.weight_decay}}};
+          .training = to_training_options(arguments)};
 }
 
-void require_finite(const char* option, float value) {
+RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
+  RunArguments arguments = with_defaults(given);
+  const Dims& images = run.network.type(run.network.input()).dims;
+  arguments.input = to_string(Dims(images.begin() + 1, images.end()));
+  arguments.classes = run.network.classes();
+  arguments.device = run.target.name;
+  arguments.memory = std::to_string(run.target.budget_bytes);
+  arguments.host_memory = std::to_string(run.target.host_budget_bytes);
+  arguments.threads = run.target.threads;
+  arguments.policy = to_string(run.plan.options.policy);
+  return arguments;
+}
+
+TrainingArguments in_force(const TrainingArguments& given) {
+  TrainingArguments arguments = given;
+  require_finite("--lr", arguments.lr);
+  require_one_or_more("--save-every", arguments.save_every);
+  if (arguments.save_every && !arguments.save) {
+    throw InvalidArgument("--save-every belongs to --save, which says where to");
+  }
+  if (arguments.crop_padding && !arguments.augment) {
+    throw InvalidArgument("--crop-padding belongs to --augment");
+  }
+  if (arguments.augment) {
+    arguments.crop_padding = arguments.crop_padding.value_or(4);
+  }
+  return arguments;
+}
+
+void require_finite(const char* option, double value) {
   if (!std::isfinite(value) || value < 0) {
     throw InvalidArgument(std::string(option) + " " + std::to_string(value) + ": must be a number from 0 up");
   }
 }
 
-void check_outputs(const OutputArguments& outputs) {
+void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save,
+                   const std::optional<std::string>& resume) {
   std::set<std::filesystem::path> files;
-  for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
-    if (path.empty()) {
-      continue;
-    }
-    check_output_path(path);
-    if (!files.insert(std::filesystem::absolute(path).lexically_normal()).second) {
+  const auto add = [&files](const std::string& path) {
+    if (!files.insert(normal(path)).second) {
       throw InvalidArgument("two outputs are to be written to " + path);
     }
-  }
-}
-
-nlohmann::ordered_json to_origin(const PlannedRun& run, std::uint64_t seed) {
-  const RunOptions& options = run.options;
-  nlohmann::ordered_json origin{{"model", options.model.model},
-                                {"input", options.model.input},
-                                {"classes", options.model.classes},
-                                {"batch", options.model.batch},
-                                {"device", run.target.name},
-                                {"memory_bytes", run.target.budget_bytes},
-                                {"host_memory_bytes", run.target.host_budget_bytes},
-                                {"threads", run.target.threads},
-                                {"policy", to_string(run.plan.options.policy)},
-                                {"algorithms", to_string(options.algorithms)},
-                                {"momentum", std::get<SgdSpec>(options.training.optimizer).momentum},
-                                {"weight_decay", std::get<SgdSpec>(options.training.optimizer).weight_decay},
-                                {"seed", seed}};
-  if (options.workspace_limit) {
-    origin["workspace_limit"] = *options.workspace_limit;
-  }
-  return origin;
-}
-
-Origin from_origin(const std::string& text) {
-  try {
-    const auto origin = nlohmann::json::parse(text);
-    RunOptions options{
-        .model = {.model = origin.at("model"),
-                  .input = origin.at("input").get<Dims>(),
-                  .classes = origin.at("classes"),
-                  .batch = origin.at("batch")},
-        .device = origin.at("device"),
-        .memory_bytes = origin.at("memory_bytes").get<std::uint64_t>(),
-        .threads = origin.at("threads"),
-        .policy = parse_policy(origin.at("policy")),
-        .algorithms = parse_preference(origin.at("algorithms")),
-        .training = {
-            .optimizer = SgdSpec{.momentum = origin.at("momentum"), .weight_decay = origin.at("weight_decay")}}};
-    if (origin.contains("workspace_limit")) {
-      options.workspace_limit = origin.at("workspace_limit").get<std::uint64_t>();
+  };
+  for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
+    if (!path.empty()) {
+      check_output_path(path);
+      add(path);
     }
-    return {.options = std::move(options), .seed = origin.at("seed").get<std::uint64_t>()};
-  } catch (const nlohmann::json::exception& error) {
+  }
+  if (resume && files.contains(normal(*resume))) {
+    throw InvalidArgument("the checkpoint to go on from is also an output: " + *resume);
+  }
+  if (save) {
+    check_save(*save);
+    add(*save);
+  }
+}
+
+nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run) {
+  RunArguments origin = in_force(arguments, run);
+  origin.resume.reset();
+  return to_json(origin);
+}
+
+RunArguments from_origin(const std::string& text) {
+  try {
+    auto arguments = from_json<RunArguments>(nlohmann::json::parse(text));
+    if (arguments.resume) {
+      throw DataError("'resume' has no place in it");
+    }
+    return arguments;
+  } catch (const DataError& error) {
     throw DataError(std::string("schedule file: its origin is not a run of this command: ") + error.what());
   }
 }

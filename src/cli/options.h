@@ -1,7 +1,6 @@
 #pragma once
 // The options of the commands, and what they become.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,56 +10,121 @@
 
 namespace vdnn {
 
-// Options as typed: those that change the tape, the algorithms or the budgets. Shared by `train` and `plan`.
+// Options as typed: those that change the tape, the algorithms or the budgets. Shared by `train` and `plan`;
+// what a schedule file keeps as its origin.
 struct RunArguments {
   std::string model;
-  std::string input;
+  std::optional<std::string> input;
   std::optional<std::int64_t> classes;
   std::int64_t batch = 64;
   std::string device = "auto";
-  std::string memory;
-  std::string host_memory;
+  std::optional<std::string> memory;
+  std::optional<std::string> host_memory;
   std::optional<int> threads;
   std::string policy = "auto";
   std::string algorithms = "performance";
-  std::string workspace_limit;
+  std::optional<std::string> workspace_limit;
   std::string optimizer = "sgd";
-  float momentum = 0.9F;
-  float weight_decay = 0;
-  std::uint64_t seed = 1;
+  std::optional<double> momentum;
+  std::optional<double> beta1;
+  std::optional<double> beta2;
+  std::optional<double> epsilon;
+  double weight_decay = 0;
+  std::optional<double> clip_norm;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::string> resume;
+
+  template <class Self, class Field>
+  static void visit(Self& self, const Field& field) {
+    field("model", self.model, models_help());
+    field("input", self.input, "CxHxW or CxDxHxW (default: the model's own)");
+    field("classes", self.classes, "classes (default: the model's own)");
+    field("batch", self.batch, "images a step");
+    field("device", self.device, "auto, cpu or sim:NAME");
+    field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
+    field("host-memory", self.host_memory, "budget for page-locked memory");
+    field("threads", self.threads, "compute threads of cpu (default: all cores)");
+    field("policy", self.policy, "auto, baseline, none, all or conv");
+    field("algorithms", self.algorithms, "memory or performance");
+    field("workspace-limit", self.workspace_limit, "most workspace of any op");
+    field("optimizer", self.optimizer, "sgd, adam or adamw");
+    field("momentum", self.momentum, "of sgd (default: 0.9)");
+    field("beta1", self.beta1, "of adam and adamw (default: 0.9)");
+    field("beta2", self.beta2, "of adam and adamw (default: 0.999)");
+    field("epsilon", self.epsilon, "of adam and adamw (default: 1e-8)");
+    field("weight-decay", self.weight_decay, "of all parameters");
+    field("clip-norm", self.clip_norm, "scale gradients down to this norm (default: never)");
+    field("seed", self.seed, "of initial weights, dropout and data (default: 1, or the checkpoint's)");
+    field("resume", self.resume, "go on from this checkpoint");
+  }
+
+ private:
+  static std::string models_help();
 };
 
-// Where a command writes; empty: nowhere.
+// What `train` takes besides.
+struct TrainingArguments {
+  std::string data;
+  bool augment = false;
+  std::optional<std::int64_t> crop_padding;
+  double lr = 0.01;
+  std::string lr_schedule = "constant";
+  std::optional<std::uint64_t> epochs;
+  std::optional<std::uint64_t> steps;
+  std::optional<double> link_gbytes_per_s;
+  bool deterministic = false;
+  std::optional<std::string> save;
+  std::optional<std::uint64_t> save_every;
+
+  template <class Self, class Field>
+  static void visit(Self& self, const Field& field) {
+    field("data", self.data, "fashion-mnist[:DIR], cifar10:DIR, images:DIR or synthetic");
+    field("augment", self.augment, "show training images shifted and mirrored");
+    field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
+    field("lr", self.lr, "learning rate");
+    field("lr-schedule", self.lr_schedule,
+          "constant, step:EVERY[:FACTOR] or cosine[:FINAL_FRACTION], with ,warmup:STEPS behind it where "
+          "wanted; "
+          "EVERY and STEPS in steps (500) or epochs (30e)");
+    field("epochs", self.epochs, "of the whole training, what a checkpoint has behind it included");
+    field("steps", self.steps, "likewise, instead of epochs");
+    field("link-gbytes-per-s", self.link_gbytes_per_s,
+          "slow the copies of cpu to this many 10^9 bytes a second");
+    field("deterministic", self.deterministic, "cpu always is");
+    field("save", self.save, "write a checkpoint at the end");
+    field("save-every", self.save_every, "and after each so many steps");
+  }
+};
+
+// Where a command writes besides; empty: nowhere.
 struct OutputArguments {
   std::string json;
   std::string trace;
   std::string schedule;
 };
 
-void add_run_options(CLI::App& app, RunArguments& arguments);
-
-// An option with a text that must not be empty: an empty one is a shell variable that was not set.
-CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value, const std::string& help);
-
-// Throws InvalidArgument that names the option and what it may be.
+// Throws InvalidArgument that names the option and what it may be, also for options that do not belong
+// together. What `resume` names is not looked at.
 RunOptions to_run_options(const RunArguments& arguments);
 
-// Throws InvalidArgument for what is not a number from 0 up.
-void require_finite(const char* option, float value);
+// The arguments with what was left to defaults, the device or the policy filled in from the run: the
+// configuration in force.
+RunArguments in_force(const RunArguments& arguments, const PlannedRun& run);
+// Throws InvalidArgument for options that do not belong together.
+TrainingArguments in_force(const TrainingArguments& arguments);
 
-std::optional<std::uint64_t> parse_optional_size(const std::string& text);
+// Throws InvalidArgument for what is not a number from 0 up.
+void require_finite(const char* option, double value);
 
 // Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done.
-void check_outputs(const OutputArguments& outputs);
+// done. Only `save` may replace `resume`.
+void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save = {},
+                   const std::optional<std::string>& resume = {});
 
-// Run options inside a schedule file: what `replay` makes the tape from again.
-nlohmann::ordered_json to_origin(const PlannedRun& run, std::uint64_t seed);
-struct Origin {
-  RunOptions options;
-  std::uint64_t seed = 1;
-};
+// Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed is
+// replayed as one that was not: the schedule says which algorithms it has.
+nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run);
 // Throws DataError for what is not such an object.
-Origin from_origin(const std::string& text);
+RunArguments from_origin(const std::string& text);
 
 }  // namespace vdnn

@@ -1,11 +1,11 @@
-#include <fstream>
-
 #include "src/cli/commands.h"
+#include "src/cli/fields.h"
 #include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/resume.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "vdnn/chrome_trace.h"
-#include "vdnn/error.h"
 #include "vdnn/schedule_file.h"
 
 namespace vdnn {
@@ -18,18 +18,13 @@ struct PlanArguments {
   bool print_schedule = false;
 };
 
-void require_written(std::ofstream& file, const std::string& path) {
-  file.close();
-  if (!file) {
-    throw DataError("cannot write " + path);
-  }
-}
-
 void plan(const PlanArguments& arguments) {
-  check_outputs(arguments.outputs);
-  RunOptions options = to_run_options(arguments.run);
+  check_outputs(arguments.outputs, {}, arguments.run.resume);
+  const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
+  const RunArguments run_arguments = resumed(arguments.run, checkpoint);
+  RunOptions options = to_run_options(run_arguments);
   options.trace_prediction = !arguments.outputs.trace.empty();
-  const PlannedRun run = plan_run(options);
+  const PlannedRun run = plan_from(checkpoint, options);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
   print_prediction(out, run);
@@ -37,17 +32,18 @@ void plan(const PlanArguments& arguments) {
     print(out, *run.tape, run.schedule);
   }
   if (!arguments.outputs.schedule.empty()) {
-    std::ofstream file(arguments.outputs.schedule);
-    write_schedule(file, *run.tape, run.schedule, to_origin(run, arguments.run.seed).dump());
-    require_written(file, arguments.outputs.schedule);
+    write_file(arguments.outputs.schedule, [&](std::ostream& file) {
+      write_schedule(file, *run.tape, run.schedule, to_origin(run_arguments, run).dump());
+    });
   }
   if (!arguments.outputs.trace.empty()) {
-    std::ofstream file(arguments.outputs.trace);
-    write_chrome_trace(file, "vdnn plan (simulated)", run.prediction.stream_names, run.prediction.trace);
-    require_written(file, arguments.outputs.trace);
+    write_file(arguments.outputs.trace, [&](std::ostream& file) {
+      write_chrome_trace(file, "vdnn plan (simulated)", run.prediction.stream_names, run.prediction.trace);
+    });
   }
   if (!arguments.outputs.json.empty()) {
-    JsonLines(arguments.outputs.json).write(plan_summary(run, arguments.run.seed));
+    const nlohmann::ordered_json summary = plan_summary(run, in_force(run_arguments, run));
+    write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
   }
 }
 
@@ -56,10 +52,11 @@ void plan(const PlanArguments& arguments) {
 Command add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command = app.add_subcommand("plan", "Say what training would take, without running it");
-  add_run_options(*command, arguments->run);
-  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
-  add_text(*command, "--trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
-  add_text(*command, "--schedule", arguments->outputs.schedule, "write the schedule");
+  add_options(*command, arguments->run);
+  command->get_option("--model")->required();
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines");
+  add_option(*command, "trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
+  add_option(*command, "schedule", arguments->outputs.schedule, "write the schedule");
   command->add_flag("--print-schedule", arguments->print_schedule,
                     "print the schedule, a line an instruction");
   return [arguments] { plan(*arguments); };

@@ -1,7 +1,9 @@
 #include <fstream>
 
 #include "src/cli/commands.h"
+#include "src/cli/fields.h"
 #include "src/cli/options.h"
+#include "src/cli/output.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "vdnn/error.h"
@@ -14,11 +16,10 @@ namespace {
 
 struct ReplayArguments {
   std::string file;
-  std::string device;
-  std::string memory;
-  std::uint64_t steps = 3;
-  std::optional<std::uint64_t> seed;  // absent: as planned
-  float learning_rate = 0.01F;
+  std::optional<std::string> device;
+  std::optional<std::string> memory;
+  std::optional<std::uint64_t> seed;
+  TrainingArguments training{.data = "synthetic", .steps = 3};
   OutputArguments outputs;
 };
 
@@ -30,46 +31,45 @@ std::ifstream open_schedule(const std::string& path) {
   return file;
 }
 
-Origin origin_of(const std::string& path) {
-  std::ifstream file = open_schedule(path);
-  return from_origin(read_schedule_origin(file));
-}
-
-PlannedRun planned(const ReplayArguments& arguments, RunOptions options) {
-  if (!arguments.device.empty()) {
-    options.device = arguments.device;
+// As planned, where nothing else is asked for.
+RunArguments run_arguments(const ReplayArguments& arguments) {
+  std::ifstream file = open_schedule(arguments.file);
+  RunArguments run = from_origin(read_schedule_origin(file));
+  run.device = arguments.device.value_or(run.device);
+  if (arguments.memory) {
+    run.memory = arguments.memory;
   }
-  if (!arguments.memory.empty()) {
-    options.memory_bytes = parse_optional_size(arguments.memory);
+  if (arguments.seed) {
+    run.seed = arguments.seed;
   }
-  return plan_run_with_schedule(options, [&](const Tape& tape) {
-    std::ifstream file = open_schedule(arguments.file);
-    return read_schedule(file, tape);
-  });
+  return run;
 }
 
 void replay(const ReplayArguments& arguments) {
   check_outputs(arguments.outputs);
-  require_finite("--lr", arguments.learning_rate);
-  const Origin origin = origin_of(arguments.file);
-  const std::uint64_t seed = arguments.seed.value_or(origin.seed);
-  const PlannedRun run = planned(arguments, origin.options);
+  const TrainingArguments training = in_force(arguments.training);
+  const PlannedRun run =
+      plan_run_with_schedule(to_run_options(run_arguments(arguments)), [&](const Tape& tape) {
+        std::ifstream file = open_schedule(arguments.file);
+        return read_schedule(file, tape);
+      });
+  const RunArguments options = in_force(run_arguments(arguments), run);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
   nlohmann::ordered_json summary;
   if (run.target.simulated) {
     print_prediction(out, run);
-    summary = plan_summary(run, seed);
+    summary = plan_summary(run, options);
   } else {
-    const DatasetSplits data = open_dataset(dataset_options(run.network, "synthetic", seed));
+    const DatasetSplits data = open_dataset(dataset_options(run.network, training.data, *options.seed));
     Trainer trainer(run, data,
-                    {.learning_rate = arguments.learning_rate, .seed = seed, .steps = arguments.steps});
+                    {.learning_rate = training.lr, .seed = *options.seed, .steps = *training.steps});
     const TrainingResult result = trainer.train({});
     print_result(out, run, result);
-    summary = train_summary(run, result, seed);
+    summary = train_summary(run, result, options, training);
   }
   if (!arguments.outputs.json.empty()) {
-    JsonLines(arguments.outputs.json).write(summary);
+    write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
   }
 }
 
@@ -79,12 +79,12 @@ Command add_replay_command(CLI::App& app) {
   const auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* command = app.add_subcommand("replay", "Run a stored schedule on synthetic data");
   command->add_option("file", arguments->file, "a schedule written by `vdnn plan --schedule`")->required();
-  add_text(*command, "--device", arguments->device, "auto, cpu or sim:NAME (default: as planned)");
-  add_text(*command, "--memory", arguments->memory, "device budget (default: as planned)");
-  command->add_option("--steps", arguments->steps)->capture_default_str();
-  command->add_option("--seed", arguments->seed, "of initial weights and data (default: as planned)");
-  command->add_option("--lr", arguments->learning_rate, "learning rate")->capture_default_str();
-  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
+  add_option(*command, "device", arguments->device, "auto, cpu or sim:NAME (default: as planned)");
+  add_option(*command, "memory", arguments->memory, "device budget (default: as planned)");
+  add_option(*command, "steps", arguments->training.steps, "how many (default: 3)");
+  add_option(*command, "seed", arguments->seed, "of initial weights and data (default: as planned)");
+  add_option(*command, "lr", arguments->training.lr, "learning rate");
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   return [arguments] { replay(*arguments); };
 }
 

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <ostream>
 
+#include "src/cli/fields.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -24,8 +25,8 @@ std::uint64_t bytes_of(double average) {
 }
 
 // What a plan and a run have in common; the measured figures come from the caller.
-Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t peak_bytes, double average_bytes,
-                    std::uint64_t host_bytes) {
+Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::uint64_t peak_bytes,
+                    double average_bytes, std::uint64_t host_bytes) {
   return {{"type", "summary"},
           {"model", run.network.name()},
           {"batch", run.network.batch()},
@@ -33,7 +34,7 @@ Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t pea
           {"simulated", run.target.simulated},
           {"policy", to_string(run.plan.options.policy)},
           {"algorithms", to_string(run.plan.options.preference)},
-          {"seed", seed},
+          {"seed", arguments.seed.value()},
           {"threads", run.target.threads},
           {"algorithms_source", run.catalog->algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
@@ -50,7 +51,8 @@ Json common_summary(const PlannedRun& run, std::uint64_t seed, std::uint64_t pea
           {"weight_bytes", run.tape->weight_bytes()},
           {"workspace_bytes", workspace_bytes(*run.tape, run.plan)},
           {"offload_bytes_per_step", offload_bytes(*run.tape, run.schedule)},
-          {"recomputed_ops", 0}};
+          {"recomputed_ops", 0},
+          {"options", to_json(arguments)}};
 }
 
 double percent(double part, double whole) {
@@ -59,8 +61,8 @@ double percent(double part, double whole) {
 
 }  // namespace
 
-Json plan_summary(const PlannedRun& run, std::uint64_t seed) {
-  Json json = common_summary(run, seed, run.prediction.peak_bytes, run.prediction.average_bytes,
+Json plan_summary(const PlannedRun& run, const RunArguments& arguments) {
+  Json json = common_summary(run, arguments, run.prediction.peak_bytes, run.prediction.average_bytes,
                              run.prediction.host_bytes);
   const Prediction oracle =
       predict_policy(run, {.policy = Policy::kOffloadNone, .preference = AlgorithmPreference::kPerformance});
@@ -70,8 +72,10 @@ Json plan_summary(const PlannedRun& run, std::uint64_t seed) {
   return json;
 }
 
-Json train_summary(const PlannedRun& run, const TrainingResult& result, std::uint64_t seed) {
-  Json json = common_summary(run, seed, result.peak_bytes, result.average_bytes, result.host_bytes);
+Json train_summary(const PlannedRun& run, const TrainingResult& result, const RunArguments& arguments,
+                   const TrainingArguments& training) {
+  Json json = common_summary(run, arguments, result.peak_bytes, result.average_bytes, result.host_bytes);
+  json["options"].update(to_json(training));
   json["predicted_peak_bytes"] = run.prediction.peak_bytes;
   json["step_seconds"] = result.step_seconds;
   json["stall_seconds"] = result.stall_seconds;
@@ -88,8 +92,8 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, std::uin
 void print_run(std::ostream& out, const PlannedRun& run) {
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
-    out << " (simulated: " << run.target.profile.source << "; algorithms: "
-        << run.catalog->algorithms_source() << ")";
+    out << " (simulated: " << run.target.profile.source
+        << "; algorithms: " << run.catalog->algorithms_source() << ")";
   }
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)

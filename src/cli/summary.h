@@ -4,13 +4,16 @@
 #include <iosfwd>
 #include <nlohmann/json.hpp>
 
+#include "src/cli/options.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/trainer.h"
 
 namespace vdnn {
 
-nlohmann::ordered_json plan_summary(const PlannedRun& run, std::uint64_t seed);
-nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult& result, std::uint64_t seed);
+// The arguments are those in force (options.h).
+nlohmann::ordered_json plan_summary(const PlannedRun& run, const RunArguments& arguments);
+nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult& result,
+                                     const RunArguments& arguments, const TrainingArguments& training);
 
 // What is about to happen, in a few lines.
 void print_run(std::ostream& out, const PlannedRun& run);

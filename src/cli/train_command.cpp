@@ -1,15 +1,16 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <iostream>
 
 #include "src/cli/commands.h"
+#include "src/cli/fields.h"
 #include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/resume.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "vdnn/chrome_trace.h"
-#include "vdnn/error.h"
 #include "vdnn/progress.h"
 #include "vdnn/trainer.h"
 
@@ -19,30 +20,36 @@ namespace {
 
 struct TrainArguments {
   RunArguments run;
+  TrainingArguments training;
   OutputArguments outputs;
-  std::string data;
-  std::string lr_schedule = "constant";
-  float learning_rate = 0.01F;
-  std::uint64_t epochs = 0;
-  std::uint64_t steps = 0;
-  std::optional<double> link_gbytes_per_second;
-  bool deterministic = false;
 };
 
 TrainOptions to_train_options(const TrainArguments& arguments) {
-  if (arguments.lr_schedule != "constant") {
-    throw InvalidArgument("--lr-schedule '" + arguments.lr_schedule + "': this version has constant only");
+  const TrainingArguments& training = arguments.training;
+  TrainOptions options{.learning_rate = training.lr,
+                       .learning_rate_schedule = training.lr_schedule,
+                       .seed = arguments.run.seed.value_or(1),
+                       .epochs = training.epochs.value_or(0),
+                       .steps = training.steps.value_or(0),
+                       .link_gbytes_per_second = training.link_gbytes_per_s,
+                       .trace = !arguments.outputs.trace.empty()};
+  if (training.save) {
+    options.save = [path = *training.save](Session& session) {
+      write_output([&] { save_checkpoint(path, session); });
+    };
+    options.save_every = training.save_every.value_or(0);
   }
-  require_finite("--lr", arguments.learning_rate);
-  return {.learning_rate = arguments.learning_rate,
-          .seed = arguments.run.seed,
-          .epochs = arguments.epochs,
-          .steps = arguments.steps,
-          .link_gbytes_per_second = arguments.link_gbytes_per_second,
-          .trace = !arguments.outputs.trace.empty()};
+  return options;
 }
 
-// Of one sample of the batch.
+DatasetSplits open_data(const TrainArguments& arguments, const PlannedRun& run) {
+  const TrainingArguments& training = arguments.training;
+  DatasetOptions options = dataset_options(run.network, training.data, arguments.run.seed.value_or(1));
+  options.augment = training.augment;
+  options.crop_padding = training.crop_padding.value_or(options.crop_padding);
+  return open_dataset(options);
+}
+
 TrainingProgress to_progress(const StepReport& report, std::uint64_t budget_bytes) {
   const std::uint64_t index = report.step - 1;
   return {.epoch = index / report.steps_per_epoch + 1,
@@ -64,48 +71,64 @@ nlohmann::ordered_json to_json(const StepReport& report) {
           {"stall_fraction", report.stall_fraction}};
 }
 
-void write_trace(const std::string& path, const TrainingResult& result) {
-  std::ofstream file(path);
-  write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
-  file.close();
-  if (!file) {
-    throw DataError("cannot write the trace to " + path);
+// A function of its own, so that the state that was read does not outlive it.
+Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
+                     const std::optional<Checkpoint>& checkpoint) {
+  TrainOptions options = to_train_options(arguments);
+  if (checkpoint) {
+    options.start = checkpoint->state(run);
   }
+  return {run, data, options};
 }
 
-void train(const TrainArguments& arguments) {
-  check_outputs(arguments.outputs);
-  const RunOptions options = to_run_options(arguments.run);
-  const TrainOptions train_options = to_train_options(arguments);
-  const PlannedRun run = plan_run(options);
-  const DatasetSplits data =
-      open_dataset(dataset_options(run.network, arguments.data, arguments.run.seed));
-  std::ostream& out = people(arguments.outputs);
+// What is asked for, with what the checkpoint and the defaults have to add.
+TrainArguments completed(const TrainArguments& given, const std::optional<Checkpoint>& checkpoint) {
+  TrainArguments arguments = given;
+  arguments.run = resumed(given.run, checkpoint);
+  arguments.training = in_force(given.training);
+  return arguments;
+}
+
+void train(const TrainArguments& given) {
+  const OutputArguments& outputs = given.outputs;
+  check_outputs(outputs, given.training.save, given.run.resume);
+  const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
+  const TrainArguments arguments = completed(given, checkpoint);
+  const PlannedRun run = plan_from(checkpoint, to_run_options(arguments.run));
+  const DatasetSplits data = open_data(arguments, run);
+  std::ostream& out = people(outputs);
   const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
-  if (options.device == "auto") {
+  if (arguments.run.device == "auto") {
     spdlog::info("no GPU is driven by this version: device auto is cpu");
   }
   print_run(out, run);
-  Trainer trainer(run, data, train_options);
+  Trainer trainer = make_trainer(arguments, run, data, checkpoint);
   std::optional<JsonLines> json;
-  if (!arguments.outputs.json.empty()) {
-    json.emplace(arguments.outputs.json);
+  if (!outputs.json.empty()) {
+    json.emplace(outputs.json);
   }
   ProgressBar progress(out, terminal);
   const TrainingResult result = trainer.train([&](const StepReport& report) {
     progress.update(to_progress(report, run.target.budget_bytes));
     if (json) {
-      json->write(to_json(report));
+      write_output([&] { json->write(to_json(report)); });
     }
   });
   progress.finish();
   print_result(out, run, result);
-  if (!arguments.outputs.trace.empty()) {
-    write_trace(arguments.outputs.trace, result);
-    out << "trace of the last steps: " << arguments.outputs.trace << " (open in ui.perfetto.dev)\n";
+  if (!outputs.trace.empty()) {
+    write_file(outputs.trace, [&](std::ostream& file) {
+      write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
+    });
+    out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
+  }
+  if (arguments.training.save) {
+    out << "checkpoint: " << *arguments.training.save << "\n";
   }
   if (json) {
-    json->write(train_summary(run, result, arguments.run.seed));
+    const nlohmann::ordered_json summary =
+        train_summary(run, result, in_force(arguments.run, run), arguments.training);
+    write_output([&] { json->write(summary); });
   }
 }
 
@@ -114,17 +137,13 @@ void train(const TrainArguments& arguments) {
 Command add_train_command(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network inside a memory budget");
-  add_run_options(*command, arguments->run);
-  add_text(*command, "--data", arguments->data, "fashion-mnist[:DIR] or synthetic")->required();
-  auto* epochs = command->add_option("--epochs", arguments->epochs);
-  command->add_option("--steps", arguments->steps)->excludes(epochs);
-  command->add_option("--lr", arguments->learning_rate, "learning rate")->capture_default_str();
-  command->add_option("--lr-schedule", arguments->lr_schedule)->capture_default_str();
-  command->add_option("--link-gbytes-per-s", arguments->link_gbytes_per_second,
-                      "slow the copies of cpu to this many 10^9 bytes a second");
-  command->add_flag("--deterministic", arguments->deterministic, "cpu always is");
-  add_text(*command, "--json", arguments->outputs.json, "write JSON lines");
-  add_text(*command, "--trace", arguments->outputs.trace, "write a Chrome trace of the last steps");
+  add_options(*command, arguments->run);
+  add_options(*command, arguments->training);
+  command->get_option("--model")->required();
+  command->get_option("--data")->required();
+  command->get_option("--steps")->excludes(command->get_option("--epochs"));
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines");
+  add_option(*command, "trace", arguments->outputs.trace, "write a Chrome trace of the last steps");
   return [arguments] { train(*arguments); };
 }
 

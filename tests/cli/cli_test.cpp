@@ -9,11 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/report/json_schema.h"
 #include "tests/temporary_directory.h"
+#include "vdnn/zoo.h"
 
 namespace vdnn {
 namespace {
@@ -31,9 +34,10 @@ class CliTest : public testing::TemporaryDirectory {
  protected:
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  Outcome run(const std::string& arguments) const {
+  // `before` is put in front of the command, in the same shell.
+  Outcome run(const std::string& arguments, const std::string& before = "") const {
     const std::string command =
-        std::string(VDNN_COMMAND) + " " + arguments + " 2>" + path("standard-error") + " </dev/null";
+        before + VDNN_COMMAND + " " + arguments + " 2>" + path("standard-error") + " </dev/null";
     FILE* pipe = popen(command.c_str(), "r");
     Outcome outcome;
     std::array<char, 4096> buffer{};
@@ -58,9 +62,18 @@ class CliTest : public testing::TemporaryDirectory {
     return last_line(outcome.out);
   }
 
-  void expect_obeys_schema(const json& summary) const {
-    const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/summary.schema.json");
-    EXPECT_THAT(testing::SchemaCheck::errors(schema, summary), ::testing::IsEmpty()) << summary.dump(1);
+  // Of a line of the type "summary" or "step".
+  static void expect_obeys_schema(const json& line) {
+    const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/" +
+                                           line["type"].get<std::string>() + ".schema.json");
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, line), ::testing::IsEmpty()) << line.dump(1);
+  }
+
+  // The summary of a training that is expected to succeed.
+  json train(const std::string& arguments) const {
+    const Outcome outcome = run("train --json " + path("train.json") + " " + arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.log;
+    return last_line(read("train.json"));
   }
 };
 
@@ -88,6 +101,154 @@ TEST_F(CliTest, TrainObeysTheSchemaAndAgreesWithPlan) {
     EXPECT_EQ(trained[key], planned[key]) << key;
   }
   EXPECT_EQ(trained["system_allocations_after_first_step"], 0);
+}
+
+TEST_F(CliTest, EveryLineOfATrainingObeysASchema) {
+  ASSERT_EQ(run(kTrain + "--optimizer adamw --clip-norm 1 --augment --save " + path("checkpoint") +
+                " --json " + path("run.json"))
+                .status,
+            0);
+  std::istringstream lines(read("run.json"));
+  std::vector<std::string> types;
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line);
+    expect_obeys_schema(object);
+    types.push_back(object["type"]);
+  }
+  EXPECT_THAT(types, ::testing::ElementsAre("step", "step", "summary"));
+}
+
+TEST_F(CliTest, TheSummaryEchoesTheConfigurationInForce) {
+  const json adam = train(
+      "--model lenet --batch 4 --data synthetic --steps 2 --threads 1 --optimizer adam "
+      "--beta2 0.99 --clip-norm 2 --augment --lr 0.05 --lr-schedule cosine,warmup:1 --save " +
+      path("checkpoint"))["options"];
+  const json expected{{"input", "1x28x28"},
+                      {"classes", 10},
+                      {"batch", 4},
+                      {"device", "cpu"},
+                      {"threads", 1},
+                      {"policy", "none"},
+                      {"optimizer", "adam"},
+                      {"momentum", nullptr},
+                      {"beta1", 0.9},
+                      {"beta2", 0.99},
+                      {"epsilon", 1e-8},
+                      {"clip_norm", 2.0},
+                      {"augment", true},
+                      {"crop_padding", 4},
+                      {"lr", 0.05},
+                      {"lr_schedule", "cosine,warmup:1"},
+                      {"data", "synthetic"},
+                      {"steps", 2},
+                      {"epochs", nullptr},
+                      {"seed", 1},
+                      {"save", path("checkpoint")},
+                      {"resume", nullptr}};
+  for (const auto& [key, value] : expected.items()) {
+    EXPECT_EQ(adam[key], value) << key;
+  }
+  const json sgd = plan("--model lenet --momentum 0.5 --input 1x32x32 --classes 7")["options"];
+  EXPECT_EQ(sgd["momentum"], 0.5);
+  EXPECT_EQ(sgd["beta1"], nullptr);
+  EXPECT_EQ(sgd["input"], "1x32x32");
+  EXPECT_EQ(sgd["classes"], 7);
+}
+
+TEST_F(CliTest, HelpListsTheZoo) {
+  const Outcome outcome = run("train --help");
+  EXPECT_EQ(outcome.status, 0);
+  for (const std::string& name : model_names()) {
+    EXPECT_THAT(outcome.out, HasSubstr(name));
+  }
+}
+
+// CLI11 took 010 for eight, 0x10 for sixteen and -1 for the largest seed.
+TEST_F(CliTest, WholeNumbersAreDecimal) {
+  EXPECT_EQ(plan("--model lenet --batch 010")["batch"], 10);
+  EXPECT_EQ(plan("--model lenet --seed 0018446744073709551615")["seed"], 18446744073709551615U);
+  for (const std::string value : {"0x10", "-1", "1e2", "18446744073709551616", "1.5", "''"}) {
+    const Outcome outcome = run("plan --model lenet --seed " + value);
+    EXPECT_EQ(outcome.status, 2) << value;
+    EXPECT_THAT(outcome.log, HasSubstr("--seed")) << value;
+  }
+}
+
+// --- checkpoints -------------------------------------------------------------------------------------------
+
+const std::string kLonger =
+    "--model lenet --batch 8 --data synthetic --threads 1 --optimizer adam --clip-norm 1 --augment "
+    "--lr-schedule step:3:0.5,warmup:2 --seed 7 ";
+
+TEST_F(CliTest, ATrainingThatWasInterruptedEndsWithTheSameWeights) {
+  const std::string checkpoint = path("checkpoint");
+  const json whole = train(kLonger + "--steps 8");
+  train(kLonger + "--steps 5 --save " + checkpoint);
+  // The seed is the checkpoint's, and so are the algorithms; the file may be replaced while it is read from.
+  std::string without_seed = kLonger;
+  without_seed.erase(without_seed.find("--seed"));
+  const json resumed = train(without_seed + "--steps 8 --policy all --algorithms memory --resume " +
+                             checkpoint + " --save-every 2 --save " + checkpoint);
+  EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_EQ(resumed["loss"], whole["loss"]);
+  EXPECT_EQ(resumed["seed"], 7);
+  EXPECT_EQ(resumed["options"]["resume"], checkpoint);
+  EXPECT_EQ(resumed["peak_bytes"], resumed["predicted_peak_bytes"]);
+  EXPECT_EQ(train(kLonger + "--steps 9 --resume " + checkpoint)["weights_sha256"],
+            train(kLonger + "--steps 9")["weights_sha256"]);
+}
+
+TEST_F(CliTest, PlanSaysWhatAResumedTrainingTakes) {
+  const std::string checkpoint = path("checkpoint");
+  train(kLonger + "--steps 1 --save " + checkpoint);
+  const std::string run_options =
+      "--model lenet --batch 8 --threads 1 --optimizer adam --clip-norm 1 --algorithms memory --policy all ";
+  const json planned = plan(run_options + "--resume " + checkpoint + " --schedule " + path("schedule.json"));
+  const json trained = train(run_options + "--data synthetic --augment --steps 2 --resume " + checkpoint);
+  EXPECT_EQ(planned["peak_bytes"], trained["peak_bytes"]);
+  EXPECT_EQ(planned["seed"], 7);
+  EXPECT_NE(planned["workspace_bytes"], plan(run_options)["workspace_bytes"])
+      << "or the checkpoint's algorithms are those that would be chosen anyway";
+  // The schedule says which algorithms it has; no checkpoint is needed any more.
+  std::filesystem::remove(checkpoint);
+  const Outcome replayed = run("replay " + path("schedule.json") + " --json " + path("replay.json"));
+  ASSERT_EQ(replayed.status, 0) << replayed.log;
+  EXPECT_EQ(last_line(read("replay.json"))["peak_bytes"], planned["peak_bytes"]);
+  EXPECT_EQ(last_line(read("replay.json"))["workspace_bytes"], planned["workspace_bytes"]);
+}
+
+TEST_F(CliTest, WhatDoesNotGoWithACheckpointIsRefused) {
+  const std::string checkpoint = path("checkpoint");
+  train(kLonger + "--steps 2 --save " + checkpoint);
+  const std::string resume = "--resume " + checkpoint;
+  const std::string adam = "--optimizer adam --clip-norm 1 ";
+  for (const auto& [arguments, message] :
+       std::vector<std::pair<std::string, std::string>>{{"--model lenet " + adam + "--seed 8", "seed 7"},
+                                                        {"--model lenet", "optimizer"},
+                                                        {"--model lenet --optimizer adam", "clipped"},
+                                                        {"--model lenet --classes 3 " + adam, "fc2.filter"},
+                                                        {"--model fashion-vgg " + adam, "'fashion-vgg'"}}) {
+    for (const std::string command : {"plan ", "train --data synthetic --steps 3 "}) {
+      const Outcome outcome = run(command + arguments + " " + resume);
+      EXPECT_EQ(outcome.status, 2) << command << arguments << outcome.log;
+      EXPECT_THAT(outcome.log, HasSubstr(message));
+    }
+  }
+  const Outcome over = run("train " + kLonger + "--steps 2 " + resume);
+  EXPECT_EQ(over.status, 2);
+  EXPECT_THAT(over.log, HasSubstr("nothing left"));
+  write("other", "no checkpoint");
+  EXPECT_EQ(run("plan --model lenet --resume " + path("other")).status, 2);
+  EXPECT_EQ(run("plan --model lenet --resume " + path("missing")).status, 2);
+}
+
+TEST_F(CliTest, AnotherNumberOfThreadsIsAllowedAndSaid) {
+  train(kLonger + "--steps 1 --save " + path("checkpoint"));
+  std::string more = kLonger;
+  more.replace(more.find("--threads 1"), 11, "--threads 2");
+  const Outcome outcome = run("train " + more + "--steps 2 --resume " + path("checkpoint"));
+  EXPECT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("threads 1"));
 }
 
 TEST_F(CliTest, OneGranuleLessThanTheSmallestBudgetDoesNotFitAndSaysWhatWould) {
@@ -148,9 +309,13 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   ASSERT_EQ(trained.status, 0) << trained.log;
   // The same seed, data and steps: a replay is the same computation.
   EXPECT_EQ(last_line(read("cpu.json"))["weights_sha256"], last_line(read("train.json"))["weights_sha256"]);
-  const Outcome on_sim = run("replay " + schedule + " --device sim:titan-x --json " + path("sim.json"));
+  const Outcome on_sim = run("replay " + schedule + " --device sim:cpu --json " + path("sim.json"));
   ASSERT_EQ(on_sim.status, 0) << on_sim.log;
-  EXPECT_EQ(last_line(read("sim.json"))["device"], "sim:titan-x");
+  EXPECT_EQ(last_line(read("sim.json"))["device"], "sim:cpu");
+  expect_obeys_schema(last_line(read("sim.json")));
+  const Outcome elsewhere = run("replay " + schedule + " --device sim:titan-x");
+  EXPECT_EQ(elsewhere.status, 2) << "other ops, other algorithms";
+  EXPECT_THAT(elsewhere.log, HasSubstr("another tape"));
 }
 
 TEST_F(CliTest, ADamagedScheduleIsRefused) {
@@ -170,6 +335,53 @@ TEST_F(CliTest, ADamagedScheduleIsRefused) {
   EXPECT_EQ(unsafe.status, 2);
   EXPECT_THAT(unsafe.log, HasSubstr("not ordered after"));
   EXPECT_EQ(run("replay " + path("missing.json")).status, 2);
+}
+
+// An option that the origin forgot once made a replay refuse its own schedule.
+TEST_F(CliTest, EveryOptionThatChangesTheTapeIsInTheOriginOfASchedule) {
+  const std::string schedule = path("schedule.json");
+  const std::string options =
+      "--model lenet --batch 4 --input 1x32x32 --classes 7 --optimizer adamw --beta1 0.8 "
+      "--weight-decay 0.1 --clip-norm 0.5 --workspace-limit 64MiB --seed 3 --threads 1 ";
+  ASSERT_EQ(run("plan " + options + "--schedule " + schedule).status, 0);
+  const Outcome replayed = run("replay " + schedule + " --steps 2 --json " + path("replay.json"));
+  ASSERT_EQ(replayed.status, 0) << replayed.log;
+  const json replay = last_line(read("replay.json"));
+  expect_obeys_schema(replay);
+  EXPECT_EQ(replay["weights_sha256"], train(options + "--data synthetic --steps 2")["weights_sha256"]);
+}
+
+TEST_F(CliTest, AnOriginOfAnotherFormIsRefused) {
+  ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
+  const json schedule = json::parse(read("schedule.json"));
+  const auto expect_refused = [&](const json& origin, const std::string& key) {
+    json damaged = schedule;
+    damaged["origin"] = origin;
+    write("damaged.json", damaged.dump());
+    const Outcome outcome = run("replay " + path("damaged.json"));
+    EXPECT_EQ(outcome.status, 2) << origin.dump();
+    EXPECT_THAT(outcome.log, HasSubstr("'" + key + "'"));
+  };
+  for (const auto& [key, value] : schedule["origin"].items()) {
+    json missing = schedule["origin"];
+    missing.erase(key);
+    expect_refused(missing, key);
+    json of_another_type = schedule["origin"];
+    of_another_type[key] = json::array({value});
+    expect_refused(of_another_type, key);
+  }
+  json unknown = schedule["origin"];
+  unknown["colour"] = "red";
+  expect_refused(unknown, "colour");
+  json fraction = schedule["origin"];
+  fraction["batch"] = 8.5;
+  expect_refused(fraction, "batch");
+  json negative = schedule["origin"];
+  negative["seed"] = -1;
+  expect_refused(negative, "seed");
+  json resumed = schedule["origin"];
+  resumed["resume"] = "checkpoint";
+  expect_refused(resumed, "resume");
 }
 
 TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
@@ -221,8 +433,36 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"UnknownDevice", "plan --model lenet --device tpu", "sim:NAME"},
         BadInput{"NoCudaYet", "plan --model lenet --device cuda:0", "no CUDA driver"},
         BadInput{"UnknownProfile", "plan --model lenet --device sim:abacus", "titan-x"},
-        BadInput{"UnknownOptimizer", "plan --model lenet --optimizer newton", "sgd"},
-        BadInput{"LaterOptimizer", "plan --model lenet --optimizer adam", "this version does not have it"},
+        BadInput{"UnknownOptimizer", "plan --model lenet --optimizer newton", "sgd, adam, adamw"},
+        BadInput{"MomentumOfAdam", "plan --model lenet --optimizer adam --momentum 0.9",
+                 "--momentum belongs to --optimizer sgd"},
+        BadInput{"BetaOfSgd", "plan --model lenet --beta1 0.9", "--beta1 belongs to --optimizer adam"},
+        BadInput{"OtherBetaOfSgd", "plan --model lenet --beta2 0.9", "--beta2 belongs"},
+        BadInput{"EpsilonOfSgd", "plan --model lenet --epsilon 1", "--epsilon belongs"},
+        BadInput{"MomentumIsNoNumber", "plan --model lenet --momentum nan", "--momentum"},
+        BadInput{"BetaOfOne", "plan --model lenet --optimizer adamw --beta1 1", "beta"},
+        BadInput{"EpsilonOfZero", "plan --model lenet --optimizer adam --epsilon 0", "epsilon"},
+        BadInput{"NegativeDecay", "plan --model lenet --weight-decay -0.1", "--weight-decay"},
+        BadInput{"ClippedToNothing", "plan --model lenet --clip-norm 0", "--clip-norm"},
+        BadInput{"ClipNormIsInfinite", "plan --model lenet --clip-norm inf", "--clip-norm"},
+        BadInput{"SaveEveryWithoutSave", "train --model lenet --data synthetic --steps 1 --save-every 2",
+                 "--save-every belongs to --save"},
+        BadInput{"SaveEveryZero", "train --model lenet --data synthetic --steps 1 --save x --save-every 0",
+                 "--save-every"},
+        BadInput{"CropWithoutAugment", "train --model lenet --data synthetic --steps 1 --crop-padding 2",
+                 "--crop-padding belongs to --augment"},
+        BadInput{"CropTooFar", "train --model lenet --data synthetic --steps 1 --augment --crop-padding 28",
+                 "28"},
+        BadInput{"SaveToADevice", "train --model lenet --data synthetic --steps 1 --save /dev/null",
+                 "--save"},
+        BadInput{"SaveToNowhere", "train --model lenet --data synthetic --steps 1 --save /nowhere/x",
+                 "--save"},
+        BadInput{"SaveOverTheLog",
+                 "train --model lenet --data synthetic --steps 1 --save vdnn-test-x --json vdnn-test-x",
+                 "two outputs"},
+        BadInput{"LogOverTheCheckpoint",
+                 "train --model lenet --data synthetic --steps 1 --resume vdnn-test-x --json ./vdnn-test-x",
+                 "also an output"},
         BadInput{"UnknownSchedule", "train --model lenet --data synthetic --steps 1 --lr-schedule wavy",
                  "constant"},
         BadInput{"BatchOfZero", "plan --model lenet --batch 0", "batch"},
@@ -277,7 +517,7 @@ TEST_F(CliTest, ADamagedDataSetIsNamed) {
 
 TEST_F(CliTest, AnOutputThatCannotBeWrittenIsFoundBeforeTraining) {
   write("file", "in the way");
-  for (const std::string option : {"--json", "--trace"}) {
+  for (const std::string option : {"--json", "--trace", "--save"}) {
     // So many steps that the test would time out if they were run.
     const Outcome outcome = run("train --model fashion-vgg --data synthetic --steps 1000000 " + option + " " +
                                 path("file/out.json"));
@@ -286,6 +526,31 @@ TEST_F(CliTest, AnOutputThatCannotBeWrittenIsFoundBeforeTraining) {
   }
   EXPECT_EQ(run("plan --model lenet --schedule " + path("missing/schedule.json")).status, 2);
   EXPECT_EQ(read("file"), "in the way");
+}
+
+// A disk that is full is no bad input.
+TEST_F(CliTest, AnOutputThatFailsWhileItIsWrittenExitsWithStatusOne) {
+  for (const std::string option : {"--json", "--trace"}) {
+    const Outcome outcome = run(kTrain + option + " /dev/full");
+    EXPECT_EQ(outcome.status, 1) << option << outcome.log;
+    EXPECT_THAT(outcome.log, HasSubstr("/dev/full"));
+  }
+  for (const std::string option : {"--json", "--trace", "--schedule"}) {
+    EXPECT_EQ(run("plan --model lenet " + option + " /dev/full").status, 1) << option;
+  }
+  EXPECT_EQ(run("plan --model lenet >/dev/full").status, 1);
+}
+
+TEST_F(CliTest, ACheckpointThatCannotBeWrittenLeavesThePreviousOneAndExitsWithStatusOne) {
+  const std::string checkpoint = path("checkpoint");
+  train(kLonger + "--steps 1 --save " + checkpoint);
+  const std::string previous = read("checkpoint");
+  const Outcome outcome =
+      run("train " + kLonger + "--steps 2 --resume " + checkpoint + " --save " + checkpoint,
+          "trap '' XFSZ; ulimit -f 100; ");
+  EXPECT_EQ(outcome.status, 1) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("checkpoint"));
+  EXPECT_TRUE(read("checkpoint") == previous);
 }
 
 }  // namespace

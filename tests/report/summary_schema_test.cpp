@@ -1,4 +1,4 @@
-// docs/summary.schema.json, which `vdnn train` and `vdnn plan` are held to.
+// docs/summary.schema.json and docs/step.schema.json, which the lines of --json are held to.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,28 @@ Json common_part() {
           {"weight_bytes", 4096},
           {"workspace_bytes", 0},
           {"offload_bytes_per_step", 4096},
-          {"recomputed_ops", 0}};
+          {"recomputed_ops", 0},
+          {"options",
+           {{"model", "vgg16"},
+            {"input", "3x224x224"},
+            {"classes", 1000},
+            {"batch", 64},
+            {"device", "cpu"},
+            {"memory", "12884901888"},
+            {"host_memory", "1073741824"},
+            {"threads", 2},
+            {"policy", "conv"},
+            {"algorithms", "performance"},
+            {"workspace_limit", nullptr},
+            {"optimizer", "sgd"},
+            {"momentum", 0.9},
+            {"beta1", nullptr},
+            {"beta2", nullptr},
+            {"epsilon", nullptr},
+            {"weight_decay", 0.0},
+            {"clip_norm", nullptr},
+            {"seed", 1},
+            {"resume", nullptr}}}};
 }
 
 Json plan_summary() {
@@ -63,6 +84,17 @@ Json train_summary() {
                   {"test_accuracy", 0.9},
                   {"weights_sha256", std::string(64, '0')},
                   {"system_allocations_after_first_step", 0}});
+  summary["options"].update({{"data", "synthetic"},
+                             {"augment", false},
+                             {"crop_padding", nullptr},
+                             {"lr", 0.01},
+                             {"lr_schedule", "constant"},
+                             {"epochs", nullptr},
+                             {"steps", 100},
+                             {"link_gbytes_per_s", nullptr},
+                             {"deterministic", false},
+                             {"save", nullptr},
+                             {"save_every", nullptr}});
   return summary;
 }
 
@@ -101,6 +133,25 @@ TEST(SummarySchema, EveryKeyHasAType) {
   }
 }
 
+TEST(SummarySchema, EveryOptionIsRequiredAndHasAType) {
+  for (const Json& summary : {plan_summary(), train_summary()}) {
+    for (const auto& [key, value] : summary["options"].items()) {
+      Json without = summary;
+      without["options"].erase(key);
+      EXPECT_THAT(errors(without), Not(IsEmpty())) << key;
+      Json wrong = summary;
+      wrong["options"][key] = Json::array();
+      EXPECT_THAT(errors(wrong), Contains(HasSubstr("/options/" + key + ":"))) << key;
+    }
+  }
+  Json unknown = plan_summary();
+  unknown["options"]["colour"] = "red";
+  EXPECT_THAT(errors(unknown), Contains("/options/colour: must not be there"));
+  Json training_in_a_plan = plan_summary();
+  training_in_a_plan["options"]["lr"] = 0.1;
+  EXPECT_THAT(errors(training_in_a_plan), Not(IsEmpty()));
+}
+
 TEST(SummarySchema, RejectsWhatMustNotBeThere) {
   Json unknown = plan_summary();
   unknown["peak"] = 1;
@@ -128,6 +179,36 @@ TEST(SummarySchema, RejectsValuesThatCannotBe) {
     wrong[key] = value;
     EXPECT_THAT(errors(wrong), Not(IsEmpty())) << key << " = " << value;
   }
+}
+
+// --- lines of the type "step" ------------------------------------------------------------------------------
+
+Json step_line() {
+  return {{"schema", 1},          {"type", "step"}, {"step", 1}, {"loss", 2.3}, {"images_per_second", 17.5},
+          {"stall_fraction", 0.0}};
+}
+
+std::vector<std::string> step_errors(const Json& line) {
+  return SchemaCheck::errors(read_json(std::string(VDNN_DOCS_DIRECTORY) + "/step.schema.json"), line);
+}
+
+TEST(StepSchema, WantsEveryKeyOfItsType) {
+  EXPECT_THAT(step_errors(step_line()), IsEmpty());
+  Json diverged = step_line();
+  diverged["loss"] = nullptr;
+  EXPECT_THAT(step_errors(diverged), IsEmpty());
+  const Json line = step_line();
+  for (const auto& [key, value] : line.items()) {
+    Json without = step_line();
+    without.erase(key);
+    EXPECT_THAT(step_errors(without), Not(IsEmpty())) << key;
+    Json wrong = step_line();
+    wrong[key] = Json::array();
+    EXPECT_THAT(step_errors(wrong), Contains(HasSubstr("/" + key + ":"))) << key;
+  }
+  Json unknown = step_line();
+  unknown["epoch"] = 1;
+  EXPECT_THAT(step_errors(unknown), Contains("/epoch: must not be there"));
 }
 
 }  // namespace

@@ -1,0 +1,152 @@
+#pragma once
+// Arguments as structs that name each of their fields once: `T::visit(arguments, field)` calls
+// field(name, value, help) for every field, in order. From that the command line has its options (`--name`),
+// and JSON its keys (`name`, with _ for -), so that neither can forget one.
+//
+// Types of fields: text, whole numbers, real numbers and flags; `std::optional` where an absent option is not
+// a value (null in JSON).
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+template <class T>
+struct OptionalValue {
+  using type = T;
+  static constexpr bool optional = false;
+};
+template <class T>
+struct OptionalValue<std::optional<T>> {
+  using type = T;
+  static constexpr bool optional = true;
+};
+
+// --- options -----------------------------------------------------------------------------------------------
+
+// An empty text is a shell variable that was not set.
+inline std::string require_text(const std::string& text) {
+  return text.empty() ? "must not be empty" : "";
+}
+
+// CLI11 would read 010 as eight, 0x10 as sixteen, and take the largest number for one that overflows.
+template <std::integral Integer>
+std::string require_decimal(std::string& text) {
+  Integer value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) {
+    return "'" + text + "' overflows";
+  }
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return "'" + text + "' is not a whole number" + (std::is_unsigned_v<Integer> ? " from 0 up" : "");
+  }
+  text = std::to_string(value);
+  return "";
+}
+
+// Adds `--name` for `value`.
+template <class Value>
+CLI::Option* add_option(CLI::App& app, const std::string& name, Value& value, const std::string& help) {
+  using Type = typename OptionalValue<Value>::type;
+  if constexpr (std::is_same_v<Type, bool>) {
+    return app.add_flag("--" + name, value, help);
+  } else {
+    CLI::Option* option = app.add_option("--" + name, value, help);
+    if constexpr (std::is_same_v<Type, std::string>) {
+      option->check(require_text);
+    } else if constexpr (std::is_integral_v<Type>) {
+      option->transform(CLI::Validator(require_decimal<Type>, ""));
+    }
+    if constexpr (!OptionalValue<Value>::optional) {
+      option->capture_default_str();
+    }
+    return option;
+  }
+}
+
+// Adds an option for each field.
+template <class Arguments>
+void add_options(CLI::App& app, Arguments& arguments) {
+  Arguments::visit(arguments, [&app](const char* name, auto& value, const std::string& help) {
+    add_option(app, name, value, help);
+  });
+}
+
+// --- JSON --------------------------------------------------------------------------------------------------
+
+inline std::string json_key(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+template <class Arguments>
+nlohmann::ordered_json to_json(const Arguments& arguments) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  Arguments::visit(
+      arguments, [&json]<class Value>(const char* name, const Value& value, const auto& /*help*/) {
+        if constexpr (OptionalValue<Value>::optional) {
+          json[json_key(name)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+        } else {
+          json[json_key(name)] = value;
+        }
+      });
+  return json;
+}
+
+template <class Type>
+bool holds(const nlohmann::json& json) {
+  if constexpr (std::is_same_v<Type, bool>) {
+    return json.is_boolean();
+  } else if constexpr (std::is_same_v<Type, std::string>) {
+    return json.is_string();
+  } else if constexpr (std::is_floating_point_v<Type>) {
+    return json.is_number();
+  } else {
+    return json.is_number_unsigned()
+               ? std::in_range<Type>(json.get<std::uint64_t>())
+               : json.is_number_integer() && std::in_range<Type>(json.get<std::int64_t>());
+  }
+}
+
+// The arguments that to_json() gave. Throws DataError for a key that is missing or unknown and for a value of
+// another type.
+template <class Arguments>
+Arguments from_json(const nlohmann::json& json) {
+  Arguments arguments;
+  std::set<std::string> keys;
+  Arguments::visit(arguments, [&]<class Value>(const char* name, Value& value, const auto& /*help*/) {
+    using Type = typename OptionalValue<Value>::type;
+    const std::string key = json_key(name);
+    keys.insert(key);
+    if (!json.contains(key)) {
+      throw DataError("'" + key + "' is missing");
+    }
+    const nlohmann::json& member = json[key];
+    if (OptionalValue<Value>::optional && member.is_null()) {
+      return;
+    }
+    if (!holds<Type>(member)) {
+      throw DataError("'" + key + "' cannot be " + member.dump());
+    }
+    value = member.get<Type>();
+  });
+  for (const auto& [key, member] : json.items()) {
+    if (!keys.contains(key)) {
+      throw DataError("'" + key + "' is unknown");
+    }
+  }
+  return arguments;
+}
+
+}  // namespace vdnn

@@ -1,0 +1,29 @@
+#include "src/cli/output.h"
+
+#include <fstream>
+
+namespace vdnn {
+
+void write_output(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const DataError& error) {
+    throw OutputError(error.what());
+  }
+}
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  std::ofstream file(path, std::ios::trunc);
+  std::string reason;
+  try {
+    write(file);
+  } catch (const DataError& error) {
+    reason = std::string(": ") + error.what();
+  }
+  file.close();
+  if (!file || !reason.empty()) {
+    throw OutputError("cannot write '" + path + "'" + reason);
+  }
+}
+
+}  // namespace vdnn

@@ -1,0 +1,25 @@
+#pragma once
+// What the commands write while they run. A disk that is full is no bad input: it has an error of its own,
+// and so its own exit status.
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+// Not a DataError: input that cannot be read is one.
+class OutputError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Runs `write`, whose DataErrors are failures to write: they become OutputErrors.
+void write_output(const std::function<void()>& write);
+
+// Replaces the file at `path` by what `write` writes. Throws OutputError.
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+}  // namespace vdnn

@@ -1,0 +1,58 @@
+#include "src/cli/resume.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+#include "vdnn/error.h"
+#include "vdnn/zoo.h"
+
+namespace vdnn {
+
+namespace {
+
+template <class Value>
+void warn_if_different(const char* what, const Value& then, const Value& now) {
+  if (then != now) {
+    spdlog::warn(
+        "the checkpoint was written with {} {}, and goes on with {}: the results are not those of a "
+        "training that was never interrupted",
+        what, then, now);
+  }
+}
+
+void warn_of_differences(const CheckpointInfo& info, const PlannedRun& run) {
+  warn_if_different("threads", info.threads, run.target.threads);
+  warn_if_different("batch", info.batch, run.network.batch());
+  warn_if_different("algorithms of", info.algorithms_source, run.catalog->algorithms_source());
+}
+
+}  // namespace
+
+std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments) {
+  return arguments.resume ? std::optional<Checkpoint>(*arguments.resume) : std::nullopt;
+}
+
+RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>& checkpoint) {
+  RunArguments arguments = given;
+  if (checkpoint) {
+    const std::uint64_t seed = checkpoint->info().seed;
+    if (arguments.seed.value_or(seed) != seed) {
+      throw InvalidArgument("--seed " + std::to_string(*arguments.seed) + ": the checkpoint has the seed " +
+                            std::to_string(seed) + ", and training goes on with that");
+    }
+    arguments.seed = seed;
+  }
+  return arguments;
+}
+
+PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options) {
+  if (!checkpoint) {
+    return plan_run(options);
+  }
+  PlannedRun run = plan_resumed_run(*checkpoint, make_model(options.model), options);
+  warn_of_differences(checkpoint->info(), run);
+  return run;
+}
+
+}  // namespace vdnn

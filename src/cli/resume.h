@@ -1,0 +1,20 @@
+#pragma once
+// `--resume`: a run that goes on from a checkpoint takes its seed and its algorithms.
+
+#include <optional>
+
+#include "src/cli/options.h"
+#include "vdnn/checkpoint.h"
+
+namespace vdnn {
+
+std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments);
+
+// The arguments with the checkpoint's seed. Throws InvalidArgument where another one was asked for.
+RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoint>& checkpoint);
+
+// Plans, and logs what differs from the run that wrote the checkpoint and may change the last bits of
+// results.
+PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options);
+
+}  // namespace vdnn
