@@ -35,6 +35,9 @@ class Swish final : public vdnn::CustomLayer {
   }
 
   vdnn::LayerRecipe describe(const vdnn::CustomQuestion& question) const override {
+    if (question.device != "cpu" && question.device != "sim") {
+      throw vdnn::InvalidArgument("has no code for " + question.device);
+    }
     using enum vdnn::OperandRole;
     const vdnn::TensorType& x = question.inputs[0];
     const auto channels = static_cast<std::uint64_t>(x.dims[1]);
@@ -66,9 +69,6 @@ class Swish final : public vdnn::CustomLayer {
 
   // The order of operands is that of the recipe.
   void run(const vdnn::CustomLaunch& launch) const override {
-    if (launch.native_stream != nullptr) {
-      throw vdnn::DeviceError("swish has code for cpu only");
-    }
     if (launch.direction == vdnn::Direction::kForward) {
       forward(launch);
     } else {

@@ -1,0 +1,275 @@
+// Documentation that cannot rot: public headers compile by themselves, docs/api.md names everything that they
+// declare and nothing that they do not, its fragments compile, and files that pages name are there.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/process.h"
+#include "tests/temporary_directory.h"
+
+namespace vdnn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const fs::path kRoot = VDNN_SOURCE_DIR;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.is_open()) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// "vdnn/session.h", ...; sorted.
+std::vector<std::string> public_headers() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kRoot / "include/vdnn")) {
+    names.push_back("vdnn/" + entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string include_all() {
+  std::string text;
+  for (const std::string& header : public_headers()) {
+    text += "#include \"" + header + "\"\n";
+  }
+  return text;
+}
+
+// Group `group` of every match.
+std::vector<std::string> find_all(const std::string& text, const std::string& pattern, std::size_t group) {
+  const std::regex regex(pattern, std::regex::ECMAScript | std::regex::multiline);
+  std::vector<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match) {
+    found.push_back((*match)[group]);
+  }
+  return found;
+}
+
+// --- what pages say ----------------------------------------------------------------------------------------
+
+// The fragments of one language, and the page without any.
+struct Page {
+  std::vector<std::string> cpp;
+  std::string text;
+};
+
+Page parse_page(const std::string& text) {
+  Page page;
+  std::size_t at = 0;
+  while (true) {
+    const std::size_t begin = text.find("```", at);
+    page.text += text.substr(at, begin - at);
+    if (begin == std::string::npos) {
+      return page;
+    }
+    const std::size_t body = text.find('\n', begin) + 1;
+    const std::size_t end = text.find("```", body);
+    if (text.substr(begin + 3, body - begin - 4) == "cpp") {
+      page.cpp.push_back(text.substr(body, end - body));
+    }
+    at = end == std::string::npos ? end : end + 3;
+  }
+}
+
+std::set<std::string> code_spans(const Page& page) {
+  const std::vector<std::string> spans = find_all(page.text, "`([^`\n]+)`", 1);
+  return {spans.begin(), spans.end()};
+}
+
+// A name of ours: a type, anything with a scope, or a function with its parentheses. Names of CMake targets
+// and of other namespaces are not.
+bool names_a_declaration(const std::string& span) {
+  static const std::regex declaration(R"(([A-Z]\w*|k[A-Z]\w*)(::\w+)*(\(\))?|[a-z]\w*\(\))");
+  return std::regex_match(span, declaration) &&
+         !std::regex_match(span, std::regex("[A-Z_0-9]+"));  // placeholders and macros
+}
+
+std::string without_parentheses(const std::string& span) {
+  return span.substr(0, span.find('('));
+}
+
+// A declaration that compiles where there is such a name, in a namespace of its own.
+std::string use(const std::string& name, std::size_t number) {
+  const std::size_t scope = name.rfind("::");
+  const std::string open = "namespace n" + std::to_string(number) + " { ";
+  if (scope == std::string::npos) {
+    return open + "using vdnn::" + name + "; }\n";
+  }
+  if (std::regex_match(name.substr(scope), std::regex("::k[A-Z].*"))) {
+    return open + "using vdnn::" + name + "; }\n";  // enumerator
+  }
+  const std::string type = "vdnn::" + name.substr(0, scope);
+  return open + "struct Use : " + type + " { using " + type + name.substr(scope) + "; }; }\n";
+}
+
+// --- what headers declare ----------------------------------------------------------------------------------
+
+// Types, functions and constants of namespace scope, which our formatting puts at the beginning of a line.
+std::set<std::string> declarations(const std::string& header) {
+  std::set<std::string> names;
+  for (
+      const char* pattern :
+      {R"(^(?:class|struct|enum class) (\w+)(?: final)?(?: : [^;{]+)? \{)", R"(^using (\w+) =)",
+       R"(^(?:inline )?constexpr [\w:]+ (\w+) =)",
+       R"(^(?=\w)(?!using |return |class |struct |enum |namespace |template|static_assert|#|//)[\w:<>,&*\[\] ]+[ *&](\w+)\()"}) {
+    std::ranges::copy(find_all(header, pattern, 1), std::inserter(names, names.end()));
+  }
+  return names;
+}
+
+class DocsTest : public testing::TemporaryDirectory {
+ protected:
+  // Otherwise, what the compiler says.
+  ::testing::AssertionResult compiles(const std::string& text) const {
+    write("unit.cpp", text);
+    const testing::Outcome outcome =
+        testing::run_process(std::string(VDNN_CXX_COMPILER) +
+                             " -std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Werror "
+                             "-Wno-missing-field-initializers -Wno-unused -I'" +
+                             (kRoot / "include").string() + "' '" + (directory_ / "unit.cpp").string() + "'");
+    return outcome.status == 0 ? ::testing::AssertionSuccess()
+                               : ::testing::AssertionFailure() << outcome.text;
+  }
+};
+
+// --- headers -----------------------------------------------------------------------------------------------
+
+class PublicHeaders : public DocsTest, public ::testing::WithParamInterface<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(All, PublicHeaders, ::testing::ValuesIn(public_headers()),
+                         [](const auto& test) { return fs::path(test.param).stem().string(); });
+
+TEST_P(PublicHeaders, CompileByThemselves) {
+  EXPECT_TRUE(compiles("#include \"" + GetParam() + "\"\n"));
+}
+
+// Nothing that is not installed, and nothing of another library.
+TEST_P(PublicHeaders, IncludePublicHeadersAndTheStandardLibraryOnly) {
+  const std::vector<std::string> headers = public_headers();
+  const std::string text = read_file(kRoot / "include" / GetParam());
+  for (const std::string& include : find_all(text, R"re(^\s*#\s*include\s*([<"].*[>"]))re", 1)) {
+    const std::string name = include.substr(1, include.size() - 2);
+    const bool standard = include[0] == '<' && std::regex_match(name, std::regex("[a-z_]+"));
+    EXPECT_TRUE(standard || std::ranges::binary_search(headers, name)) << include;
+  }
+}
+
+// --- docs/api.md -------------------------------------------------------------------------------------------
+
+TEST(Api, NamesEveryHeaderAndAllThatItDeclares) {
+  const std::set<std::string> spans = code_spans(parse_page(read_file(kRoot / "docs/api.md")));
+  for (const std::string& header : public_headers()) {
+    EXPECT_TRUE(spans.contains(fs::path(header).filename().string())) << header;
+    for (const std::string& name : declarations(read_file(kRoot / "include" / header))) {
+      EXPECT_TRUE(spans.contains(name) || spans.contains(name + "()")) << header << ": " << name;
+    }
+  }
+}
+
+class ApiNames : public DocsTest {};
+
+TEST_F(ApiNames, AreDeclared) {
+  std::string text = include_all();
+  std::size_t number = 0;
+  for (const std::string& span : code_spans(parse_page(read_file(kRoot / "docs/api.md")))) {
+    if (names_a_declaration(span)) {
+      text += use(without_parentheses(span), number++);
+    }
+  }
+  EXPECT_GT(number, 100U) << "the names were found";
+  EXPECT_TRUE(compiles(text));
+}
+
+class Fragments : public DocsTest, public ::testing::WithParamInterface<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Pages, Fragments, ::testing::Values("docs/api.md", "CONTRIBUTING.md"),
+                         [](const auto& test) { return fs::path(test.param).stem().string(); });
+
+// A fragment is the body of a function that is given what pages call `network`, `run`, `session` and so on.
+TEST_P(Fragments, Compile) {
+  std::string text = include_all() + "#include <algorithm>\n#include <iostream>\nusing namespace vdnn;\n";
+  std::size_t number = 0;
+  for (const std::string& fragment : parse_page(read_file(kRoot / GetParam())).cpp) {
+    text +=
+        "void fragment" + std::to_string(number++) +
+        "(Network network, RunOptions options, PlannedRun run, Session& session, std::span<float> images, "
+        "std::span<std::int32_t> classes) { {\n" +
+        fragment + "} }\n";
+  }
+  EXPECT_TRUE(compiles(text));
+}
+
+// --- every page --------------------------------------------------------------------------------------------
+
+class Pages : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(All, Pages, ::testing::Values("docs/api.md", "CONTRIBUTING.md"),
+                         [](const auto& test) { return fs::path(test.param).stem().string(); });
+
+// Code spans that look like a file or folder of the tree, but for what a build makes.
+TEST_P(Pages, NameFilesThatAreThere) {
+  static const std::regex path(R"([a-z_][\w.-]*(/[\w.-]+)*(/|\.(h|cpp|md|txt|json|cmake|in)))");
+  const fs::path page = GetParam();
+  const std::string text = parse_page(read_file(kRoot / page)).text;
+  for (const std::string& span : code_spans({.cpp = {}, .text = text})) {
+    if (std::regex_match(span, path) && !span.starts_with("build/")) {
+      EXPECT_TRUE(fs::exists(kRoot / span) || fs::exists(kRoot / "include/vdnn" / span)) << span;
+    }
+  }
+  for (const std::string& link : find_all(text, R"(\]\(([^)#:]+)\))", 1)) {
+    EXPECT_TRUE(fs::exists((kRoot / page).parent_path() / link)) << link;
+  }
+}
+
+// --- the readers of this test ------------------------------------------------------------------------------
+
+TEST(DocsReader, FindsFragmentsAndSpans) {
+  const Page page = parse_page("a `Session::step()`\n```cpp\nint x;\n```\n`b`\n```\nno\n```\nend `cpu`\n");
+  EXPECT_THAT(page.cpp, ElementsAre("int x;\n"));
+  EXPECT_THAT(code_spans(page), ElementsAre("Session::step()", "b", "cpu"));
+}
+
+TEST(DocsReader, KnowsDeclarationsFromWords) {
+  for (const char* name : {"Session", "Session::step()", "plan_run()", "Policy::kOffloadAll", "kNone"}) {
+    EXPECT_TRUE(names_a_declaration(name)) << name;
+  }
+  for (const char* word : {"cpu", "vdnn::vdnn", "std::span", "sim:titan-x", "-fPIC", "NAME", "session.h"}) {
+    EXPECT_FALSE(names_a_declaration(word)) << word;
+  }
+}
+
+TEST(DocsReader, FindsWhatHeadersDeclare) {
+  EXPECT_THAT(
+      declarations("struct A {\n  int inner();\n};\nclass Forward;\nclass B : public A {\n"
+                   "enum class C : std::uint8_t { kX };\nusing D = int;\ninline constexpr int kE = 1;\n"
+                   "std::vector<std::string> f(const A& a,\n                           int b);\n"
+                   "// g(x)\ninline bool h() {\n  return i(1);\n}\nusing namespace j;\n"),
+      ElementsAre("A", "B", "C", "D", "f", "h", "kE"));
+}
+
+class DocsCompiler : public DocsTest {};
+
+TEST_F(DocsCompiler, SaysWhatIsWrong) {
+  const std::string header = "#include \"vdnn/session.h\"\n";
+  EXPECT_TRUE(compiles(header + use("Session::step", 0) + use("Policy::kOffloadAll", 1)));
+  const ::testing::AssertionResult result = compiles(header + use("Session::leap", 0));
+  EXPECT_FALSE(result);
+  EXPECT_THAT(result.message(), HasSubstr("leap"));
+}
+
+}  // namespace
+}  // namespace vdnn
