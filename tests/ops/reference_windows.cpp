@@ -114,10 +114,13 @@ std::vector<Neighbour> neighbours_along(std::int64_t output, std::int64_t extent
     return {{static_cast<std::size_t>(output / factor), 1}};
   }
   const double centre = (static_cast<double>(output) + 0.5) / static_cast<double>(factor) - 0.5;
+  const auto first = static_cast<std::int64_t>(std::ceil(centre)) - 1;
+  const auto last = static_cast<std::int64_t>(std::floor(centre)) + 1;
   std::vector<Neighbour> neighbours;
-  for (double grid = std::ceil(centre) - 1; grid <= std::floor(centre) + 1; ++grid) {
-    const double inside = std::clamp(grid, 0.0, static_cast<double>(extent) - 1);
-    neighbours.push_back({static_cast<std::size_t>(inside), 1 - std::abs(centre - grid)});
+  for (std::int64_t grid = first; grid <= last; ++grid) {
+    const std::int64_t inside = std::clamp<std::int64_t>(grid, 0, extent - 1);
+    neighbours.push_back(
+        {static_cast<std::size_t>(inside), 1 - std::abs(centre - static_cast<double>(grid))});
   }
   return neighbours;
 }
