@@ -141,7 +141,7 @@ TEST(Zoo, Googlenet) {
   EXPECT_EQ(made_by(network, "pool"), (Dims{1024, 1, 1}));
   EXPECT_EQ(count<ConvolutionSpec>(network), 57);
   // The input of a block is one feature map with four readers.
-  const std::uint32_t shared = layer_of(network, "inception_3a_output").output;
+  const std::uint32_t shared = layer_of(network, "inception_3a_relu").output;
   EXPECT_EQ(std::ranges::count_if(network.layers(),
                                   [&](const Layer& layer) {
                                     return std::ranges::find(layer.inputs, shared) != layer.inputs.end();

@@ -22,19 +22,20 @@ Tensor halve(NetworkBuilder& net, const std::string& name, Tensor x) {
   return net.pooling(name, x, square_pooling(PoolingMode::kMax, 3, 2, 1));
 }
 
-// Four readers of x.
+// Four readers of x. The rectifiers at the ends of the branches are one behind the concatenation: it computes
+// the same, to the bit, and no branch's output has to be kept beside what it was copied into.
 Tensor inception(NetworkBuilder& net, const std::string& block, Tensor x, const Inception& filters) {
   const std::string name = "inception_" + block + "_";
-  const Tensor direct = convolution_relu(net, name + "1x1", x, square_convolution(filters.direct, 1, 1, 0));
+  const Tensor direct = net.convolution(name + "1x1", x, square_convolution(filters.direct, 1, 1, 0));
   Tensor middle =
       convolution_relu(net, name + "3x3_reduce", x, square_convolution(filters.reduce_3x3, 1, 1, 0));
-  middle = convolution_relu(net, name + "3x3", middle, square_convolution(filters.filters_3x3, 3, 1, 1));
+  middle = net.convolution(name + "3x3", middle, square_convolution(filters.filters_3x3, 3, 1, 1));
   Tensor wide =
       convolution_relu(net, name + "5x5_reduce", x, square_convolution(filters.reduce_5x5, 1, 1, 0));
-  wide = convolution_relu(net, name + "5x5", wide, square_convolution(filters.filters_5x5, 5, 1, 2));
+  wide = net.convolution(name + "5x5", wide, square_convolution(filters.filters_5x5, 5, 1, 2));
   Tensor pooled = net.pooling(name + "pool", x, square_pooling(PoolingMode::kMax, 3, 1, 1));
-  pooled = convolution_relu(net, name + "pool_proj", pooled, square_convolution(filters.projection, 1, 1, 0));
-  return net.concatenation(name + "output", {direct, middle, wide, pooled});
+  pooled = net.convolution(name + "pool_proj", pooled, square_convolution(filters.projection, 1, 1, 0));
+  return net.relu(name + "relu", net.concatenation(name + "output", {direct, middle, wide, pooled}));
 }
 
 void build_googlenet(NetworkBuilder& net, std::int64_t classes) {
