@@ -76,6 +76,14 @@ TEST_P(GradientNormTest, NormAndScaleAreThoseOfTheReference) {
   }
 }
 
+// As small as what keeps the quotient from dividing by zero: 2^-20 / (5 2^-20 + 1e-6).
+TEST_P(GradientNormTest, SmallNormsAreNotDividedByAlone) {
+  Array gradient({2});
+  gradient.data = {0x3p-20, 0x4p-20};
+  const double scale = 0x1p-20 / (0x5p-20 + 1e-6);
+  EXPECT_NEAR(run({gradient}, 0x1p-20F)[1], scale, kUnitRoundoff * scale);
+}
+
 TEST_P(GradientNormTest, GradientsWithinTheNormAreLeftAlone) {
   Array gradient({2});
   gradient.data = {3, -4};
