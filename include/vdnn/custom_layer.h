@@ -23,9 +23,10 @@ namespace vdnn {
 struct CustomQuestion {
   std::span<const TensorType> inputs;
   TensorType output;
-  // Whose memory and streams run() will be given: "cpu", "cuda"; "sim": a simulated GPU, which never calls it.
+  // Whose memory and streams run() will be given: "cpu", "cuda"; "sim": a simulated GPU, which never calls
+  // it.
   std::string device;
-  int threads = 1;     // of `cpu`: what run() may use
+  int threads = 1;  // of `cpu`: what run() may use
   Mode mode = Mode::kTraining;
 };
 
@@ -51,7 +52,8 @@ class CustomLayer {
   virtual std::string kind() const = 0;
   // The type of its feature map. Throws InvalidArgument for inputs that it cannot take.
   virtual TensorType output(std::span<const TensorType> inputs) const = 0;
-  // Parameters with storage_bytes 0 are stored densely. Throws InvalidArgument for a device that it has no
+  // For inference without saved values and without a backward pass, but with the same parameters. Parameters
+  // with storage_bytes 0 are stored densely. Throws InvalidArgument for a device that it has no
   // code for.
   virtual LayerRecipe describe(const CustomQuestion& question) const = 0;
   // Runs one op: on cpu to the end, on cuda by submitting it to the stream. What it throws surfaces as a

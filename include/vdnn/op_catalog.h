@@ -110,7 +110,7 @@ struct DropoutSpec {
 
 // Losses. Inputs: 0 prediction, 1 targets. Output 0: metrics, three floats: the mean loss, how many
 // predictions were right, how many places counted (those whose target is not negative). Gradients are those
-// of `weight` times the mean loss.
+// of `weight` times the mean loss. Class targets lie as written, whatever the layout of the prediction.
 
 // Logits N x K x space..., targets N x space... (i32, a class each).
 struct SoftmaxCrossEntropySpec {
@@ -157,7 +157,8 @@ struct AdamSpec {
 using OptimizerSpec = std::variant<SgdSpec, AdamSpec>;
 
 // The Euclidean norm of all parameter gradients together, and the scale min(1, max_norm / (norm + 1e-6)).
-// Output: two floats, norm and scale.
+// Output: two floats, norm and scale. Where the norm is not finite the scale is NaN, so that a run that
+// diverges is seen.
 struct GradientNormSpec {
   float max_norm = 1;
 };

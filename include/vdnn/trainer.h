@@ -21,7 +21,7 @@ namespace vdnn {
 struct TrainOptions {
   double learning_rate = 0.01;
   std::string learning_rate_schedule = "constant";  // learning_rate.h
-  std::uint64_t seed = 1;  // of initialisation and shuffling
+  std::uint64_t seed = 1;                           // of initialisation and shuffling
   // Exactly one of the two is > 0. Epochs are followed by an evaluation where there is a test split.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
@@ -30,7 +30,8 @@ struct TrainOptions {
   // Training goes on from here; its seed counts, not `seed`, and `epochs` and `steps` are those of the whole
   // training. Data in the order, and the learning rate, of the steps that follow.
   std::optional<TrainingState> start;
-  // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in flight.
+  // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in
+  // flight.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
   // Debugging aids of the cpu driver; they want RunOptions::page_aligned_blocks where the driver does.

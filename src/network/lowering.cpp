@@ -22,7 +22,7 @@ namespace {
 struct LayerState {
   LayerRecipe recipe;
   std::vector<std::size_t> kept;      // positions in recipe.backward of the ops that make a wanted gradient
-  std::vector<UpdateRecipe> updates;  // a parameter; empty ones of those that are not trained
+  std::vector<UpdateRecipe> updates;  // a parameter; empty for one that is not trained
   std::vector<ValueId> parameters;
   std::vector<ValueId> parameter_gradients;
   std::vector<ValueId> saved;
@@ -130,7 +130,7 @@ class Lowering {
   void declare_parameters(std::uint32_t id);
   bool makes_logits(std::uint32_t id) const;
   bool wanted(std::uint32_t id, const Operand& write) const;
-  bool has_gradient(std::uint32_t id) const;
+  void find_ways_to_losses();
   void choose_backward_ops(std::uint32_t id);
   void expect_contributions(std::uint32_t id);
 
@@ -158,6 +158,7 @@ class Lowering {
   std::vector<LayerState> layers_;
   std::vector<ValueId> feature_maps_;
   std::vector<GradientSum> gradients_;  // a feature map
+  std::vector<bool> reaches_loss_;      // a layer: what only the host looks at has no gradient
   ValueId gradient_norm_ = kNone;
   Tape::Parts parts_;
 };
@@ -184,6 +185,17 @@ void Lowering::declare_inputs() {
   declare_input(network_.input(), ValueKind::kInput);
   for (const std::uint32_t target : network_.targets()) {
     declare_input(target, ValueKind::kTarget);
+  }
+}
+
+void Lowering::find_ways_to_losses() {
+  std::vector<bool> read(network_.feature_maps());  // by a layer that reaches a loss
+  reaches_loss_.assign(layers_.size(), false);
+  for (auto id = static_cast<std::uint32_t>(layers_.size()); id-- > 0;) {
+    reaches_loss_[id] = is_loss(layer(id).spec) || read[layer(id).output];
+    for (const std::uint32_t input : layer(id).inputs) {
+      read[input] = read[input] || reaches_loss_[id];
+    }
   }
 }
 
@@ -227,7 +239,7 @@ void Lowering::declare_parameters(std::uint32_t id) {
                             .recipe = recipe};
     state.parameters.push_back(parameter.value);
     state.updates.emplace_back();
-    if (training_ != nullptr && recipe.trainable) {
+    if (training_ != nullptr && recipe.trainable && reaches_loss_[id]) {
       state.updates.back() =
           catalog_.update_recipe(training_->optimizer, recipe, training_->clip_norm.has_value());
       for (const SavedRecipe& kept : state.updates.back().state) {
@@ -250,11 +262,6 @@ bool Lowering::wanted(std::uint32_t id, const Operand& write) const {
   return (write.role == OperandRole::kParameterGradient &&
           layers_[id].recipe.parameters[write.index].trainable) ||
          (write.role == OperandRole::kInputGradient && gradients_[layer(id).inputs[write.index]].wanted);
-}
-
-// Is there a way from the layer to a loss? What only the host looks at has no gradient.
-bool Lowering::has_gradient(std::uint32_t id) const {
-  return is_loss(layer(id).spec) || gradients_[layer(id).output].expected > 0;
 }
 
 void Lowering::choose_backward_ops(std::uint32_t id) {
@@ -593,6 +600,7 @@ void Lowering::list_results() {
 
 std::shared_ptr<const Tape> Lowering::run() {
   parts_.model = network_.name();
+  find_ways_to_losses();
   declare_inputs();
   const auto count = static_cast<std::uint32_t>(layers_.size());
   for (std::uint32_t id = 0; id < count; ++id) {
@@ -607,7 +615,7 @@ std::shared_ptr<const Tape> Lowering::run() {
   }
   if (training_ != nullptr) {
     for (std::uint32_t id = count; id-- > 0;) {
-      if (has_gradient(id)) {
+      if (reaches_loss_[id]) {
         choose_backward_ops(id);
         expect_contributions(id);
       }
