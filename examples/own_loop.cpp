@@ -14,9 +14,9 @@
 
 namespace {
 
-constexpr std::int64_t kBatch = 16;
-constexpr std::int64_t kExtent = 12;
-constexpr std::int64_t kPixels = kExtent * kExtent;
+constexpr std::size_t kBatch = 16;
+constexpr std::size_t kExtent = 12;
+constexpr std::size_t kPixels = kExtent * kExtent;
 constexpr std::int64_t kClasses = 4;
 
 // Noise with a bright patch in one of four quarters; which one is the class.
@@ -30,12 +30,12 @@ Batch make_batch(std::mt19937& random) {
   for (float& pixel : batch.images) {
     pixel = 0.1F * static_cast<float>(random() % 8);
   }
-  for (std::int64_t n = 0; n < kBatch; ++n) {
-    const std::int32_t quarter = static_cast<std::int32_t>(random() % kClasses);
-    batch.classes[n] = quarter;
-    for (std::int64_t i = 0; i < 9; ++i) {
-      const std::int64_t row = 2 + i / 3 + (quarter / 2) * 6;
-      const std::int64_t column = 2 + i % 3 + (quarter % 2) * 6;
+  for (std::size_t n = 0; n < kBatch; ++n) {
+    const std::size_t quarter = random() % kClasses;
+    batch.classes[n] = static_cast<std::int32_t>(quarter);
+    for (std::size_t i = 0; i < 9; ++i) {
+      const std::size_t row = 2 + i / 3 + (quarter / 2) * 6;
+      const std::size_t column = 2 + i % 3 + (quarter % 2) * 6;
       batch.images[n * kPixels + row * kExtent + column] += 1.0F;
     }
   }

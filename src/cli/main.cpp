@@ -1,6 +1,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <iostream>
 #include <map>
 
@@ -19,17 +20,17 @@ std::ostream& people(const OutputArguments& outputs) {
   return std::cout;
 }
 
-}  // namespace vdnn
+namespace {
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("vdnn"));
   spdlog::set_pattern("%n: %^%l%$: %v");
   CLI::App app("Trains convolutional networks whose feature maps do not fit in device memory.", "vdnn");
   app.require_subcommand(0, 1);
-  const std::map<CLI::App*, vdnn::Command> commands = [&app] {
-    std::map<CLI::App*, vdnn::Command> result;
-    for (const auto add : {vdnn::add_train_command, vdnn::add_plan_command, vdnn::add_replay_command}) {
-      const vdnn::Command command = add(app);
+  const std::map<CLI::App*, Command> commands = [&app] {
+    std::map<CLI::App*, Command> result;
+    for (const auto add : {add_train_command, add_plan_command, add_replay_command}) {
+      const Command command = add(app);
       result.emplace(app.get_subcommands({}).back(), command);
     }
     return result;
@@ -38,16 +39,29 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);
-    return status == 0 ? 0 : vdnn::kExitUsage;
+    return status == 0 ? 0 : kExitUsage;
   }
   if (app.get_subcommands().empty()) {
     std::cerr << app.help();
-    return vdnn::kExitUsage;
+    return kExitUsage;
   }
-  return vdnn::exit_status_of([&] {
+  return exit_status_of([&] {
     commands.at(app.get_subcommands().front())();
     if (!std::cout.flush()) {
-      throw vdnn::OutputError("cannot write to standard output");
+      throw OutputError("cannot write to standard output");
     }
   });
+}
+
+}  // namespace
+}  // namespace vdnn
+
+int main(int argc, char** argv) {
+  try {
+    return vdnn::run(argc, argv);
+  } catch (...) {
+    // Before a command runs: out of memory, or a mistake in its options' declarations.
+    std::fputs("vdnn: failed to start\n", stderr);
+    return 1;
+  }
 }

@@ -49,8 +49,8 @@ T choose(const char* option, const std::string& text,
   }
   for (const char* name : later) {
     if (text == name) {
-      throw InvalidArgument(std::string(option) + " " + text + ": this version does not have it; use " +
-                            names);
+      throw InvalidArgument(std::string(option).append(" ").append(text) +
+                            ": this version does not have it; use " + names);
     }
   }
   throw InvalidArgument(std::string(option) + " '" + text + "' is unknown; use " + names);

@@ -110,7 +110,7 @@ Session::Session(PlannedRun run, const SessionOptions& options)
 
 StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_rate) {
   open(Phase::kTraining);
-  const StepTicket ticket =
+  StepTicket ticket =
       executor_->submit(inputs, {.learning_rate = learning_rate, .step = steps_, .seed = options_.seed});
   ++steps_;
   ++in_flight_;
@@ -119,7 +119,7 @@ StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_
 
 StepTicket Session::submit_evaluation(std::span<const AddressRange> inputs) {
   open(Phase::kEvaluation);
-  const StepTicket ticket = executor_->submit(inputs, {.step = steps_, .seed = options_.seed});
+  StepTicket ticket = executor_->submit(inputs, {.step = steps_, .seed = options_.seed});
   ++in_flight_;
   return ticket;
 }

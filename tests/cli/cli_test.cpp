@@ -229,7 +229,7 @@ TEST_F(CliTest, WhatDoesNotGoWithACheckpointIsRefused) {
                                                         {"--model lenet --classes 3 " + adam, "fc2.filter"},
                                                         {"--model fashion-vgg " + adam, "'fashion-vgg'"}}) {
     for (const std::string command : {"plan ", "train --data synthetic --steps 3 "}) {
-      const Outcome outcome = run(command + arguments + " " + resume);
+      const Outcome outcome = run(std::string(command).append(arguments).append(" ").append(resume));
       EXPECT_EQ(outcome.status, 2) << command << arguments << outcome.log;
       EXPECT_THAT(outcome.log, HasSubstr(message));
     }
@@ -256,7 +256,7 @@ TEST_F(CliTest, OneGranuleLessThanTheSmallestBudgetDoesNotFitAndSaysWhatWould) {
   for (const std::string policy : {"baseline", "none", "conv", "all"}) {
     const std::uint64_t smallest =
         plan("--model lenet --batch 8 --policy " + policy)["smallest_budget_bytes"];
-    const std::string train = kTrain + "--policy " + policy + " --memory ";
+    const std::string train = std::string(kTrain).append("--policy ").append(policy).append(" --memory ");
     EXPECT_EQ(run(train + std::to_string(smallest)).status, 0) << policy;
     const Outcome less = run(train + std::to_string(smallest - kGranule));
     EXPECT_EQ(less.status, 3) << policy << less.log;

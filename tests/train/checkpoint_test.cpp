@@ -26,7 +26,6 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -124,7 +123,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     TrainOptions options = train_options();
     options.save = [this](Session& session) { save_checkpoint(after(session.steps()), session); };
     options.save_every = 1;
-    const TrainingResult result = Trainer(run, splits, options).train({});
+    TrainingResult result = Trainer(run, splits, options).train({});
     EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
     EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
     EXPECT_EQ(result.system_allocations_after_first_step, 0U);
@@ -143,7 +142,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     train.seed = 77;  // the checkpoint's counts
     train.start = checkpoint.state(run);
     train.start->seed += seed_offset;
-    const TrainingResult result = Trainer(run, splits, train).train({});
+    TrainingResult result = Trainer(run, splits, train).train({});
     EXPECT_EQ(result.steps, kSteps - step);
     EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
     EXPECT_EQ(result.system_allocations_after_first_step, 0U);
@@ -213,8 +212,6 @@ TEST(ResumedAlgorithms, AreTheCheckpointsWhateverIsPreferred) {
 }
 
 // --- one state ---------------------------------------------------------------------------------------------
-
-using Step = std::function<void(Session&)>;
 
 struct Edited {
   SafetensorsMetadata metadata;
@@ -302,7 +299,7 @@ class CheckpointTest : public testing::TemporaryDirectory {
   std::string rejection(const PlannedRun& run = tiny_run()) const {
     Session session(run, {.seed = 3});
     const TrainingState before = session.state();
-    const std::string problem = testing::problem<Error>([&] { load_checkpoint(path(), session); });
+    std::string problem = testing::problem<Error>([&] { load_checkpoint(path(), session); });
     expect_same(session.state(), before);
     EXPECT_THAT(problem, HasSubstr(path().string()));
     return problem;

@@ -76,7 +76,7 @@ void train_and_print(const char* title) {
   options.device = "cpu";
   options.policy = vdnn::Policy::kOffloadAll;
   vdnn::Session session(vdnn::plan_run(make_network(), options), {.seed = 5});
-  std::vector<float> images(4 * 8 * 8);
+  std::vector<float> images(std::size_t{4} * 8 * 8);  // N x H x W
   for (std::size_t i = 0; i < images.size(); ++i) {
     images[i] = static_cast<float>(i * 37 % 11) / 11;
   }
