@@ -225,7 +225,7 @@ class Trainer::Impl {
 
   TrainingResult result_;
   bool trained_ = false;
-  std::uint64_t first_step_ = 0;  // where this training goes on from
+  std::uint64_t first_step_ = 0;                     // where this training goes on from
   std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted
   std::vector<double> step_seconds_;
   std::vector<double> stall_seconds_;

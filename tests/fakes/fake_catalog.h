@@ -39,12 +39,12 @@ class FakeCatalog : public OpCatalog {
                              bool clipped) const override {
     const auto elements = static_cast<double>(parameter.type.elements());
     UpdateRecipe recipe{.state = {{"momentum", parameter.type}},
-            .op = {.direction = Direction::kUpdate,
-                   .reads = {kParameter, kParameterGradient, kState},
-                   .writes = {kParameter, kState},
-                   .may_overwrite = {},
-                   .algorithms = only(),
-                   .cost = {.flops = 6 * elements, .bytes = 20 * elements}}};
+                        .op = {.direction = Direction::kUpdate,
+                               .reads = {kParameter, kParameterGradient, kState},
+                               .writes = {kParameter, kState},
+                               .may_overwrite = {},
+                               .algorithms = only(),
+                               .cost = {.flops = 6 * elements, .bytes = 20 * elements}}};
     if (clipped) {
       recipe.op.reads.push_back({OperandRole::kGradientNorm, 0});
     }

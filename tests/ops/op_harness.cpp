@@ -141,9 +141,8 @@ void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
     Op op{.name = "op" + std::to_string(parts_.ops.size()),
           .phase = parts_.ops.size() < forward_ops_ ? Phase::kForward : last_phase,
           .direction = recipe.direction,
-          .position = static_cast<std::uint32_t>(parts_.ops.size() < forward_ops_
-                                                     ? parts_.ops.size()
-                                                     : parts_.ops.size() - forward_ops_),
+          .position = static_cast<std::uint32_t>(
+              parts_.ops.size() < forward_ops_ ? parts_.ops.size() : parts_.ops.size() - forward_ops_),
           .spec = spec,
           .layer_inputs = inputs_,
           .layer_outputs = outputs_,
@@ -225,8 +224,8 @@ void OpHarness::run(OpId op, const RunOptions& options) {
       writes.push_back(written.range());
     }
   }
-  program_->run(op, {.reads = reads, .writes = writes, .workspace = workspace.range()},
-                options.scalars, nullptr);
+  program_->run(op, {.reads = reads, .writes = writes, .workspace = workspace.range()}, options.scalars,
+                nullptr);
   EXPECT_TRUE(workspace.slack_is_intact()) << "wrote beside the workspace";
   for (auto& [which, each] : buffers_) {
     each->set_read_only(false);

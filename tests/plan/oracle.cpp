@@ -151,7 +151,8 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
       return false;
     }
   }
-  return std::ranges::all_of(tape.results(), [&](ValueId id) { return results[id] == 1; }) && std::ranges::all_of(launches, is_one) &&
+  return std::ranges::all_of(tape.results(), [&](ValueId id) { return results[id] == 1; }) &&
+         std::ranges::all_of(launches, is_one) &&
          std::ranges::all_of(tape.inputs(), [&](ValueId id) { return loads[id] == 1; });
 }
 

@@ -275,7 +275,7 @@ TEST(Schedule, Prints) {
                           "11: [compute] allocate #6 'metrics' 8 bytes",                       //
                           "12: [compute] allocate #7 'p' 64 bytes",                            //
                           "13: [compute] launch loss.forward after 3",                         //
-                          "14: [offload] read_result metrics #6 'metrics' 8 bytes after 13",  //
+                          "14: [offload] read_result metrics #6 'metrics' 8 bytes after 13",   //
                           "15: [offload] release #4 'y' 64 bytes after 13 after 10",           //
                           "16: [compute] release #2 'targets' 8 bytes after 13",               //
                           "17: [compute] release #6 'metrics' 8 bytes after 14",               //

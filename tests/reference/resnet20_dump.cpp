@@ -30,7 +30,8 @@ struct NamedTensor {
 };
 
 template <class Number>
-NamedTensor named(const std::string& name, DataType type, const Dims& dims, const std::vector<Number>& numbers) {
+NamedTensor named(const std::string& name, DataType type, const Dims& dims,
+                  const std::vector<Number>& numbers) {
   const auto bytes = std::as_bytes(std::span(numbers));
   return {.tensor = {.name = name, .data_type = type, .dims = dims}, .data = {bytes.begin(), bytes.end()}};
 }
@@ -81,13 +82,13 @@ void dump(const std::filesystem::path& directory) {
   }
 
   save_checkpoint(directory / "before.safetensors", session);
-  const std::array<Session::Bytes, 2> inputs{std::as_bytes(std::span(images)), std::as_bytes(std::span(targets))};
+  const std::array<Session::Bytes, 2> inputs{std::as_bytes(std::span(images)),
+                                             std::as_bytes(std::span(targets))};
   const auto loss = static_cast<float>(session.step(inputs, 0.1F).loss);
-  std::vector<NamedTensor> step{
-      named("images", DataType::kF32, {kBatch, kExtent, kExtent, 3}, images),
-      named("targets", DataType::kI32, {kBatch}, targets),
-      named("loss", DataType::kF32, {}, std::vector<float>{loss}),
-      named("logits", DataType::kF32, {kBatch, kClasses}, session.result("fc.y"))};
+  std::vector<NamedTensor> step{named("images", DataType::kF32, {kBatch, kExtent, kExtent, 3}, images),
+                                named("targets", DataType::kI32, {kBatch}, targets),
+                                named("loss", DataType::kF32, {}, std::vector<float>{loss}),
+                                named("logits", DataType::kF32, {kBatch, kClasses}, session.result("fc.y"))};
   for (const std::string& gradient : gradients) {
     const std::string parameter = gradient.substr(0, gradient.rfind('.'));
     step.push_back(

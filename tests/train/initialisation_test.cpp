@@ -25,7 +25,8 @@ std::shared_ptr<const Tape> tape(bool deeper = false) {
     x = net.relu("relu3", net.convolution("conv3", x, same));
   }
   net.softmax_cross_entropy("loss", net.fully_connected("logits", x, {.outputs = 10}));
-  return lower_to_tape(std::move(net).build(), fakes::FakeCatalog(), {.optimizer = SgdSpec{.momentum = 0.9F}});
+  return lower_to_tape(std::move(net).build(), fakes::FakeCatalog(),
+                       {.optimizer = SgdSpec{.momentum = 0.9F}});
 }
 
 // Order of creation: filter and bias of each layer.

@@ -275,7 +275,8 @@ TEST(Session, TakesNoStateOfAnotherNetworkOrOptimizer) {
   EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("another optimizer"));
   state = session.state();
   state.parameters.pop_back();
-  EXPECT_THAT(error_of([&] { session.restore(state); }), HasSubstr("no 'guess.bias' (2): it is of another network"));
+  EXPECT_THAT(error_of([&] { session.restore(state); }),
+              HasSubstr("no 'guess.bias' (2): it is of another network"));
   EXPECT_EQ(session.weights_sha256(), hash);
 }
 
