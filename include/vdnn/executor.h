@@ -46,10 +46,10 @@ inline constexpr std::uint32_t kStagedBatches = 3;
 
 // A step that has been submitted.
 struct StepTicket {
+  std::uint64_t executor = 0;  // whose step
   std::uint64_t step = 0;
   Frontier inputs_copied;  // the host may write the batch's memory again
-  Frontier results_ready;
-  Frontier done;  // everything of this step
+  Frontier done;           // everything of this step
 };
 
 // What one loss said of a step.
@@ -80,7 +80,13 @@ struct ExecutorParts {
   const Tape* tape = nullptr;
   const Schedule* schedule = nullptr;
   OpProgram* program = nullptr;
+  // Take so much page-locked memory for the results of a step, where they do not need more: executors that
+  // follow each other then find each other's.
+  std::uint64_t least_result_bytes = 0;
 };
+
+// Page-locked memory that the results of one step of a tape take. Bytes.
+std::uint64_t result_bytes(const Tape& tape);
 
 class Executor {
  public:
@@ -96,13 +102,17 @@ class Executor {
   // have not been waited for. Throws InvalidArgument where this is not so, OutOfMemory (numbers inside), and
   // what the device throws.
   StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
-  // Blocks until the step's results are on the host. Once a step, in order of submission; InvalidArgument
-  // otherwise. After it has thrown what the device threw, the executor takes no further step.
+  // Blocks until the step's results are on the host. Once a step, in order of submission, with the ticket of
+  // this executor; InvalidArgument otherwise. After it has thrown what the device threw, the executor takes
+  // no further step.
   StepMetrics wait(const StepTicket& ticket);
 
   // Where a result (an index into Tape::results()) of a step that has been waited for lies, in page-locked
   // memory, as the device holds it; overwritten by the next step but one.
   AddressRange result(std::uint64_t step, std::size_t index) const;
+
+  // Something was thrown in the middle of a step: no further one is taken.
+  bool failed() const { return failed_; }
 
   const StepMemory& memory() const { return memory_; }
   // Where a non-persistent buffer was placed last (its range is empty before); for tests of placement.
@@ -136,6 +146,7 @@ class Executor {
   void mark_memory();
 
   ExecutorParts parts_;
+  std::uint64_t id_;                // tells tickets of different executors apart
   std::vector<std::string> names_;  // an instruction: what traces and findings call it
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
@@ -149,9 +160,10 @@ class Executor {
   std::vector<Access> writes_;
   Frontier inputs_copied_;
   Frontier results_ready_;
-  std::uint64_t step_ = 0;          // the next to be submitted
-  std::uint64_t waited_steps_ = 0;  // the next whose results are to be waited for
-  std::uint64_t live_bytes_ = 0;    // of the pool, by this executor's count
+  std::array<Frontier, 2> slots_ready_;  // even and odd steps: their results
+  std::uint64_t step_ = 0;               // the next to be submitted
+  std::uint64_t waited_steps_ = 0;       // the next whose results are to be waited for
+  std::uint64_t live_bytes_ = 0;         // of the pool, by this executor's count
   double live_sum_ = 0;
   StepMemory memory_;
   bool failed_ = false;

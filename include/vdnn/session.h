@@ -11,11 +11,15 @@
 // loop that overlaps loading with computing there are submit() and wait() over page-locked memory.
 //
 // Training and evaluation take turns in the same memory: the first call of the other kind closes what the
-// last one used, once everything submitted has been waited for. A Session belongs to one thread. After an
-// exception from the device it takes no further step; its destructor gives everything back.
+// last one used, once everything submitted has been waited for. A Session belongs to one thread.
+//
+// Arguments that cannot be are refused before anything happens. A step that fails in the middle (memory, the
+// device, a custom layer) may have updated parameters in part: from then on every call throws the first cause
+// again, until restore() has put a whole state in place.
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -63,7 +67,7 @@ TrainingState describe_state(const Tape& tape);
 class Session {
  public:
   // Throws OutOfMemory where the run does not fit, InvalidArgument for a simulated device.
-  Session(PlannedRun run, const SessionOptions& options);
+  explicit Session(PlannedRun run, const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -97,9 +101,10 @@ class Session {
   void finish();
 
   // --- values by name --------------------------------------------------------------------------------------
-  // What the last step that was waited for gave back: outputs of the network and what
-  // TrainingOptions::results names, a gradient for example; dense, channels last. Throws InvalidArgument
-  // where the host is not given it.
+  // What the last step that was waited for gave back: outputs of the network and, of a training step, what
+  // TrainingOptions::results names, a gradient for example; dense, channels last. There until the next step
+  // but one is submitted, the next of the other kind, or finish(). Throws InvalidArgument where the host is
+  // not given it.
   std::vector<float> result(std::string_view name) const;
   // A parameter or running statistic, after all steps submitted. Throws InvalidArgument for an unknown name,
   // and for another number of elements.
@@ -108,7 +113,7 @@ class Session {
   std::vector<std::string> parameter_names() const;
 
   // Everything that later steps depend on. restore() throws InvalidArgument, and changes nothing, for a state
-  // of another network or optimizer.
+  // of another network or optimizer; it also mends a session whose step has failed.
   TrainingState state();
   void restore(const TrainingState& state);
   // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
@@ -122,12 +127,13 @@ class Session {
   StepMemory memory() const { return executor_ ? executor_->memory() : memory_; }
 
  private:
-  enum class Phase : std::uint8_t { kTraining, kEvaluation };
-
   StreamId compute() const { return streams_[StreamRole::kCompute]; }
   const EvaluationPlan& evaluation();
-  void open(Phase phase);
+  void open(Mode mode);
   void close();
+  template <class Action>
+  auto guarded(const Action& action);
+  void require_sound() const;
   void require_idle() const;
   const Tape& current_tape() const;
   template <class Submit>
@@ -147,11 +153,12 @@ class Session {
   std::unique_ptr<OpProgram> evaluation_program_;
 
   std::optional<Executor> executor_;
-  Phase phase_ = Phase::kTraining;
-  StepMemory memory_;  // of the executor before
+  Mode mode_ = Mode::kTraining;  // of the executor
+  StepMemory memory_;            // of the executor before
   std::uint64_t steps_ = 0;
   std::uint64_t in_flight_ = 0;
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
+  std::exception_ptr failure_;           // what ended a step in the middle
 };
 
 }  // namespace vdnn

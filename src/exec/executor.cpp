@@ -44,12 +44,31 @@ struct Executor::BufferState {
   std::uint64_t version = 0;
 };
 
+namespace {
+
+// Where any type is aligned.
+constexpr std::uint64_t kResultAlignment = 64;
+
+}  // namespace
+
+std::uint64_t result_bytes(const Tape& tape) {
+  std::uint64_t bytes = 0;
+  for (const ValueId result : tape.results()) {
+    bytes = checked_add(bytes, round_up(tape.value(result).bytes, kResultAlignment));
+  }
+  return bytes;
+}
+
 Executor::Executor(const ExecutorParts& parts)
     : parts_(parts),
+      id_(parts.parameters->next_version()),
       buffers_(parts.schedule->buffers.size()),
       placements_(parts.schedule->buffers.size()),
       launches_(parts.schedule->instructions.size()),
       waited_on_(parts.schedule->instructions.size(), false) {
+  if (parts_.device->properties().touches_memory && parts_.program == nullptr) {
+    throw InvalidArgument("an executor of '" + parts_.tape->model() + "' without a program");
+  }
   for (const Instruction& instruction : parts_.schedule->instructions) {
     names_.push_back(instruction.kind == InstructionKind::kLaunch ? parts_.tape->op(instruction.op).name
                                                                   : describe(*parts_.tape, instruction));
@@ -92,14 +111,13 @@ void Executor::bind_persistent_buffers() {
 }
 
 void Executor::take_result_slots() {
-  // Each result where any type is aligned.
-  constexpr std::uint64_t kAlignment = 64;
-  std::uint64_t bytes = 0;
+  std::uint64_t begin = 0;
   for (const ValueId result : parts_.tape->results()) {
     const std::uint64_t size = parts_.tape->value(result).bytes;
-    result_parts_.push_back({.begin = bytes, .bytes = size});
-    bytes = checked_add(bytes, round_up(size, kAlignment));
+    result_parts_.push_back({.begin = begin, .bytes = size});
+    begin += round_up(size, kResultAlignment);
   }
+  const std::uint64_t bytes = std::max(result_bytes(*parts_.tape), parts_.least_result_bytes);
   if (bytes == 0) {
     return;
   }
@@ -112,7 +130,8 @@ void Executor::take_result_slots() {
 }
 
 AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
-  if (index >= result_parts_.size() || step >= waited_steps_ || step_ - step > result_slots_.size()) {
+  if (failed_ || index >= result_parts_.size() || step >= waited_steps_ ||
+      step_ - step > result_slots_.size()) {
     throw InvalidArgument("result " + std::to_string(index) + " of step " + std::to_string(step) + " of '" +
                           parts_.tape->model() + "' is not there: there are " +
                           std::to_string(result_parts_.size()) + ", " + std::to_string(waited_steps_) +
@@ -211,19 +230,22 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   }
   memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
   failed_ = false;
-  return {.step = step_++,
+  slots_ready_[step_ % 2] = results_ready_;
+  return {.executor = id_,
+          .step = step_++,
           .inputs_copied = inputs_copied_,
-          .results_ready = results_ready_,
           .done = parts_.streams->everything(*parts_.device)};
 }
 
 StepMetrics Executor::wait(const StepTicket& ticket) {
-  if (ticket.step != waited_steps_ || ticket.step >= step_) {
-    throw InvalidArgument("a wait for step " + std::to_string(ticket.step) + " of '" + parts_.tape->model() +
-                          "'; the next to be waited for is step " + std::to_string(waited_steps_));
+  if (ticket.executor != id_ || ticket.step != waited_steps_ || ticket.step >= step_) {
+    throw InvalidArgument("a wait for step " + std::to_string(ticket.step) +
+                          (ticket.executor == id_ ? "" : " of an executor that is gone") + "; the next of '" +
+                          parts_.tape->model() + "' to be waited for is step " +
+                          std::to_string(waited_steps_));
   }
   try {
-    parts_.device->synchronize(ticket.results_ready);
+    parts_.device->synchronize(slots_ready_[ticket.step % 2]);
   } catch (...) {
     failed_ = true;
     throw;

@@ -97,6 +97,10 @@ const TensorType& NetworkBuilder::type(Tensor x) const {
 
 Tensor NetworkBuilder::append(const std::string& name, OpSpec spec, std::vector<std::uint32_t> inputs,
                               TensorType output) {
+  if (auto* dropout = std::get_if<DropoutSpec>(&spec); dropout != nullptr && dropout->key == 0) {
+    // By position: what is added behind a layer does not change what it drops.
+    dropout->key = network_.layers_.size() + 1;
+  }
   const auto id = static_cast<std::uint32_t>(network_.types_.size());
   network_.names_.push_back(name + (is_loss(spec) ? ".metrics" : ".y"));
   network_.types_.push_back(std::move(output));
@@ -194,8 +198,7 @@ Tensor NetworkBuilder::lrn(const std::string& name, Tensor x, LrnSpec spec) {
 }
 
 Tensor NetworkBuilder::dropout(const std::string& name, Tensor x, float probability) {
-  // Layers in order: what is added behind a layer does not change what it drops.
-  return layer(name, DropoutSpec{.probability = probability, .key = network_.layers_.size()}, {x});
+  return layer(name, DropoutSpec{.probability = probability}, {x});
 }
 
 Tensor NetworkBuilder::custom(const std::string& name, const std::vector<Tensor>& inputs,

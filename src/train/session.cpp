@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "vdnn/cpu_device.h"
@@ -108,27 +109,43 @@ Session::Session(PlannedRun run, const SessionOptions& options)
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
 }
 
+// Whatever may fail in the middle of a step: parameters may have been updated in part then.
+template <class Action>
+auto Session::guarded(const Action& action) {
+  try {
+    return action();
+  } catch (...) {
+    if (executor_->failed()) {
+      failure_ = std::current_exception();
+    }
+    throw;
+  }
+}
+
 StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_rate) {
-  open(Phase::kTraining);
-  StepTicket ticket =
-      executor_->submit(inputs, {.learning_rate = learning_rate, .step = steps_, .seed = options_.seed});
+  open(Mode::kTraining);
+  StepTicket ticket = guarded([&] {
+    return executor_->submit(inputs, {.learning_rate = learning_rate, .step = steps_, .seed = options_.seed});
+  });
   ++steps_;
   ++in_flight_;
   return ticket;
 }
 
 StepTicket Session::submit_evaluation(std::span<const AddressRange> inputs) {
-  open(Phase::kEvaluation);
-  StepTicket ticket = executor_->submit(inputs, {.step = steps_, .seed = options_.seed});
+  open(Mode::kInference);
+  StepTicket ticket =
+      guarded([&] { return executor_->submit(inputs, {.step = steps_, .seed = options_.seed}); });
   ++in_flight_;
   return ticket;
 }
 
 StepMetrics Session::wait(const StepTicket& ticket) {
+  require_sound();
   if (!executor_) {
     throw InvalidArgument("a wait for step " + std::to_string(ticket.step) + ", and none is in flight");
   }
-  StepMetrics metrics = executor_->wait(ticket);
+  StepMetrics metrics = guarded([&] { return executor_->wait(ticket); });
   --in_flight_;
   waited_ = ticket.step;
   return metrics;
@@ -149,6 +166,7 @@ std::int64_t Session::evaluation_batch() {
 }
 
 void Session::finish() {
+  require_sound();
   if (!executor_) {
     return;
   }
@@ -156,13 +174,14 @@ void Session::finish() {
   try {
     device_->synchronize(streams_.everything(*device_));
   } catch (...) {
-    close();
+    failure_ = std::current_exception();
     throw;
   }
   close();
 }
 
 std::vector<float> Session::result(std::string_view name) const {
+  require_sound();
   if (!executor_ || !waited_) {
     throw InvalidArgument("no step has been waited for: there is no result '" + std::string(name) + "'");
   }
@@ -171,7 +190,9 @@ std::vector<float> Session::result(std::string_view name) const {
   const auto results = tape.results();
   const auto found = std::ranges::find(results, value);
   if (value == kNone || found == results.end()) {
-    throw InvalidArgument("'" + std::string(name) + "' is not among the results of '" + tape.model() +
+    throw InvalidArgument("'" + std::string(name) + "' is not among the results of " +
+                          (mode_ == Mode::kTraining ? "training" : "evaluation") + " steps of '" +
+                          tape.model() +
                           "': mark it as an output of the network, or name it in TrainingOptions::results");
   }
   const AddressRange range = executor_->result(*waited_, static_cast<std::size_t>(found - results.begin()));
@@ -223,7 +244,9 @@ TrainingState Session::state() {
 }
 
 void Session::restore(const TrainingState& state) {
-  require_idle();
+  if (!failure_) {
+    require_idle();
+  }
   const TrainingState expected = describe_state(*run_.tape);
   require_alike(expected.parameters, state.parameters,
                 ": it is of another network than " + run_.tape->model());
@@ -238,7 +261,13 @@ void Session::restore(const TrainingState& state) {
       of_parameter.push_back((next_state++)->values);
     }
   }
+  if (failure_) {
+    close();
+  }
+  // Until all of it is there, nothing may be made of it.
+  failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
+  failure_ = nullptr;
   steps_ = state.step;
   options_.seed = state.seed;
 }
@@ -254,8 +283,15 @@ void Session::close() {
   in_flight_ = 0;
 }
 
+void Session::require_sound() const {
+  if (failure_) {
+    std::rethrow_exception(failure_);
+  }
+}
+
 // A step that is in flight may still be about to read or write what is asked for.
 void Session::require_idle() const {
+  require_sound();
   if (in_flight_ > 0) {
     throw InvalidArgument(std::to_string(in_flight_) + " steps are in flight: wait for them first");
   }
@@ -263,19 +299,21 @@ void Session::require_idle() const {
 
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
-    evaluation_ = plan_evaluation(run_);
-    evaluation_program_ = run_.library->compile(*evaluation_->tape, evaluation_->schedule.algorithms);
+    EvaluationPlan plan = plan_evaluation(run_);
+    evaluation_program_ = run_.library->compile(*plan.tape, plan.schedule.algorithms);
+    evaluation_ = std::move(plan);
   }
   return *evaluation_;
 }
 
-void Session::open(Phase phase) {
-  if (executor_ && phase_ == phase) {
+void Session::open(Mode mode) {
+  require_sound();
+  if (executor_ && mode_ == mode) {
     return;
   }
   require_idle();
   finish();
-  const bool training = phase == Phase::kTraining;
+  const bool training = mode == Mode::kTraining;
   if (!training) {
     evaluation();
   }
@@ -286,12 +324,13 @@ void Session::open(Phase phase) {
                                   .parameters = &parameters_,
                                   .tape = training ? run_.tape.get() : evaluation_->tape.get(),
                                   .schedule = training ? &run_.schedule : &evaluation_->schedule,
-                                  .program = training ? program_.get() : evaluation_program_.get()});
-  phase_ = phase;
+                                  .program = training ? program_.get() : evaluation_program_.get(),
+                                  .least_result_bytes = result_bytes(*run_.tape)});
+  mode_ = mode;
 }
 
 const Tape& Session::current_tape() const {
-  return phase_ == Phase::kTraining ? *run_.tape : *evaluation_->tape;
+  return mode_ == Mode::kTraining ? *run_.tape : *evaluation_->tape;
 }
 
 // Copies the inputs into page-locked memory of the size that loaders take, and runs one step over them.

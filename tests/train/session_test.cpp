@@ -6,11 +6,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "src/base/random.h"
+#include "tests/train/every_layer.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
@@ -280,12 +287,187 @@ TEST(Session, TakesNoStateOfAnotherNetworkOrOptimizer) {
   EXPECT_EQ(session.weights_sha256(), hash);
 }
 
-TEST(Session, WaitsForNothingAndReadsNothingWithStepsInFlight) {
-  Session session(plan_run(small_network(), options()), {});
+// --- steps in flight ---------------------------------------------------------------------------------------
+
+// Page-locked memory with one batch in it.
+class StagedInputs {
+ public:
+  StagedInputs(Session& session, const Batch& batch) : session_(session) {
+    for (const Session::Bytes& input : batch.inputs()) {
+      ranges_.push_back(*session.pinned().allocate_for_host(input.size()));
+      std::memcpy(pointer_to<std::byte>(ranges_.back().begin), input.data(), input.size());
+    }
+  }
+  ~StagedInputs() {
+    for (const AddressRange& range : ranges_) {
+      session_.pinned().free(range, session_.streams().everything(session_.device()));
+    }
+  }
+  StagedInputs(const StagedInputs&) = delete;
+  StagedInputs& operator=(const StagedInputs&) = delete;
+
+  std::span<const AddressRange> ranges() const { return ranges_; }
+
+ private:
+  Session& session_;
+  std::vector<AddressRange> ranges_;
+};
+
+TEST(Session, ReadsNothingWithStepsInFlight) {
+  Session session(plan_run(small_network(), options()));
   EXPECT_THAT(error_of([&] { session.wait({}); }), HasSubstr("none is in flight"));
+  const StagedInputs inputs(session, Batch(1));
+  const StepTicket first = session.submit(inputs.ranges(), 0.1F);
+  for (const auto& action : std::vector<std::function<void()>>{
+           [&] { session.parameter("fc.bias"); }, [&] { session.set_parameter("fc.bias", {}); },
+           [&] { session.state(); }, [&] { session.weights_sha256(); },
+           [&] { session.step(Batch(2).inputs(), 0.1F); }, [&] { session.evaluate(Batch(2).inputs()); }}) {
+    EXPECT_NE(error_of(action), "accepted");
+  }
+  EXPECT_THAT(error_of([&] { session.weights_sha256(); }), HasSubstr("1 steps are in flight"));
+  const StepTicket second = session.submit(inputs.ranges(), 0.1F);
+  EXPECT_THAT(error_of([&] { session.submit(inputs.ranges(), 0.1F); }), HasSubstr("third"));
+  EXPECT_THAT(error_of([&] { session.wait(second); }), HasSubstr("step 0"));
+  session.wait(first);
+  EXPECT_EQ(session.result("fc.y").size(), static_cast<std::size_t>(kBatch * kClasses));
+  session.wait(second);
+  session.weights_sha256();
+}
+
+// Failed before: tickets of two executors had the same numbers, and a stale one was taken for the new step's.
+TEST(Session, TakesNoTicketOfAPhaseThatIsOver) {
+  Session session(plan_run(small_network(), options()));
+  const StagedInputs x(session, Batch(1));
+  const StagedInputs y(session, Batch(2));
+  const StepTicket stale = session.submit(x.ranges(), 0.1F);
+  session.finish();
+  const StepTicket ticket = session.submit(y.ranges(), 0.1F);
+  EXPECT_THAT(error_of([&] { session.wait(stale); }), HasSubstr("an executor that is gone"));
+  EXPECT_TRUE(std::isfinite(session.wait(ticket).loss));
+}
+
+TEST(Session, ResultsAreThereUntilTheNextStepButOne) {
+  Session session(plan_run(small_network(), options()));
   session.step(Batch(1).inputs(), 0.1F);
+  const std::vector<float> logits = session.result("fc.y");
+  const StagedInputs inputs(session, Batch(2));
+  const StepTicket first = session.submit(inputs.ranges(), 0.1F);
+  EXPECT_EQ(session.result("fc.y"), logits);
+  const StepTicket second = session.submit(inputs.ranges(), 0.1F);
+  EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("not there"));
+  session.wait(first);
+  EXPECT_NE(session.result("fc.y"), logits);
+  session.wait(second);
   session.finish();
   EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("no step"));
+}
+
+// Feature maps that are overwritten in place, gradients that are summed, what forward saves: copied before
+// anything else happens to them, in every policy and whatever the delays.
+TEST(Session, ResultsHaveTheSameBitsUnderEveryPolicyAndDelay) {
+  std::set<std::vector<std::vector<float>>> seen;
+  for (const Policy policy : testing::kPolicies) {
+    RunOptions all = options(policy);
+    all.training.results = {"norm.y", "relu.y.gradient", "loss.probabilities", "conv.filter.gradient"};
+    Session session(plan_run(small_network(), all), {.seed = 2, .delay_seed = 7});
+    const StagedInputs inputs(session, Batch(3));
+    std::vector<std::vector<float>> results;
+    const StepTicket first = session.submit(inputs.ranges(), 0.1F);
+    const StepTicket second = session.submit(inputs.ranges(), 0.1F);
+    for (const StepTicket& ticket : {first, second}) {
+      session.wait(ticket);
+      for (const char* name :
+           {"norm.y", "relu.y.gradient", "loss.probabilities", "conv.filter.gradient", "fc.y", "aside.y"}) {
+        results.push_back(session.result(name));
+      }
+    }
+    seen.insert(results);
+  }
+  EXPECT_EQ(seen.size(), 1U);
+}
+
+// --- failures in the middle of a step ----------------------------------------------------------------------
+
+// Doubles, but for one launch.
+class Failing final : public CustomLayer {
+ public:
+  std::string kind() const override { return "failing"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
+  void run(const CustomLaunch& launch) const override {
+    if (launches_++ == fail_at) {
+      throw std::runtime_error("out of luck");
+    }
+    doubling_.run(launch);
+  }
+  int fail_at = -1;
+
+ private:
+  testing::Doubling doubling_;
+  mutable int launches_ = 0;  // by the stream's thread alone
+};
+
+Network failing_network(const std::shared_ptr<const CustomLayer>& layer) {
+  NetworkBuilder net("failing", {kBatch, 2, 6, 6});
+  Tensor x = net.custom("custom", {net.relu("relu", net.input())}, layer);
+  x = net.batch_normalization("norm", x);
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = kClasses}));
+  return std::move(net).build();
+}
+
+template <class Action>
+std::string failure_of(const Action& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Failed before: finish() forgot the failure, and the next step ran on parameters that were updated in part.
+TEST(Session, AFailedStepEndsEverythingWithItsFirstCause) {
+  for (const Policy policy : testing::kPolicies) {
+    SCOPED_TRACE(to_string(policy));
+    const auto layer = std::make_shared<Failing>();
+    layer->fail_at = 1;  // the second step
+    Session session(plan_run(failing_network(layer), options(policy)));
+    const Batch batch(1);
+    const std::array<Session::Bytes, 2> inputs{std::as_bytes(std::span(batch.images)),
+                                               std::as_bytes(std::span(batch.classes))};
+    session.step(inputs, 0.1F);
+    const TrainingState good = session.state();
+    EXPECT_THAT(failure_of([&] { session.step(inputs, 0.1F); }), HasSubstr("out of luck"));
+    for (const auto& action : std::vector<std::function<void()>>{
+             [&] { session.step(inputs, 0.1F); }, [&] { session.evaluate(inputs); },
+             [&] { session.finish(); }, [&] { session.state(); }, [&] { session.parameter("fc.bias"); },
+             [&] { session.result("fc.y"); }, [&] { session.weights_sha256(); }}) {
+      EXPECT_THAT(failure_of(action), HasSubstr("out of luck"));
+    }
+    EXPECT_EQ(good.step, 1U);
+  }
+}
+
+// What a step fails of may be gone by the next: with a whole state it goes on.
+TEST(Session, ARestoredStateMendsAStepThatRanOutOfMemory) {
+  RunOptions tight = options(Policy::kOffloadAll);
+  tight.host_memory_bytes = plan_run(small_network(), tight).prediction.host_bytes;
+  Session session(plan_run(small_network(), tight), {.seed = 5});
+  const TrainingState fresh = session.state();
+  // All that is left of the host's budget, so that a feature map finds no room.
+  std::vector<AddressRange> hoard;
+  while (const auto block = session.pinned().allocate_for_host(512)) {
+    hoard.push_back(*block);
+  }
+  EXPECT_THROW(session.step(Batch(1).inputs(), 0.1F), OutOfMemory);
+  for (const AddressRange& block : hoard) {
+    session.pinned().free(block, {});
+  }
+  session.restore(fresh);
+  session.step(Batch(1).inputs(), 0.1F);
+  Session other(plan_run(small_network(), options(Policy::kOffloadAll)), {.seed = 5});
+  other.step(Batch(1).inputs(), 0.1F);
+  EXPECT_EQ(session.weights_sha256(), other.weights_sha256());
 }
 
 TEST(Session, SimulatedDevicesTakeNoSteps) {
