@@ -1,10 +1,11 @@
+#include "vdnn/initialisation.h"
+
 #include <bit>
 #include <cmath>
 #include <numbers>
 
 #include "src/base/random.h"
 #include "vdnn/sha256.h"
-#include "vdnn/trainer.h"
 
 namespace vdnn {
 

@@ -7,7 +7,7 @@
 
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
-#include "vdnn/trainer.h"
+#include "vdnn/initialisation.h"
 
 namespace vdnn {
 

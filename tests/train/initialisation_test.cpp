@@ -8,7 +8,7 @@
 
 #include "fakes/fake_catalog.h"
 #include "vdnn/network.h"
-#include "vdnn/trainer.h"
+#include "vdnn/initialisation.h"
 
 namespace vdnn {
 namespace {

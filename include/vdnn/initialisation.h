@@ -1,0 +1,20 @@
+#pragma once
+// Where training begins: parameters drawn by a seed, and the hash that says whether two trainings ended
+// alike.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vdnn/tape.h"
+
+namespace vdnn {
+
+// Fresh parameters of a tape in logical form (dense, filters KRSC), as the recipes say, a function of the
+// seed.
+std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed);
+
+// SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
+std::string parameters_sha256(const std::vector<std::vector<float>>& parameters);
+
+}  // namespace vdnn
