@@ -30,11 +30,7 @@ class Assembly {
       }
     }
     for (const LayerDescription& layer : layers_) {
-      for (const std::string& read : layer.inputs) {
-        if (!known_.contains(read) && !makers.contains(read)) {
-          reject("layer " + layer.name + " reads '" + read + "', which no layer makes");
-        }
-      }
+      check_uses(layer, makers);
     }
   }
 
@@ -58,6 +54,22 @@ class Assembly {
   void require_new(const std::string& name) const {
     if (known_.contains(name)) {
       reject("the name '" + name + "' is taken");
+    }
+  }
+
+  void check_uses(const LayerDescription& layer, const std::set<std::string>& makers) const {
+    for (const std::string& read : layer.inputs) {
+      if (!known_.contains(read) && !makers.contains(read)) {
+        reject("layer " + layer.name + " reads '" + read + "', which no layer makes");
+      }
+      if (std::ranges::any_of(layers_, [&](const LayerDescription& other) {
+            return other.name == read && is_loss(other.spec);
+          })) {
+        reject("layer " + layer.name + " reads '" + read + "', which is a loss and makes no feature map");
+      }
+    }
+    if (layer.output && is_loss(layer.spec)) {
+      reject("layer " + layer.name + " is a loss and no output: every step returns its metrics");
     }
   }
 

@@ -55,7 +55,7 @@ std::string op_suffix(const std::vector<OpRecipe>& recipes, std::size_t position
   return name + std::to_string(std::count_if(begin, begin + static_cast<std::ptrdiff_t>(position), same));
 }
 
-// Throws where a recipe names an operand that its layer does not have.
+// Throws where a recipe names an operand that its layer does not have, or makes a gradient that cannot be.
 void check_operands(const std::string& layer, const LayerRecipe& recipe, std::size_t inputs) {
   const auto count_of = [&](OperandRole role) -> std::size_t {
     switch (role) {
@@ -83,6 +83,13 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
           if (operand.index >= count_of(operand.role)) {
             reject(layer, "names an operand that does not exist in op " + op_suffix(*ops, position));
           }
+        }
+      }
+      // Nobody would read it.
+      for (const Operand& write : (*ops)[position].writes) {
+        if (write.role == OperandRole::kParameterGradient && !recipe.parameters[write.index].trainable) {
+          reject(layer, "makes the gradient of parameter '" + recipe.parameters[write.index].name +
+                            "', which is not trainable, in op " + op_suffix(*ops, position));
         }
       }
     }
@@ -219,8 +226,12 @@ void Lowering::describe(std::uint32_t id) {
 void Lowering::fetch_recipe(std::uint32_t id) {
   const std::array<TensorType, 1> outputs{network_.type(layer(id).output)};
   LayerState& state = layers_[id];
-  state.recipe = catalog_.recipe(layer(id).spec, input_types(id), outputs,
-                                 training_ == nullptr ? Mode::kInference : Mode::kTraining);
+  try {
+    state.recipe = catalog_.recipe(layer(id).spec, input_types(id), outputs,
+                                   training_ == nullptr ? Mode::kInference : Mode::kTraining);
+  } catch (const InvalidArgument& error) {  // catalogs know kinds of layers, not their names
+    throw InvalidArgument("layer " + layer(id).name + ": " + error.what());
+  }
   check_operands(layer(id).name, state.recipe, layer(id).inputs.size());
   state.saved.assign(state.recipe.saved.size(), kNone);
   state.parameter_gradients.assign(state.recipe.parameters.size(), kNone);

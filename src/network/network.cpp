@@ -49,6 +49,23 @@ void check_name(const std::string& name) {
   }
 }
 
+// As errors call it: by its name where it has one.
+std::string called(const std::vector<std::string>& names, std::uint32_t id) {
+  if (id == kNone) {
+    return "an empty tensor";
+  }
+  return id < names.size() ? "'" + names[id] + "'" : "tensor " + std::to_string(id);
+}
+
+// Where a layer asks before it is added.
+const TensorType& type_for(const std::string& layer, const NetworkBuilder& net, Tensor x) {
+  try {
+    return net.type(x);
+  } catch (const InvalidArgument& error) {
+    reject(layer, error.what());
+  }
+}
+
 }  // namespace
 
 NetworkBuilder::NetworkBuilder(std::string name, Dims input) {
@@ -90,7 +107,8 @@ bool NetworkBuilder::is_target(std::uint32_t id) const {
 
 const TensorType& NetworkBuilder::type(Tensor x) const {
   if (x.id >= network_.types_.size() || is_target(x.id)) {
-    throw InvalidArgument("network " + network_.name_ + ": no feature map " + std::to_string(x.id));
+    throw InvalidArgument("network " + network_.name_ + ": " + called(network_.names_, x.id) +
+                          " is no feature map");
   }
   return network_.types_[x.id];
 }
@@ -121,7 +139,7 @@ Tensor NetworkBuilder::layer(const std::string& name, OpSpec spec, const std::ve
     const bool made_by_loss = std::ranges::any_of(
         network_.layers_, [&](const Layer& layer) { return layer.output == id && is_loss(layer.spec); });
     if (id >= network_.types_.size() || is_target(id) != (loss && i == 1) || made_by_loss) {
-      reject(name, "input " + std::to_string(i) + " (" + std::to_string(id) + ") is no " +
+      reject(name, "input " + std::to_string(i) + ", " + called(network_.names_, id) + ", is no " +
                        (loss && i == 1 ? "targets" : "feature map") + " of this network");
     }
     types.push_back({network_.names_[id], network_.types_[id]});
@@ -157,7 +175,7 @@ Tensor NetworkBuilder::pooling(const std::string& name, Tensor x, PoolingSpec sp
 }
 
 Tensor NetworkBuilder::global_pooling(const std::string& name, Tensor x, PoolingMode mode) {
-  const TensorType& input = type(x);
+  const TensorType& input = type_for(name, *this, x);
   const std::size_t rank = input.spatial_rank();
   return layer(
       name,
@@ -189,7 +207,7 @@ Tensor NetworkBuilder::group_normalization(const std::string& name, Tensor x, Gr
 }
 
 Tensor NetworkBuilder::instance_normalization(const std::string& name, Tensor x, float epsilon) {
-  const Dims& dims = type(x).dims;
+  const Dims& dims = type_for(name, *this, x).dims;
   return layer(name, GroupNormalizationSpec{.groups = dims[1], .epsilon = epsilon}, {x});
 }
 
@@ -221,9 +239,8 @@ Tensor NetworkBuilder::shared_targets(const std::string& name, TensorType type) 
 void NetworkBuilder::loss(const std::string& name, OpSpec spec, Tensor prediction,
                           std::optional<Tensor> targets) {
   if (!targets) {
-    const NamedType named{network_.names_.at(prediction.id < network_.names_.size() ? prediction.id : 0),
-                          type(prediction)};
-    targets = shared_targets(name, target_type(name, spec, named));
+    const TensorType& predicted = type_for(name, *this, prediction);
+    targets = shared_targets(name, target_type(name, spec, {network_.names_[prediction.id], predicted}));
   }
   layer(name, std::move(spec), {prediction, *targets});
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <type_traits>
 
+#include "src/tape/window.h"
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
@@ -44,8 +46,7 @@ class ShapeRules {
       require(!__builtin_mul_overflow(x.dims[2 + i] - 1, spec.stride[i], &extent) &&
                   !__builtin_add_overflow(extent, spec.kernel[i], &extent),
               "the output overflows 64 bits; " + numbers(window));
-      require(spec.padding[i] < spec.kernel[i] && extent > 2 * spec.padding[i],
-              "the padding leaves no output; " + numbers(window));
+      require(extent > 2 * spec.padding[i], "the padding leaves no output; " + numbers(window));
       space.push_back(extent - 2 * spec.padding[i]);
     }
     return feature_map(x.dims[0], spec.filters, space);
@@ -72,10 +73,6 @@ class ShapeRules {
     const TensorType& x = only_input();
     const Window window{spec.kernel, spec.stride, spec.padding, {}};
     check_window(window);
-    // Otherwise a window may hold nothing but padding: no largest element, an average over none.
-    for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
-      require(spec.padding[i] < spec.kernel[i], "padding must be less than the kernel; " + numbers(window));
-    }
     return feature_map(x.dims[0], channels(x), window_output(window));
   }
 
@@ -196,13 +193,6 @@ class ShapeRules {
   }
 
  private:
-  struct Window {
-    const Dims& kernel;
-    const Dims& stride;
-    const Dims& padding;
-    const Dims& dilation;
-  };
-
   void require(bool condition, const std::string& why) const {
     if (!condition) {
       reject(why);
@@ -249,6 +239,10 @@ class ShapeRules {
                 std::ranges::all_of(window.dilation, positive) &&
                 std::ranges::all_of(window.padding, not_negative),
             "kernel, stride and dilation must be positive, padding must not be negative; " + numbers(window));
+    for (std::size_t i = 0; i < rank; ++i) {
+      require(window.axis(i).reaches_input(),
+              "padding must be less than the kernel's extent, dilation (kernel - 1) + 1; " + numbers(window));
+    }
   }
 
   // Output extents of a window that check_window accepted.
@@ -256,15 +250,9 @@ class ShapeRules {
     const TensorType& x = inputs_[0].type;
     Dims output;
     for (std::size_t i = 0; i < window.kernel.size(); ++i) {
-      std::int64_t padded = 0;
-      require(!__builtin_add_overflow(window.padding[i], window.padding[i], &padded) &&
-                  !__builtin_add_overflow(padded, x.dims[2 + i], &padded),
-              "the padded input overflows 64 bits; " + numbers(window));
-      std::int64_t extent = window.kernel[i] - 1;
-      require(!__builtin_mul_overflow(extent, window.dilation.empty() ? 1 : window.dilation[i], &extent) &&
-                  extent < padded,
-              "the kernel is larger than the padded input; " + numbers(window));
-      output.push_back((padded - extent - 1) / window.stride[i] + 1);
+      const std::optional<std::int64_t> places = window.axis(i).places(x.dims[2 + i]);
+      require(places.has_value(), "the kernel is larger than the padded input; " + numbers(window));
+      output.push_back(*places);
     }
     return output;
   }

@@ -1,5 +1,6 @@
 #include "src/ops/recipes.h"
 
+#include <optional>
 #include <string>
 
 #include "vdnn/error.h"
@@ -8,21 +9,11 @@ namespace vdnn::ops {
 
 namespace {
 
-std::int64_t dilation(const Window& window, std::size_t axis) {
-  return window.dilation.empty() ? 1 : window.dilation[axis];
-}
-
-std::int64_t window_extent(const Window& window, std::size_t axis) {
-  return dilation(window, axis) * (window.kernel[axis] - 1) + 1;
-}
-
-[[noreturn]] void reject_window(const Dims& input, const Window& window, std::size_t axis,
-                                std::string_view layer) {
-  throw InvalidArgument(std::string(layer) + ": kernel " + std::to_string(window.kernel[axis]) + ", stride " +
-                        std::to_string(window.stride[axis]) + ", padding " +
-                        std::to_string(window.padding[axis]) + ", dilation " +
-                        std::to_string(dilation(window, axis)) + " do not fit an extent of " +
-                        std::to_string(input[axis + 2]));
+[[noreturn]] void reject_window(std::int64_t input, const WindowAxis& window, std::string_view layer) {
+  throw InvalidArgument(std::string(layer) + ": kernel " + std::to_string(window.kernel) + ", stride " +
+                        std::to_string(window.stride) + ", padding " + std::to_string(window.padding) +
+                        ", dilation " + std::to_string(window.dilation) + " do not fit an extent of " +
+                        std::to_string(input));
 }
 
 }  // namespace
@@ -73,9 +64,10 @@ void require_window(const Dims& input, const Window& window, std::string_view la
                           std::to_string(rank) + " entries for " + to_string(input));
   }
   for (std::size_t i = 0; i < rank; ++i) {
-    const bool positive = window.kernel[i] > 0 && window.stride[i] > 0 && dilation(window, i) > 0;
-    if (!positive || window.padding[i] < 0 || window.padding[i] >= window_extent(window, i)) {
-      reject_window(input, window, i, layer);
+    const WindowAxis axis = window.axis(i);
+    const bool positive = axis.kernel > 0 && axis.stride > 0 && axis.dilation > 0;
+    if (!positive || axis.padding < 0 || !axis.reaches_input()) {
+      reject_window(input[i + 2], axis, layer);
     }
   }
 }
@@ -84,11 +76,11 @@ Dims window_output(const Dims& input, std::int64_t channels, const Window& windo
   require_window(input, window, layer);
   Dims output{input[0], channels};
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
-    const std::int64_t room = input[i + 2] + 2 * window.padding[i] - window_extent(window, i);
-    if (room < 0) {
-      reject_window(input, window, i, layer);
+    const std::optional<std::int64_t> places = window.axis(i).places(input[i + 2]);
+    if (!places) {
+      reject_window(input[i + 2], window.axis(i), layer);
     }
-    output.push_back(room / window.stride[i] + 1);
+    output.push_back(*places);
   }
   return output;
 }

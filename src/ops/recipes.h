@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/tape/window.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::ops {
@@ -23,12 +24,6 @@ void require_one_to_one(const LayerTypes& types, std::string_view layer);
 // Throws InvalidArgument unless the layer makes `expected`.
 void require_output(const TensorType& output, const Dims& expected, std::string_view layer);
 
-struct Window {
-  const Dims& kernel;
-  const Dims& stride;
-  const Dims& padding;
-  const Dims& dilation;  // empty: 1 everywhere
-};
 // Throws InvalidArgument unless the input has one to three dimensions of space and the window an entry for
 // each: positive ones, and a padding less than the window's extent, so that no window lies in it alone.
 void require_window(const Dims& input, const Window& window, std::string_view layer);

@@ -58,6 +58,34 @@ void expect_named(const std::string& error, const std::vector<std::string>& name
   }
 }
 
+// Errors used to count where they had a name: "input 0 (4294967295)", "no feature map 1".
+TEST(BuildNetwork, NamesLossesThatAreReadOrPutOut) {
+  expect_named(error_of([](auto& layers) {
+                 layers.push_back({.name = "after", .spec = ReluSpec{}, .inputs = {"loss"}});
+               }),
+               {"network net", "layer after", "'loss'", "is a loss"});
+  expect_named(error_of([](auto& layers) { layers[0].output = true; }), {"network net", "layer loss"});
+}
+
+std::string error_with_targets(const LayerDescription& layer) {
+  try {
+    build_network("net", {2, 3, 4, 4}, {layer}, {{.name = "wanted", .type = {.dims = {2, 3, 4, 4}}}});
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(BuildNetwork, NamesTargetsThatAreTakenForAFeatureMap) {
+  expect_named(error_with_targets({.name = "loss", .spec = MeanSquaredErrorSpec{}, .inputs = {"wanted"}}),
+               {"layer loss", "'wanted'", "no feature map"});
+  expect_named(error_with_targets({.name = "r", .spec = ReluSpec{}, .inputs = {"wanted"}}),
+               {"layer r", "'wanted'", "no feature map"});
+  expect_named(
+      error_with_targets({.name = "loss", .spec = MeanSquaredErrorSpec{}, .inputs = {"images", "images"}}),
+      {"layer loss", "'images'", "no targets"});
+}
+
 TEST(BuildNetwork, NamesACycle) {
   expect_named(error_of([](auto& layers) { layers[4].inputs = {"fc"}; }),
                {"cycle", "sum reads left, which reads fc, which reads sum"});

@@ -404,6 +404,33 @@ TEST(Lowering, RejectsAParameterWithoutAGradient) {
   EXPECT_NE(error.find("bias"), std::string::npos) << error;
 }
 
+// It died in the tape: "update has no algorithm".
+TEST(Lowering, RejectsTheGradientOfAParameterThatIsNotTrained) {
+  const std::string error = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
+    if (std::holds_alternative<ConvolutionSpec>(spec)) {
+      recipe.parameters[1].trainable = false;
+    }
+  });
+  EXPECT_NE(error.find("layer conv"), std::string::npos) << error;
+  EXPECT_NE(error.find("'bias', which is not trainable, in op backward_filter"), std::string::npos) << error;
+}
+
+// Catalogs do not know it.
+TEST(Lowering, NamesTheLayerThatACatalogRefuses) {
+  NetworkBuilder net("net", {2, 4, 8, 8});
+  const Tensor squashed = net.sigmoid("squash", net.input());
+  const Network network = finish(std::move(net), squashed);
+  for (const bool training : {true, false}) {
+    try {
+      training ? lower_to_tape(network, fakes::FakeCatalog(), kSgd)
+               : lower_to_evaluation_tape(network, fakes::FakeCatalog());
+      FAIL() << "accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(), "layer squash: the fake catalog does not know this layer");
+    }
+  }
+}
+
 TEST(Lowering, RejectsOperandsThatDoNotExist) {
   const std::string error = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
     if (std::holds_alternative<ConvolutionSpec>(spec)) {

@@ -147,11 +147,23 @@ INSTANTIATE_TEST_SUITE_P(
                   convolve(n, 4, {3, 11}, {1, 1}, {1, 1});
                 },
                 {"c1", "3x11", "2x3x8x8"}},
-        Mistake{"PaddingOverflows",
+        Mistake{"PaddingHuge",
                 [](N& n) {
                   convolve(n, 4, {3, 3}, {1, 1}, {kHuge, 0});
                 },
-                {"c1", "overflow"}},
+                {"c1", "padding", "2x3x8x8"}},
+        // The cpu's catalog refused it, the simulated one planned with it.
+        Mistake{"WindowOfPaddingOnly",
+                [](N& n) {
+                  convolve(n, 4, {1, 1}, {1, 1}, {0, 1});
+                },
+                {"layer c1", "padding must be less", "padding 0x1", "2x3x8x8"}},
+        Mistake{"TransposedWindowOfPaddingOnly",
+                [](N& n) {
+                  n.transposed_convolution(
+                      "t", n.input(), {.filters = 4, .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 2}});
+                },
+                {"layer t", "padding must be less", "padding 0x2", "2x3x8x8"}},
         Mistake{"OutputOverflows",
                 [](N& n) {
                   convolve(n, kHuge, {8, 8}, {1, 1}, {0, 0});
@@ -273,9 +285,21 @@ INSTANTIATE_TEST_SUITE_P(
                   n.softmax_cross_entropy("loss", n.input());
                   n.relu("r", Tensor{2});
                 },
-                {"layer r", "feature map"}},
+                {"layer r", "'loss.metrics'", "feature map"}},
         Mistake{"UnknownFeatureMap", [](N& n) { n.relu("r", Tensor{99}); }, {"layer r", "99"}},
-        Mistake{"NoFeatureMap", [](N& n) { n.add("sum", n.input(), Tensor{}); }, {"layer sum"}},
+        Mistake{
+            "NoFeatureMap", [](N& n) { n.add("sum", n.input(), Tensor{}); }, {"layer sum", "empty tensor"}},
+        Mistake{"NoFeatureMapToPool",
+                [](N& n) { n.global_pooling("p", Tensor{99}, PoolingMode::kMax); },
+                {"layer p", "99"}},
+        Mistake{"NoFeatureMapToNormalise",
+                [](N& n) { n.instance_normalization("in", Tensor{}); },
+                {"layer in", "empty tensor"}},
+        Mistake{"TargetsAsAPrediction",
+                [](N& n) {
+                  n.mean_squared_error("loss", n.target("wanted", {.dims = {2, 3, 8, 8}}));
+                },
+                {"layer loss", "'wanted'"}},
         Mistake{"TargetsAsAFeatureMap", [](N& n) { n.relu("r", Tensor{1}); }, {"layer r"}},
         Mistake{"NameTaken", [](N& n) { n.relu("r", n.relu("r", n.input())); }, {"layer r", "taken"}},
         Mistake{"NameEmpty", [](N& n) { n.relu("", n.input()); }, {"empty"}},
@@ -322,6 +346,18 @@ TEST(NetworkBuilder, KnowsTheShapesOfEveryKindOfLayer) {
                             net.dropout("drop", x), net.sigmoid("sigmoid", x), net.relu("leaky", x, 0.01F)}) {
     EXPECT_EQ(dims(same), (Dims{2, 6, 5, 7}));
   }
+}
+
+// Dilation widens the window that padding is held to.
+TEST(NetworkBuilder, PaddingMayBeAsWideAsADilatedWindowAllows) {
+  const auto pad = [](std::int64_t padding) {
+    NetworkBuilder net("net", {2, 3, 8, 8});
+    return net.type(net.convolution(
+        "c", net.input(),
+        {.filters = 4, .kernel = {2, 2}, .stride = {1, 1}, .padding = {padding, 0}, .dilation = {3, 1}}));
+  };
+  EXPECT_EQ(pad(3).dims, (Dims{2, 4, 11, 7}));
+  EXPECT_THROW(pad(4), InvalidArgument);
 }
 
 TEST(NetworkBuilder, SeveralLossesAndOutputs) {

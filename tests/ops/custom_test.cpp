@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <functional>
+#include <stdexcept>
 #include <utility>
 
 #include "tests/ops/gradient_check.h"
@@ -231,21 +233,58 @@ TEST_P(CustomTest, ParametersAreStoredDensely) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, CustomTest, ::testing::Values(1, 2));
 
-// What a layer throws while it runs is the caller's.
-TEST(Custom, FailuresWhileRunningAreNotSwallowed) {
-  class Failing final : public CustomLayer {
-   public:
-    std::string kind() const override { return "failing"; }
-    TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
-    LayerRecipe describe(const CustomQuestion& question) const override {
-      return Quadratic().describe(question);
-    }
-    void run(const CustomLaunch&) const override { throw DataError("no more of it"); }
-  };
+// What a layer throws while it runs used to arrive as thrown: not as the failure of a device, as its contract
+// says, and without the op.
+class Failing final : public CustomLayer {
+ public:
+  explicit Failing(std::function<void()> fail) : fail_(std::move(fail)) {}
+  std::string kind() const override { return "failing"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+  LayerRecipe describe(const CustomQuestion& question) const override {
+    return Quadratic().describe(question);
+  }
+  void run(const CustomLaunch&) const override { fail_(); }
+
+ private:
+  std::function<void()> fail_;
+};
+
+struct Failure {
+  const char* name;
+  void (*fail)();
+  const char* says;
+  bool lost = false;
+};
+
+class CustomFailures : public ::testing::TestWithParam<Failure> {};
+
+TEST_P(CustomFailures, WhileRunningAreThoseOfTheDeviceAndNameTheOp) {
   const auto library = make_cpu_ops({});
-  OpHarness op(*library, layer_case(std::make_shared<Failing>()));
-  EXPECT_THROW(op.run(0), DataError);
+  OpHarness op(*library, layer_case(std::make_shared<Failing>(GetParam().fail)));
+  try {
+    op.run(0);
+    FAIL() << "swallowed";
+  } catch (const DeviceError& error) {
+    const std::string text = error.what();
+    for (const std::string& named :
+         {"'" + op.tape().op(0).name + "'", std::string("'failing'"), std::string(GetParam().says)}) {
+      EXPECT_NE(text.find(named), std::string::npos) << text;
+    }
+    EXPECT_EQ(error.lost(), GetParam().lost);
+    const auto* const nested = dynamic_cast<const std::nested_exception*>(&error);
+    ASSERT_NE(nested, nullptr);
+    EXPECT_NE(nested->nested_ptr(), nullptr) << "the cause is kept";
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Thrown, CustomFailures,
+    ::testing::Values(Failure{"by_the_library", [] { throw DataError("no more of it"); }, "no more of it"},
+                      Failure{"as_an_argument", [] { throw InvalidArgument("not this"); }, "not this"},
+                      Failure{"by_the_standard", [] { throw std::out_of_range("too far"); }, "too far"},
+                      Failure{"by_a_device", [] { throw DeviceError("gone", true); }, "gone", true},
+                      Failure{"as_a_number", [] { throw 5; }, "no std::exception"}),
+    [](const auto& test) { return test.param.name; });
 
 struct Rejection {
   const char* name;

@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/training_runs.h"
+#include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -240,6 +245,120 @@ TEST(PlanEvaluation, NeverNeedsMoreThanTraining) {
       }
     }
   }
+}
+
+// y = a x, described as a test wants it in inference.
+class Scaling final : public CustomLayer {
+ public:
+  using Change = std::function<void(const CustomQuestion&, LayerRecipe&)>;
+  explicit Scaling(Change in_inference) : in_inference_(std::move(in_inference)) {}
+  std::string kind() const override { return "scaling"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+  LayerRecipe describe(const CustomQuestion& question) const override {
+    using enum OperandRole;
+    LayerRecipe recipe{.parameters = {{.name = "factor", .type = {.dims = {1}}}}};
+    recipe.forward = {{.reads = {{kInput, 0}, {kParameter, 0}},
+                       .writes = {{kOutput, 0}},
+                       .algorithms = {{.name = "only"}}}};
+    if (question.mode == Mode::kInference) {
+      in_inference_(question, recipe);
+    } else {
+      recipe.backward = {{.direction = Direction::kBackwardFilter,
+                          .reads = {{kInput, 0}, {kOutputGradient, 0}},
+                          .writes = {{kParameterGradient, 0}},
+                          .algorithms = {{.name = "only"}}}};
+    }
+    return recipe;
+  }
+  void run(const CustomLaunch&) const override {}
+
+ private:
+  Change in_inference_;
+};
+
+// A batch of four; the normalisation behind the classifier has no variance at one.
+PlannedRun scaled_and_normalised(Scaling::Change in_inference) {
+  NetworkBuilder net("scaled", {4, 3, 4, 4});
+  Tensor x = net.custom("scale", {net.input()}, std::make_shared<Scaling>(std::move(in_inference)));
+  x = net.batch_normalization("bn", net.fully_connected("fc", x, {.outputs = 4}));
+  net.softmax_cross_entropy("loss", x);
+  return plan_run(std::move(net).build(), options());
+}
+
+// Evaluation used to say "OutOfMemory: asked 0 bytes" of parameters that are missing, and nothing of others
+// that are not those of training.
+TEST(PlanEvaluation, NamesAParameterThatIsNotTheSameInInference) {
+  const auto error_of = [](const Scaling::Change& in_inference) -> std::string {
+    try {
+      plan_evaluation(scaled_and_normalised(in_inference));
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(error_of([](const CustomQuestion&, LayerRecipe&) {}), "accepted");
+  EXPECT_THAT(error_of([](const CustomQuestion&, LayerRecipe& recipe) {
+                recipe.parameters.clear();
+                recipe.forward[0].reads.pop_back();
+              }),
+              HasSubstr("scale.factor"));
+  EXPECT_THAT(
+      error_of([](const CustomQuestion&, LayerRecipe& recipe) { recipe.parameters[0].name = "other"; }),
+      AllOf(HasSubstr("scale.factor"), HasSubstr("scale.other")));
+  EXPECT_THAT(
+      error_of([](const CustomQuestion&, LayerRecipe& recipe) { recipe.parameters[0].type.dims = {2}; }),
+      AllOf(HasSubstr("scale.factor"), HasSubstr("is 2 in evaluation")));
+}
+
+TEST(PlanEvaluation, NamesAParameterThatTheLastLayerLacks) {
+  NetworkBuilder net("scaled", {4, 8});
+  net.softmax_cross_entropy(
+      "loss", net.custom("scale", {net.input()},
+                         std::make_shared<Scaling>([](const CustomQuestion&, LayerRecipe& recipe) {
+                           recipe.parameters.clear();
+                           recipe.forward[0].reads.pop_back();
+                         })));
+  const PlannedRun run = plan_run(std::move(net).build(), options());
+  try {
+    plan_evaluation(run);
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("parameter scale.factor is missing in evaluation"));
+  }
+}
+
+// A batch that the network cannot have was thrown out of the search, as if it were the caller's mistake.
+TEST(PlanEvaluation, SaysWhatTheSmallestTryWouldTake) {
+  constexpr std::uint64_t kASample = 64 << 20;
+  const PlannedRun run = scaled_and_normalised([](const CustomQuestion& question, LayerRecipe& recipe) {
+    recipe.forward[0].algorithms[0].workspace_bytes =
+        kASample * static_cast<std::uint64_t>(question.inputs[0].dims[0]);
+  });
+  try {
+    plan_evaluation(run);
+    FAIL() << "fits";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("batch 2"));
+    EXPECT_GE(error.shortage().asked, 2 * kASample);
+    EXPECT_LT(error.shortage().asked, 3 * kASample);
+    EXPECT_EQ(error.shortage().budget, run.prediction.peak_bytes);
+  }
+}
+
+// A resumed run evaluated with other algorithms than the run that it goes on with.
+TEST(PlanEvaluation, TakesTheAlgorithmsThatTrainingHas) {
+  RunOptions small = options_with(Policy::kOffloadNone);
+  small.algorithms = AlgorithmPreference::kMemory;
+  const PlannedRun recorded = plan_run(small);
+  RunOptions resumed = options_with(Policy::kOffloadNone);
+  for (OpId id = 0; id < recorded.tape->ops().size(); ++id) {
+    const Op& op = recorded.tape->op(id);
+    resumed.recorded_algorithms[op.name] = op.algorithms[recorded.plan.algorithms[id]].name;
+  }
+  const std::vector<std::uint32_t> expected = plan_evaluation(recorded).schedule.algorithms;
+  ASSERT_NE(plan_evaluation(plan_run(options_with(Policy::kOffloadNone))).schedule.algorithms, expected)
+      << "nothing to tell apart";
+  EXPECT_EQ(plan_evaluation(plan_run(resumed)).schedule.algorithms, expected);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <exception>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "src/ops/cpu/filter_layer.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
+#include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -52,6 +54,21 @@ ParameterForms forms_of(const Context& context, const Tape& tape, const TapePara
   return {.logical = dense, .storage = dense};
 }
 
+// Within a handler. Whatever code from outside throws, it was the device that failed at this op: callers know
+// neither the layer's types of exceptions nor when it ran.
+[[noreturn]] void fail_custom(const Op& op, const CustomLayer& layer) {
+  const std::string where = "cpu: op '" + op.name + "' of custom layer '" + layer.kind() + "' failed: ";
+  try {
+    throw;
+  } catch (const DeviceError& error) {
+    std::throw_with_nested(DeviceError(where + error.what(), error.lost()));
+  } catch (const std::exception& error) {
+    std::throw_with_nested(DeviceError(where + error.what()));
+  } catch (...) {
+    std::throw_with_nested(DeviceError(where + "what it threw is no std::exception"));
+  }
+}
+
 class CpuProgram final : public OpProgram {
  public:
   CpuProgram(const Context& context, const Tape& tape, std::span<const std::uint32_t> algorithms)
@@ -68,7 +85,11 @@ class CpuProgram final : public OpProgram {
     try {
       kernels_.at(op)->run(operands, scalars);
     } catch (const dnnl::error& error) {
+      fail_if_custom(op);
       throw DeviceError("cpu: op '" + tape_.op(op).name + "' failed: " + error.what());
+    } catch (...) {
+      fail_if_custom(op);
+      throw;
     }
   }
 
@@ -88,6 +109,12 @@ class CpuProgram final : public OpProgram {
     dnnl::memory::desc desc;
     void* data = nullptr;
   };
+
+  void fail_if_custom(OpId op) const {
+    if (const auto* const custom = std::get_if<CustomSpec>(&tape_.op(op).spec)) {
+      fail_custom(tape_.op(op), *custom->layer);
+    }
+  }
 
   std::unique_ptr<CpuKernel> compile(OpId id, std::uint32_t algorithm) const {
     const Op& op = tape_.op(id);

@@ -16,7 +16,6 @@ using ops::require_fp32_channels_last;
 using ops::require_one_to_one;
 using ops::require_output;
 using ops::require_window;
-using ops::Window;
 using ops::window_elements;
 using ops::window_output;
 
