@@ -89,7 +89,8 @@ Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std:
 std::vector<DiceCoefficient> soft_dice(const Array& probabilities, const std::vector<std::int32_t>& targets,
                                        double smooth) {
   const auto classes = static_cast<std::size_t>(probabilities.dims[1]);
-  std::vector<DiceCoefficient> coefficients(static_cast<std::size_t>(probabilities.dims[0]) * classes,
+  const auto samples = static_cast<std::size_t>(probabilities.dims[0]);
+  std::vector<DiceCoefficient> coefficients(samples * classes,
                                             {.numerator = smooth, .denominator = smooth, .weight = 0});
   for (const Place& place : places_of(probabilities.dims, targets)) {
     for (std::size_t k = 0; place.target >= 0 && k < classes; ++k) {
@@ -100,10 +101,12 @@ std::vector<DiceCoefficient> soft_dice(const Array& probabilities, const std::ve
       coefficient.denominator += p + t;
     }
   }
-  const std::vector<bool> in_mean = samples_that_count(coefficients.size() / classes, targets);
-  const auto samples = static_cast<double>(std::ranges::count(in_mean, true));
-  for (std::size_t i = 0; i < coefficients.size(); ++i) {
-    coefficients[i].weight = in_mean[i / classes] ? 1 / (samples * static_cast<double>(classes)) : 0;
+  const std::vector<bool> in_mean = samples_that_count(samples, targets);
+  const auto counted = static_cast<double>(std::ranges::count(in_mean, true));
+  for (std::size_t i = 0; i < samples; ++i) {
+    for (std::size_t k = 0; in_mean[i] && k < classes; ++k) {
+      coefficients[i * classes + k].weight = 1 / (counted * static_cast<double>(classes));
+    }
   }
   return coefficients;
 }
