@@ -65,19 +65,23 @@ struct DatasetOptions {
 // DataError (missing, damaged, truncated: says which file and what was expected).
 DatasetSplits open_dataset(const DatasetOptions& options);
 
-// Which samples make up which batch. Training: every epoch a fresh permutation by (seed, epoch); evaluation:
-// in order. The last batch of an epoch may be short; its missing places are filled with zeros and target -1,
-// which no loss counts.
+// Which samples make up which batch. Training (`shuffle`): every epoch a fresh permutation by (seed, epoch),
+// and every batch is full: where the samples do not fill the last batch of an epoch, the permutation starts
+// again from its beginning. These samples are seen once more in that epoch, and count, since a batch's
+// statistics are taken over all of its places (batch normalisation): a place filled with anything but a
+// sample would be learned. Evaluation: in order, each sample once. Its last batch may be short; the missing
+// places are filled with zeros and target -1, which no loss counts, and inference has no batch statistics.
 struct BatchOrder {
   std::uint64_t samples = 0;
   std::int64_t batch = 0;
-  bool shuffle = false;
+  bool shuffle = false;  // training; else evaluation
   std::uint64_t seed = 0;
 
   std::uint64_t batches_per_epoch() const;
   // The epoch that batch `number`, counted from the start of training, belongs to; from 0.
   std::uint64_t epoch(std::uint64_t number) const;
-  // Indices of the samples of batch `number`: at most `batch`, at least one.
+  // Indices of the samples of batch `number`: `batch` of them with `shuffle`; else at most `batch`, at least
+  // one.
   std::vector<std::uint64_t> indices(std::uint64_t number) const;
 };
 
@@ -86,7 +90,7 @@ struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
   AddressRange targets;       // batch x label map, i32
-  std::uint32_t samples = 0;  // that count
+  std::uint32_t samples = 0;  // that count; less than the batch has places only in evaluation
   std::uint32_t slot = 0;     // the loader's own
 };
 

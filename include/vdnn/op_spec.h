@@ -3,7 +3,7 @@
 // formula that they stand for.
 //
 // Window geometry has one entry a dimension of space. Output size: (in + 2 padding - extent) / stride + 1,
-// where extent = dilation (kernel - 1) + 1.
+// where extent = dilation (kernel - 1) + 1; padding < extent.
 
 #include <cstdint>
 #include <memory>
@@ -111,7 +111,8 @@ struct MeanSquaredErrorSpec {
 };
 // As softmax cross-entropy, plus 1 - the mean over samples and classes of the soft Dice coefficient
 // (2 sum p t + smooth) / (sum p + sum t + smooth) over the places that count (Milletari et al. 2016; the sum
-// of both as Isensee et al. 2021 use it).
+// of both as Isensee et al. 2021 use it). A sample without a place that counts is no part of the mean; where
+// there is no other, loss and gradients are 0.
 struct DiceCrossEntropySpec {
   float weight = 1;
   float smooth = 1;

@@ -6,6 +6,7 @@
 
 #include "src/base/random.h"
 #include "vdnn/error.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -21,11 +22,25 @@ void check(const BatchOrder& order) {
 }
 
 // Fisher and Yates's shuffle, in Durstenfeld's form.
-void shuffle(std::vector<std::uint64_t>& samples, std::uint64_t seed) {
+void shuffle(std::span<std::uint64_t> samples, std::uint64_t seed) {
   SplitMix64 random(seed);
   for (std::size_t left = samples.size(); left > 1; --left) {
     std::swap(samples[left - 1], samples[random.below(left)]);
   }
+}
+
+// The samples of one epoch, in the order in which they fill its batches. In training they fill all of them.
+std::vector<std::uint64_t> epoch_of(const BatchOrder& order, std::uint64_t epoch) {
+  std::vector<std::uint64_t> samples(order.samples);
+  std::iota(samples.begin(), samples.end(), std::uint64_t{0});
+  if (order.shuffle) {
+    shuffle(samples, mix_seed(order.seed, epoch));
+    samples.resize(checked_multiply(order.batches_per_epoch(), static_cast<std::uint64_t>(order.batch)));
+    for (std::size_t i = order.samples; i < samples.size(); ++i) {
+      samples[i] = samples[i - order.samples];
+    }
+  }
+  return samples;
 }
 
 }  // namespace
@@ -53,16 +68,12 @@ BatchCursor::BatchCursor(const BatchOrder& order) : order_(order) {
 std::span<const std::uint64_t> BatchCursor::indices(std::uint64_t number) {
   const std::uint64_t epoch = order_.epoch(number);
   if (epoch_ != epoch) {
-    samples_.resize(order_.samples);
-    std::iota(samples_.begin(), samples_.end(), std::uint64_t{0});
-    if (order_.shuffle) {
-      shuffle(samples_, mix_seed(order_.seed, epoch));
-    }
+    samples_ = epoch_of(order_, epoch);
     epoch_ = epoch;
   }
   const auto places = static_cast<std::uint64_t>(order_.batch);
   const std::uint64_t begin = number % order_.batches_per_epoch() * places;
-  return std::span(samples_).subspan(begin, std::min(places, order_.samples - begin));
+  return std::span(samples_).subspan(begin, std::min(places, samples_.size() - begin));
 }
 
 }  // namespace vdnn

@@ -55,9 +55,9 @@ std::vector<double> gradient_bounds(const Array& gradient, const reference::Loss
     return (place / space * classes + k) * space + place % space;
   };
   const auto magnitude = [&](std::size_t place, std::size_t k) {
-    const auto [numerator, denominator] = dice[place / space * classes + k];
+    const auto [numerator, denominator, weight] = dice[place / space * classes + k];
     const double twice_t = targets[place] == static_cast<std::int32_t>(k) ? 2 : 0;
-    return (numerator / denominator + twice_t) / (denominator * static_cast<double>(dice.size()));
+    return (numerator / denominator + twice_t) / denominator * weight;
   };
   std::vector<double> bounds(gradient.data.size());
   for (std::size_t place = 0; place < targets.size(); ++place) {
@@ -166,6 +166,36 @@ TEST_F(DiceCrossEntropyTest, WithoutAPlaceThatCountsEverythingIsZero) {
   op.run(op.writer(kDX));
   EXPECT_EQ(op.get(kY).data, (std::vector<double>{0, 0, 0}));
   EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
+}
+
+// A sample that no place counts of, as one that only fills up a batch, had the coefficients smooth / smooth
+// and a share in the mean: the loss of one sample in a batch of two was nearer to 0, its gradients half as
+// large.
+TEST_F(DiceCrossEntropyTest, SamplesWithoutAPlaceThatCountsHaveNoPart) {
+  for (const LossShape& shape : loss_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const Array logits = logits_of(shape.logits);
+    const std::vector<std::int32_t> targets = label_map(shape.logits, 168);
+    OpHarness op = harness(logits, targets);
+    op.run(op.writer(kY));
+    op.run(op.writer(kDX));
+
+    Dims padded_dims = shape.logits;
+    padded_dims[0] += 2;
+    Array padded_logits = logits_of(padded_dims);
+    std::ranges::copy(logits.data, padded_logits.data.begin());
+    std::vector<std::int32_t> padded_targets = targets;
+    padded_targets.resize(
+        targets.size() / static_cast<std::size_t>(shape.logits[0]) * static_cast<std::size_t>(padded_dims[0]),
+        -1);
+    OpHarness padded = harness(padded_logits, padded_targets);
+    expect_as_reference(padded, padded_logits, padded_targets, {});
+
+    expect_equal(padded.get(kY), op.get(kY));
+    Array gradient(padded_dims);
+    std::ranges::copy(op.get(kDX).data, gradient.data.begin());
+    expect_equal(padded.get(kDX), gradient);
+  }
 }
 
 TEST_F(DiceCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {

@@ -33,6 +33,16 @@ double count_of(const std::vector<std::int32_t>& targets) {
   return static_cast<double>(std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; }));
 }
 
+// One for each sample: does any of its places count?
+std::vector<bool> samples_that_count(std::size_t samples, const std::vector<std::int32_t>& targets) {
+  std::vector<bool> result(samples);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::size_t sample = i / (targets.size() / samples);
+    result[sample] = result[sample] || targets[i] >= 0;
+  }
+  return result;
+}
+
 bool hits(const Place& place, std::size_t k) {
   return place.target >= 0 && static_cast<std::size_t>(place.target) == k;
 }
@@ -79,8 +89,9 @@ Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std:
 std::vector<DiceCoefficient> soft_dice(const Array& probabilities, const std::vector<std::int32_t>& targets,
                                        double smooth) {
   const auto classes = static_cast<std::size_t>(probabilities.dims[1]);
-  std::vector<DiceCoefficient> coefficients(static_cast<std::size_t>(probabilities.dims[0]) * classes,
-                                            {.numerator = smooth, .denominator = smooth});
+  const auto samples = static_cast<std::size_t>(probabilities.dims[0]);
+  std::vector<DiceCoefficient> coefficients(samples * classes,
+                                            {.numerator = smooth, .denominator = smooth, .weight = 0});
   for (const Place& place : places_of(probabilities.dims, targets)) {
     for (std::size_t k = 0; place.target >= 0 && k < classes; ++k) {
       const double p = probabilities.data[place.elements[k]];
@@ -90,17 +101,22 @@ std::vector<DiceCoefficient> soft_dice(const Array& probabilities, const std::ve
       coefficient.denominator += p + t;
     }
   }
+  const std::vector<bool> in_mean = samples_that_count(samples, targets);
+  const auto counted = static_cast<double>(std::ranges::count(in_mean, true));
+  for (std::size_t i = 0; i < samples; ++i) {
+    for (std::size_t k = 0; in_mean[i] && k < classes; ++k) {
+      coefficients[i * classes + k].weight = 1 / (counted * static_cast<double>(classes));
+    }
+  }
   return coefficients;
 }
 
 Loss dice_cross_entropy(const Array& logits, const std::vector<std::int32_t>& targets, double smooth) {
   Loss loss = softmax_cross_entropy(logits, targets);
   const std::vector<DiceCoefficient> dice = soft_dice(loss.probabilities, targets, smooth);
-  double sum = 0;
   for (const DiceCoefficient& each : dice) {
-    sum += each.numerator / each.denominator;
+    loss.mean += each.weight * (1 - each.numerator / each.denominator);
   }
-  loss.mean += 1 - sum / static_cast<double>(dice.size());
   return loss;
 }
 
@@ -113,10 +129,9 @@ Array dice_cross_entropy_backward(const Array& logits, const std::vector<std::in
   Array gradient = softmax_cross_entropy_backward(logits, targets, weight);
   for (const Place& place : places_of(logits.dims, targets)) {
     for (std::size_t k = 0; place.target >= 0 && k < classes; ++k) {
-      const auto [numerator, denominator] = dice[place.sample * classes + k];
+      const auto [numerator, denominator, weight_in_mean] = dice[place.sample * classes + k];
       const double t = hits(place, k) ? 1 : 0;
-      const double slope =
-          -(2 * t * denominator - numerator) / (denominator * denominator) / static_cast<double>(dice.size());
+      const double slope = -(2 * t * denominator - numerator) / (denominator * denominator) * weight_in_mean;
       for (std::size_t j = 0; j < classes; ++j) {
         const double p_k = probabilities.data[place.elements[k]];
         const double p_j = probabilities.data[place.elements[j]];

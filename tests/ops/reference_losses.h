@@ -20,10 +20,12 @@ Loss softmax_cross_entropy(const Array& logits, const std::vector<std::int32_t>&
 Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets,
                                      double weight = 1);
 
-// Of one sample and class, over the places that count.
+// Of one sample and class, over the places that count. In the mean over samples and classes it has a weight:
+// none where no place of its sample counts, the same for all others.
 struct DiceCoefficient {
   double numerator = 0;
   double denominator = 0;
+  double weight = 0;
 };
 std::vector<DiceCoefficient> soft_dice(const Array& probabilities, const std::vector<std::int32_t>& targets,
                                        double smooth);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -117,14 +118,25 @@ TEST_P(TrainerPolicies, EvaluateEverySampleOnceInTheMemoryOfTraining) {
   EXPECT_EQ(result.system_allocations_after_first_step, 0U);
 }
 
-TEST_P(TrainerPolicies, CountTheSamplesOfAShortBatchOnly) {
-  // Five samples in a batch of 8 have the loss that five in a batch of 5 have.
-  const auto first_loss = [](std::int64_t batch) {
-    const PlannedRun run = plan_run(lenet(batch, GetParam()));
-    const DatasetSplits data{.training = std::make_unique<Stripes>(5), .test = nullptr};
-    return Trainer(run, data, {.steps = 1}).train({}).loss;
+// Five samples in a batch of 8 have the metrics that five in a batch of 5 have.
+TEST_P(TrainerPolicies, CountTheSamplesOfAShortBatchOfEvaluationOnly) {
+  const auto metrics = [](std::int64_t batch_size) {
+    Session session(plan_run(lenet(batch_size, GetParam())), {.seed = 1});
+    EXPECT_EQ(session.evaluation_batch(), batch_size);
+    const Stripes data(5);
+    BatchLoader loader(session.device(), session.pinned(), data, {.samples = 5, .batch = batch_size}, 0, 1);
+    const StagedBatch batch = loader.next();
+    EXPECT_EQ(batch.samples, 5U);
+    const std::array inputs{batch.images, batch.targets};
+    const LossMetrics result = session.wait(session.submit_evaluation(inputs)).losses.front();
+    session.finish();
+    return result;
   };
-  EXPECT_NEAR(first_loss(8), first_loss(5), 1e-5);
+  const LossMetrics padded = metrics(8);
+  const LossMetrics full = metrics(5);
+  EXPECT_NEAR(padded.loss, full.loss, 1e-5);
+  EXPECT_EQ(padded.correct, full.correct);
+  EXPECT_EQ(padded.counted, 5U);
 }
 
 TEST(Trainer, EvaluatesOnlyEpochsOfDataWithATestSplit) {
@@ -132,6 +144,47 @@ TEST(Trainer, EvaluatesOnlyEpochsOfDataWithATestSplit) {
   EXPECT_FALSE(Trainer(run, stripes(16, 8, 0), {.steps = 2}).train({}).test_accuracy);
   const DatasetSplits no_test{.training = std::make_unique<Stripes>(16), .test = nullptr};
   EXPECT_FALSE(Trainer(run, no_test, {.epochs = 1}).train({}).test_accuracy);
+}
+
+// --- batches of training -----------------------------------------------------------------------------------
+
+// Each sample is the same image, so that all batches of samples have the same statistics.
+class OneImage : public Stripes {
+ public:
+  using Stripes::Stripes;
+  void read(const SampleKey&, std::span<float> image, std::span<std::int32_t> targets) const override {
+    Stripes::read({.index = 3}, image, targets);
+  }
+};
+
+Network normalised(std::int64_t batch) {
+  NetworkBuilder net("normalised", {batch, 1, 28, 28});
+  const Tensor x = net.batch_normalization("norm", net.input());
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 10}));
+  return std::move(net).build();
+}
+
+// The last batch of an epoch was filled with zeros, and they were in the mean and the variance that batch
+// normalisation divides by and that it hands on to inference.
+TEST_P(TrainerPolicies, FillALastBatchWithNothingButSamples) {
+  const auto state_after_two_epochs = [](std::uint64_t samples) {
+    RunOptions options = lenet(8, GetParam());
+    options.model = {};
+    const PlannedRun run = plan_run(normalised(8), options);
+    const DatasetSplits data{.training = std::make_unique<OneImage>(samples), .test = nullptr};
+    std::vector<ParameterValues> parameters;
+    Trainer trainer(
+        run, data, {.epochs = 2, .save = [&](Session& session) { parameters = session.state().parameters; }});
+    trainer.train({});
+    return parameters;
+  };
+  // Two batches an epoch, full or not.
+  const std::vector<ParameterValues> full = state_after_two_epochs(16);
+  const std::vector<ParameterValues> filled = state_after_two_epochs(11);
+  ASSERT_EQ(filled.size(), full.size());
+  for (std::size_t i = 0; i < full.size(); ++i) {
+    EXPECT_EQ(filled[i].values, full[i].values) << full[i].name;
+  }
 }
 
 // --- what must not change results --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 // places that count (t is 1 at the target's class):
 //
 //   a = 2 sum p t + smooth, b = sum p + sum t + smooth, Dice = a / b
-//   loss = mean cross-entropy + 1 - (1 / N K) sum of a / b
+//   loss = mean cross-entropy + 1 - (1 / N K) sum of a / b, over the N samples with a place that counts
 //   d loss / d p = g = (1 / N K) (a / b - 2 t) / b
 //   d loss / d x = (p - t) / counted + p (g - sum of g p over the classes)
 //
@@ -21,6 +21,21 @@ namespace vdnn::cpu {
 namespace {
 
 constexpr std::string_view kName = "dice cross-entropy";
+
+// A sample without a place that counts has no coefficients: they would be smooth / smooth.
+bool sample_counts(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets,
+                   std::uint64_t sample) {
+  return std::ranges::any_of(targets.subspan(sample * problem.places, problem.places), counts);
+}
+
+// N K, what the mean of the coefficients is divided by.
+double count_coefficients(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets) {
+  std::uint64_t samples = 0;
+  for (std::uint64_t sample = 0; sample < problem.samples; ++sample) {
+    samples += sample_counts(problem, targets, sample) ? 1 : 0;
+  }
+  return static_cast<double>(samples * problem.classes);
+}
 
 // A batch's places in pieces, none of which holds places of two samples.
 class Pieces {
@@ -90,7 +105,7 @@ class ForwardKernel final : public CpuKernel {
       sum.add(metrics[piece]);
     }
     sum.store(write_pointer<float>(operands, 0),
-              1 - mean_dice(sums, training ? write_pointer<float>(operands, 2) : nullptr));
+              dice_loss(targets, sums, training ? write_pointer<float>(operands, 2) : nullptr));
   }
 
  private:
@@ -121,10 +136,11 @@ class ForwardKernel final : public CpuKernel {
     return metrics;
   }
 
-  // Over samples and classes; `saved` gets numerators and denominators.
-  double mean_dice(const ClassSums* sums, float* saved) const {
+  // 1 - the mean over samples and classes; `saved` gets numerators and denominators.
+  double dice_loss(std::span<const std::int32_t> targets, const ClassSums* sums, float* saved) const {
     double dice = 0;
     for (std::uint64_t sample = 0; sample < problem_.samples; ++sample) {
+      const bool in_mean = sample_counts(problem_, targets, sample);
       for (std::uint64_t k = 0; k < problem_.classes; ++k) {
         ClassSums sum;
         for (std::uint64_t i = 0; i < pieces_.of_sample(); ++i) {
@@ -132,14 +148,15 @@ class ForwardKernel final : public CpuKernel {
         }
         const double numerator = 2 * sum.hits + smooth_;
         const double denominator = sum.probabilities + sum.targets + smooth_;
-        dice += numerator / denominator;
+        dice += in_mean ? numerator / denominator : 0;
         if (saved != nullptr) {
           saved[2 * sample * problem_.classes + k] = static_cast<float>(numerator);
           saved[(2 * sample + 1) * problem_.classes + k] = static_cast<float>(denominator);
         }
       }
     }
-    return dice / static_cast<double>(problem_.samples * problem_.classes);
+    const double coefficients = count_coefficients(problem_, targets);
+    return coefficients > 0 ? 1 - dice / coefficients : 0;
   }
 
   int threads_;
@@ -155,7 +172,8 @@ class BackwardKernel final : public CpuKernel {
 
   void run(const OpOperands& operands, const StepScalars&) override {
     const std::span targets(read_pointer<std::int32_t>(operands, 1), problem_.samples * problem_.places);
-    const double counted = count_places(targets);
+    const Counts counted{.places = count_places(targets),
+                         .coefficients = count_coefficients(problem_, targets)};
     const float* const probabilities = read_pointer<float>(operands, 0);
     const float* const dice = read_pointer<float>(operands, 2);
     float* const gradient = write_pointer<float>(operands, 0);
@@ -171,30 +189,35 @@ class BackwardKernel final : public CpuKernel {
   }
 
  private:
+  // What the means are divided by.
+  struct Counts {
+    double places = 0;
+    double coefficients = 0;
+  };
+
   // g of class k.
-  double slope(const float* dice, std::uint64_t k, bool hit) const {
+  double slope(const float* dice, std::uint64_t k, bool hit, const Counts& counted) const {
     const auto numerator = static_cast<double>(dice[k]);
     const auto denominator = static_cast<double>(dice[problem_.classes + k]);
-    const auto coefficients = static_cast<double>(problem_.samples * problem_.classes);
-    return (numerator / denominator - (hit ? 2 : 0)) / denominator / coefficients;
+    return (numerator / denominator - (hit ? 2 : 0)) / denominator / counted.coefficients;
   }
 
   // `gradient` may be the memory of `probabilities`.
-  void run_place(std::span<const float> probabilities, std::int32_t target, double counted, const float* dice,
-                 float* gradient) const {
+  void run_place(std::span<const float> probabilities, std::int32_t target, const Counts& counted,
+                 const float* dice, float* gradient) const {
     if (!counts(target)) {
       std::fill_n(gradient, problem_.classes, 0.0F);
       return;
     }
     double mean_slope = 0;
     for (std::uint64_t k = 0; k < problem_.classes; ++k) {
-      mean_slope += static_cast<double>(probabilities[k]) * slope(dice, k, is(target, k));
+      mean_slope += static_cast<double>(probabilities[k]) * slope(dice, k, is(target, k), counted);
     }
     for (std::uint64_t k = 0; k < problem_.classes; ++k) {
       const auto p = static_cast<double>(probabilities[k]);
-      const double cross_entropy = (p - (is(target, k) ? 1 : 0)) / counted;
-      gradient[k] =
-          static_cast<float>(weight_ * (cross_entropy + p * (slope(dice, k, is(target, k)) - mean_slope)));
+      const double cross_entropy = (p - (is(target, k) ? 1 : 0)) / counted.places;
+      gradient[k] = static_cast<float>(
+          weight_ * (cross_entropy + p * (slope(dice, k, is(target, k), counted) - mean_slope)));
     }
   }
 
