@@ -97,7 +97,7 @@ double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile);
 
 // Evaluation in the memory that training has left, the parameters and the optimizer's state resident. Its
 // batch is the largest that takes no more memory than training does and wants the parameters as they are
-// stored, found by halving. Throws OutOfMemory where
+// stored, found by halving. Its ops have the algorithms of training where they can. Throws OutOfMemory where
 // there is none, InvalidArgument where inference has other parameters than training.
 struct EvaluationPlan {
   std::int64_t batch = 0;  // divides the batch of training
