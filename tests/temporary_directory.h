@@ -1,8 +1,10 @@
 #pragma once
-// A directory for one test, named after it, gone with it.
+// A directory for one test, named after it, gone with it; another one for each process that runs the test.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,10 +16,12 @@ class TemporaryDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    directory_ = std::filesystem::path(::testing::TempDir()) /
-                 (std::string("vdnn_") + test->test_suite_name() + "_" + test->name());
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
+    std::string name = std::string("vdnn_") + test->test_suite_name() + "_" + test->name() + "_XXXXXX";
+    // Those of parametrised tests have slashes; the parent would stay behind.
+    std::ranges::replace(name, '/', '_');
+    std::string path = std::filesystem::path(::testing::TempDir()) / name;
+    ASSERT_NE(::mkdtemp(path.data()), nullptr) << path;
+    directory_ = path;
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 

@@ -9,8 +9,9 @@
 //
 // Metadata are strings: `format` "vdnn-checkpoint", `version` "1", `model`, `batch`, `step`, `seed`, `device`
 // (its kind), `threads`, `algorithms_source`, `optimizer` (a JSON object), `clip_norm` (a number, or null),
-// `algorithms` (a JSON object: op to algorithm), `sha256` (over the data of all tensors in the order of the
-// file) and `vdnn` (the version that wrote it). None may be missing, and there are no others.
+// `algorithms` (a JSON object: op to algorithm), `sha256` (over the data of all tensors in the order of
+// describe_state(), in which they are written; a program that rewrites the file may order them otherwise) and
+// `vdnn` (the version that wrote it). None may be missing, and there are no others.
 
 #include <cstdint>
 #include <filesystem>

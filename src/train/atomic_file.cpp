@@ -71,14 +71,23 @@ AtomicFile::~AtomicFile() {
   discard();
 }
 
+// A first save has the permissions of any new file; a later one must not show to others what its owner hid.
 void AtomicFile::create() {
+  struct stat replaced {};
+  const bool replaces =
+      ::fstatat(directory_.get(), target_.filename().c_str(), &replaced, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISREG(replaced.st_mode);
+  const mode_t mode = replaces ? replaced.st_mode & 0777 : 0666;
   for (int attempt = 0; !file_.is_open(); ++attempt) {
     temporary_name_ = target_.filename().string() + ".tmp" + std::to_string(attempt);
     file_ = FileDescriptor(
-        ::openat(directory_.get(), temporary_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        ::openat(directory_.get(), temporary_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!file_.is_open() && (errno != EEXIST || attempt == kMostAttempts)) {
       reject(target_, "creating '" + temporary_name_ + "' beside it: " + reason(errno));
     }
+  }
+  if (replaces && ::fchmod(file_.get(), mode) != 0) {
+    fail("fchmod", errno);
   }
 }
 

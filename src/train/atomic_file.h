@@ -2,8 +2,9 @@
 // A file that is replaced as a whole or not at all: what is written goes to a new file beside the target,
 // which takes the target's name only once its bytes are on the disk. A crash, a full disk or an exception at
 // any moment leaves the previous file as it was (Pillai et al., All File Systems Are Not Created Equal, OSDI
-// 2014, on why it takes both calls of fsync). A process that is killed leaves the new file behind; the next
-// one takes another name.
+// 2014, on why it takes both calls of fsync). A process that is killed leaves the new file, `TARGET.tmpN`,
+// behind: the next one takes another number, nobody removes it, for it may be that of a process that still
+// writes, and who knows that none does deletes it by hand.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,8 @@ namespace vdnn {
 // of bytes that were written before; then the new file is already removed.
 class AtomicFile {
  public:
-  // Creates `TARGET.tmp0` (or the next number that is free) with the permissions of any new file. A symbolic
-  // link is replaced, not followed.
+  // Creates `TARGET.tmp0` (or the next number that is free) with the permissions of the file that it will
+  // replace, or of any new file where there is none. A symbolic link is replaced, not followed.
   explicit AtomicFile(std::filesystem::path target);
   // Removes the new file unless it was committed.
   ~AtomicFile();

@@ -243,12 +243,7 @@ void for_each_tensor(State& state, const Visit& visit) {
   }
 }
 
-std::map<std::string, ParameterValues*> by_name(TrainingState& state) {
-  std::map<std::string, ParameterValues*> tensors;
-  for_each_tensor(state, [&](ParameterValues& values) { tensors.emplace(values.name, &values); });
-  return tensors;
-}
-
+// In the order of describe_state(), whatever that of the file is: other programs write tensors in theirs.
 std::string sha256_of(const TrainingState& state) {
   Sha256 digest;
   for_each_tensor(
@@ -325,15 +320,11 @@ TrainingState Checkpoint::state(const PlannedRun& run) const {
   TrainingState state = describe_state(*run.tape);
   require_matches(run);
   require_tensors(state);
-  const std::map<std::string, ParameterValues*> tensors = by_name(state);
-  Sha256 digest;
-  for (const SafetensorsTensor& tensor : file_.tensors()) {
-    std::vector<float>& values = tensors.at(tensor.name)->values;
-    values.resize(element_count(tensor.dims));
-    file_.read(tensor.name, std::as_writable_bytes(std::span(values)));
-    digest.update(std::as_bytes(std::span(values)));
-  }
-  if (const std::string found = digest.hex_digest(); found != info_.sha256) {
+  for_each_tensor(state, [&](ParameterValues& tensor) {
+    tensor.values.resize(element_count(tensor.dims));
+    file_.read(tensor.name, std::as_writable_bytes(std::span(tensor.values)));
+  });
+  if (const std::string found = sha256_of(state); found != info_.sha256) {
     throw DataError("'" + path_.string() + "' is damaged: expected data with the SHA-256 " +
                     printable(info_.sha256) + ", found " + found);
   }

@@ -1,9 +1,10 @@
 #include "src/train/jpeg_image.h"
 
-// jpeglib.h uses FILE without including it.
+// jpeglib.h uses FILE without including it, and jerror.h takes its types from jpeglib.h.
 // clang-format off
 #include <cstdio>
 #include <jpeglib.h>
+#include <jerror.h>
 // clang-format on
 
 #include <array>
@@ -38,9 +39,17 @@ struct JpegDecoder {
   static_cast<JpegDecoder*>(info->client_data)->escape.leave(message.data());
 }
 
-// Negative levels are warnings: corrupt data that libjpeg would make up pixels for.
-void leave_at_warnings(j_common_ptr info, int level) {
-  if (level < 0) {
+// Oddities that libjpeg passes over, making up no pixel for them: bytes that belong to nothing, as some
+// cameras and editors leave them before a marker, and header fields that decoders do without.
+bool keeps_pixels(int warning) {
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM || warning == JWRN_JFIF_MAJOR ||
+         warning == JWRN_NOT_SEQUENTIAL;
+}
+
+// Negative levels are warnings. All others are of data that are missing or damaged, where libjpeg would go on
+// with pixels that it made up.
+void leave_at_damage(j_common_ptr info, int level) {
+  if (level < 0 && !keeps_pixels(info->err->msg_code)) {
     leave(info);
   }
 }
@@ -53,7 +62,7 @@ void read_header(JpegDecoder& decoder) noexcept {
   jpeg_decompress_struct& info = decoder.info;
   info.err = jpeg_std_error(&decoder.errors);
   info.err->error_exit = leave;
-  info.err->emit_message = leave_at_warnings;
+  info.err->emit_message = leave_at_damage;
   info.err->output_message = print_nothing;
   info.client_data = &decoder;
   jpeg_create_decompress(&info);

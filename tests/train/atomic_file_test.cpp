@@ -21,7 +21,14 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using AtomicFileTest = vdnn::testing::TemporaryDirectory;
+class AtomicFileTest : public vdnn::testing::TemporaryDirectory {
+ protected:
+  mode_t mode_of(const std::string& name) const {
+    struct stat status {};
+    EXPECT_EQ(::stat((directory_ / name).c_str(), &status), 0);
+    return status.st_mode & 07777;
+  }
+};
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -96,9 +103,19 @@ TEST_F(AtomicFileTest, HasThePermissionsOfAnyNewFile) {
   AtomicFile file(directory_ / "target");
   ::umask(before);
   file.commit();
-  struct stat status {};
-  ASSERT_EQ(::stat((directory_ / "target").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 07777, 0640U);
+  EXPECT_EQ(mode_of("target"), 0640U);
+}
+
+// A second save gave a private file the permissions of any new file.
+TEST_F(AtomicFileTest, KeepsThePermissionsOfWhatItReplaces) {
+  write("target", "private");
+  for (const mode_t mode : {0600U, 0640U, 0666U}) {
+    ASSERT_EQ(::chmod((directory_ / "target").c_str(), mode), 0);
+    AtomicFile file(directory_ / "target");
+    EXPECT_EQ(mode_of("target.tmp0"), mode) << "while it is written";
+    file.commit();
+    EXPECT_EQ(mode_of("target"), mode);
+  }
 }
 
 TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsPassedOverAndKept) {
