@@ -1,11 +1,14 @@
 #include "src/cli/options.h"
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <initializer_list>
-#include <set>
+#include <limits>
+#include <sstream>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "src/cli/fields.h"
 #include "src/report/output_path.h"
@@ -147,8 +150,20 @@ void check_save(const std::string& path) {
   }
 }
 
-std::filesystem::path normal(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal();
+namespace fs = std::filesystem;
+
+// Where nothing is yet, links may still lead to the directory.
+fs::path place(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path);
+  return fs::exists(path, error) ? absolute.lexically_normal() : fs::weakly_canonical(absolute, error);
+}
+
+// Whatever links lead there. Devices are the same by name alone: that standard output and standard error are
+// one terminal does no harm.
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return (fs::is_regular_file(a, error) && fs::equivalent(a, b, error)) || place(a) == place(b);
 }
 
 }  // namespace
@@ -195,6 +210,8 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
 TrainingArguments in_force(const TrainingArguments& given) {
   TrainingArguments arguments = given;
   require_finite("--lr", arguments.lr);
+  require_one_or_more("--epochs", arguments.epochs);
+  require_one_or_more("--steps", arguments.steps);
   require_one_or_more("--save-every", arguments.save_every);
   if (arguments.save_every && !arguments.save) {
     throw InvalidArgument("--save-every belongs to --save, which says where to");
@@ -209,27 +226,31 @@ TrainingArguments in_force(const TrainingArguments& given) {
 }
 
 void require_finite(const char* option, double value) {
-  if (!std::isfinite(value) || value < 0) {
-    throw InvalidArgument(std::string(option) + " " + std::to_string(value) + ": must be a number from 0 up");
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if (!(value >= 0 && value <= static_cast<double>(kLargest))) {
+    std::ostringstream message;
+    message << option << " " << value << ": must be a number from 0 to " << kLargest;
+    throw InvalidArgument(message.str());
   }
 }
 
 void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save,
-                   const std::optional<std::string>& resume) {
-  std::set<std::filesystem::path> files;
+                   const std::optional<std::string>& input) {
+  std::vector<std::string> files;
   const auto add = [&files](const std::string& path) {
-    if (!files.insert(normal(path)).second) {
+    if (std::ranges::any_of(files, [&](const std::string& file) { return same_file(file, path); })) {
       throw InvalidArgument("two outputs are to be written to " + path);
     }
+    files.push_back(path);
   };
   for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
     if (!path.empty()) {
       check_output_path(path);
       add(path);
+      if (input && same_file(path, *input)) {
+        throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
+      }
     }
-  }
-  if (resume && files.contains(normal(*resume))) {
-    throw InvalidArgument("the checkpoint to go on from is also an output: " + *resume);
   }
   if (save) {
     check_save(*save);

@@ -55,7 +55,9 @@ struct RunArguments {
     field("weight-decay", self.weight_decay, "of all parameters");
     field("clip-norm", self.clip_norm, "scale gradients down to this norm (default: never)");
     field("seed", self.seed, "of initial weights, dropout and data (default: 1, or the checkpoint's)");
-    field("resume", self.resume, "go on from this checkpoint");
+    field("resume", self.resume,
+          "go on from this checkpoint; data, augmentation, learning rate and its schedule are not in it: "
+          "repeat their options");
   }
 
  private:
@@ -83,9 +85,8 @@ struct TrainingArguments {
     field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
     field("lr", self.lr, "learning rate");
     field("lr-schedule", self.lr_schedule,
-          "constant, step:EVERY[:FACTOR] or cosine[:FINAL_FRACTION], with ,warmup:STEPS behind it where "
-          "wanted; "
-          "EVERY and STEPS in steps (500) or epochs (30e)");
+          "constant, step:EVERY[:FACTOR] or cosine[:FINAL_FRACTION], with ,warmup:STEPS behind it "
+          "where wanted; EVERY and STEPS in steps (500) or epochs (30e)");
     field("epochs", self.epochs, "of the whole training, what a checkpoint has behind it included");
     field("steps", self.steps, "likewise, instead of epochs");
     field("link-gbytes-per-s", self.link_gbytes_per_s,
@@ -113,13 +114,13 @@ RunArguments in_force(const RunArguments& arguments, const PlannedRun& run);
 // Throws InvalidArgument for options that do not belong together.
 TrainingArguments in_force(const TrainingArguments& arguments);
 
-// Throws InvalidArgument for what is not a number from 0 up.
+// Throws InvalidArgument for what is not a number from 0 to the largest float.
 void require_finite(const char* option, double value);
 
 // Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done. Only `save` may replace `resume`.
+// done, whatever links lead there. Only `save` may replace `input`, the file that the command reads.
 void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save = {},
-                   const std::optional<std::string>& resume = {});
+                   const std::optional<std::string>& input = {});
 
 // Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed is
 // replayed as one that was not: the schedule says which algorithms it has.

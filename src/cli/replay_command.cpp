@@ -19,7 +19,8 @@ struct ReplayArguments {
   std::optional<std::string> device;
   std::optional<std::string> memory;
   std::optional<std::uint64_t> seed;
-  TrainingArguments training{.data = "synthetic", .steps = 3};
+  std::optional<std::uint64_t> steps;
+  std::optional<double> lr;
   OutputArguments outputs;
 };
 
@@ -45,14 +46,32 @@ RunArguments run_arguments(const ReplayArguments& arguments) {
   return run;
 }
 
+TrainingArguments training_arguments(const ReplayArguments& arguments) {
+  TrainingArguments training{.data = "synthetic", .steps = arguments.steps.value_or(3)};
+  training.lr = arguments.lr.value_or(training.lr);
+  return in_force(training);
+}
+
+// Throws where an option is given that only a training has.
+template <class Value>
+void require_absent(const char* option, const std::optional<Value>& value, const PlannedRun& run) {
+  if (value) {
+    throw InvalidArgument(std::string(option) + ": nothing is trained on " + run.target.name);
+  }
+}
+
 void replay(const ReplayArguments& arguments) {
-  check_outputs(arguments.outputs);
-  const TrainingArguments training = in_force(arguments.training);
+  check_outputs(arguments.outputs, {}, arguments.file);
+  const TrainingArguments training = training_arguments(arguments);
   const PlannedRun run =
       plan_run_with_schedule(to_run_options(run_arguments(arguments)), [&](const Tape& tape) {
         std::ifstream file = open_schedule(arguments.file);
         return read_schedule(file, tape);
       });
+  if (run.target.simulated) {
+    require_absent("--steps", arguments.steps, run);
+    require_absent("--lr", arguments.lr, run);
+  }
   const RunArguments options = in_force(run_arguments(arguments), run);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
@@ -81,9 +100,9 @@ Command add_replay_command(CLI::App& app) {
   command->add_option("file", arguments->file, "a schedule written by `vdnn plan --schedule`")->required();
   add_option(*command, "device", arguments->device, "auto, cpu or sim:NAME (default: as planned)");
   add_option(*command, "memory", arguments->memory, "device budget (default: as planned)");
-  add_option(*command, "steps", arguments->training.steps, "how many (default: 3)");
+  add_option(*command, "steps", arguments->steps, "how many (default: 3)");
   add_option(*command, "seed", arguments->seed, "of initial weights and data (default: as planned)");
-  add_option(*command, "lr", arguments->training.lr, "learning rate");
+  add_option(*command, "lr", arguments->lr, "learning rate (default: 0.01)");
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   return [arguments] { replay(*arguments); };
 }

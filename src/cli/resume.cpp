@@ -22,6 +22,8 @@ void warn_if_different(const char* what, const Value& then, const Value& now) {
 }
 
 void warn_of_differences(const CheckpointInfo& info, const PlannedRun& run) {
+  const std::string& device = run.target.name;
+  warn_if_different("device", info.device, device.substr(0, device.find(':')));
   warn_if_different("threads", info.threads, run.target.threads);
   warn_if_different("batch", info.batch, run.network.batch());
   warn_if_different("algorithms of", info.algorithms_source, run.catalog->algorithms_source());

@@ -121,7 +121,12 @@ void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult
       << "peak " << format_size(result.peak_bytes) << " (predicted " << format_size(run.prediction.peak_bytes)
       << "), " << percent(result.peak_bytes, baseline) << " % of the baseline's " << format_size(baseline)
       << "\n"
-      << std::setprecision(4) << "loss " << result.loss;
+      << std::setprecision(4) << "loss ";
+  if (std::isnan(result.loss)) {
+    out << "nan";  // without its sign, which means nothing
+  } else {
+    out << result.loss;
+  }
   if (result.test_accuracy) {
     out << std::setprecision(2) << ", test accuracy " << 100 * *result.test_accuracy << " %";
   }

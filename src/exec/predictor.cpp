@@ -1,8 +1,11 @@
 #include "vdnn/predictor.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "vdnn/device_pool.h"
+#include "vdnn/error.h"
 #include "vdnn/executor.h"
 #include "vdnn/parameter_store.h"
 #include "vdnn/pinned_pool.h"
@@ -15,6 +18,18 @@ namespace {
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 // Steps before the one that is measured: the first fills the pools, the second is the first that overlaps.
 constexpr int kWarmUpSteps = 2;
+
+// Runs `simulation`. kBoundless is nobody's budget: what exceeds it cannot be, on any device.
+template <class Simulation>
+auto without_budget(const Simulation& simulation) {
+  try {
+    return simulation();
+  } catch (const OutOfMemory& error) {
+    throw InvalidArgument(std::string("the network with its batch is larger than the simulator can place: ") +
+                          error.what());
+  }
+}
+
 // Page-locked memory for the inputs of steps, as a loader takes it: one block a batch.
 class Staging {
  public:
@@ -25,7 +40,11 @@ class Staging {
       bytes += tape.value(input).bytes;
     }
     for (std::uint32_t batch = 0; batch < kStagedBatches; ++batch) {
-      blocks_.push_back(*pinned.allocate_for_host(bytes));
+      const std::optional<AddressRange> block = pinned.allocate_for_host(bytes);
+      if (!block) {
+        throw OutOfMemory("page-locked memory for inputs", pinned.shortage(bytes));
+      }
+      blocks_.push_back(*block);
     }
     for (AddressRange& input : inputs_) {
       input.begin += blocks_.front().begin;
@@ -82,9 +101,7 @@ class SimulatedRun {
   ParameterStore parameters;
 };
 
-}  // namespace
-
-Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
+Prediction simulate(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
   SimulatedRun run(tape, options);
   const Staging staging(run.pinned, tape);
   Executor executor(run.parts(tape, schedule));
@@ -115,13 +132,26 @@ Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionO
   return result;
 }
 
-std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,
-                                      const Schedule& evaluation_schedule, const PredictionOptions& options) {
+std::uint64_t simulate_evaluation_peak(const Tape& training, const Tape& evaluation,
+                                       const Schedule& evaluation_schedule,
+                                       const PredictionOptions& options) {
   SimulatedRun run(training, options);
   const Staging staging(run.pinned, evaluation);
   Executor executor(run.parts(evaluation, evaluation_schedule));
   executor.submit(staging.inputs(), {});
   return run.device->counters().peak_committed_bytes;
+}
+
+}  // namespace
+
+Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
+  return without_budget([&] { return simulate(tape, schedule, options); });
+}
+
+std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,
+                                      const Schedule& evaluation_schedule, const PredictionOptions& options) {
+  return without_budget(
+      [&] { return simulate_evaluation_peak(training, evaluation, evaluation_schedule, options); });
 }
 
 }  // namespace vdnn

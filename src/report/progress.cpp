@@ -28,6 +28,9 @@ double fraction(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string number(const char* format, double value) {
+  if (std::isnan(value)) {
+    return "nan";  // without its sign, which means nothing
+  }
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value);
   return text.data();

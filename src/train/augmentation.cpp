@@ -89,7 +89,7 @@ class Augmented : public Dataset {
     if (options.crop_padding < 0 || options.crop_padding >= std::min(dims[1], dims[2])) {
       throw InvalidArgument("a crop padding of " + std::to_string(options.crop_padding) +
                             " pixels for samples of " + to_string(dims) +
-                            ": expected at least 0 and less than height and width");
+                            ": expected at least 0 and less than height and width; --crop-padding sets it");
     }
   }
 

@@ -37,7 +37,8 @@ void require_samples(const std::string& name, const Dims& dims, std::int64_t cla
   if (options.sample_dims != dims || options.classes != classes) {
     throw InvalidArgument(name + " has samples of " + to_string(dims) + " in " + std::to_string(classes) +
                           " classes, the network expects " + to_string(options.sample_dims) + " in " +
-                          std::to_string(options.classes));
+                          std::to_string(options.classes) + "; use --input " + to_string(dims) +
+                          " --classes " + std::to_string(classes));
   }
 }
 

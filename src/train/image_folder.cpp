@@ -160,7 +160,8 @@ DatasetSplits open_image_folder(const fs::path& directory, const DatasetOptions&
   Listing training = list_classes(split ? directory / "train" : directory);
   if (static_cast<std::int64_t>(training.classes.size()) != options.classes) {
     throw InvalidArgument("'" + options.text + "' has " + std::to_string(training.classes.size()) +
-                          " classes, the network expects " + std::to_string(options.classes));
+                          " classes, the network expects " + std::to_string(options.classes) +
+                          "; use --classes " + std::to_string(training.classes.size()));
   }
   DatasetSplits splits;
   for (const char* const name : {"test", "val"}) {

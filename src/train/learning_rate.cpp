@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <sstream>
 #include <vector>
 
 #include "vdnn/error.h"
@@ -22,8 +23,7 @@ constexpr double kDefaultFactor = 0.1;
       "'" + std::string(part) +
       "' is not a learning rate schedule, or no part of one: write constant, step:EVERY[:FACTOR] or "
       "cosine[:FINAL_FRACTION], each with ,warmup:STEPS behind it where wanted; EVERY and STEPS from 1 on, "
-      "in "
-      "steps (500) or epochs (30e); FACTOR above 0 and up to 1; FINAL_FRACTION from 0 to 1");
+      "in steps (500) or epochs (30e); FACTOR above 0 and up to 1; FINAL_FRACTION from 0 to 1");
 }
 
 // All of `text`, or it is rejected.
@@ -84,9 +84,11 @@ LearningRateSchedule::LearningRateSchedule(std::string_view text, const Learning
 }
 
 void LearningRateSchedule::set_base_rate(double rate) {
-  if (!(rate >= 0 && rate <= std::numeric_limits<float>::max())) {
-    throw InvalidArgument("a learning rate of " + std::to_string(rate) +
-                          ": it must be finite, and not negative");
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if (!(rate >= 0 && rate <= static_cast<double>(kLargest))) {
+    std::ostringstream message;
+    message << "a learning rate of " << rate << ": it must be a number from 0 to " << kLargest;
+    throw InvalidArgument(message.str());
   }
   base_rate_ = rate;
 }

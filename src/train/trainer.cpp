@@ -6,6 +6,7 @@
 
 #include "vdnn/error.h"
 #include "vdnn/learning_rate.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -49,7 +50,8 @@ class Trainer::Impl {
                .batch = run.network.batch(),
                .shuffle = true,
                .seed = options.start ? options.start->seed : options.seed},
-        total_steps_(options.epochs > 0 ? options.epochs * order_.batches_per_epoch() : options.steps),
+        total_steps_(options.epochs > 0 ? checked_multiply(options.epochs, order_.batches_per_epoch())
+                                        : options.steps),
         rate_(options.learning_rate_schedule, {.base_rate = options.learning_rate,
                                                .total_steps = total_steps_,
                                                .steps_per_epoch = order_.batches_per_epoch()}) {

@@ -2,10 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/process.h"
 #include "tests/report/json_schema.h"
 #include "tests/temporary_directory.h"
 #include "vdnn/zoo.h"
@@ -36,18 +36,9 @@ class CliTest : public testing::TemporaryDirectory {
 
   // `before` is put in front of the command, in the same shell.
   Outcome run(const std::string& arguments, const std::string& before = "") const {
-    const std::string command =
-        before + VDNN_COMMAND + " " + arguments + " 2>" + path("standard-error") + " </dev/null";
-    FILE* pipe = popen(command.c_str(), "r");
-    Outcome outcome;
-    std::array<char, 4096> buffer{};
-    while (const std::size_t bytes = fread(buffer.data(), 1, buffer.size(), pipe)) {
-      outcome.out.append(buffer.data(), bytes);
-    }
-    const int status = pclose(pipe);
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    outcome.log = read("standard-error");
-    return outcome;
+    const testing::Outcome process = testing::run_process("(" + before + VDNN_COMMAND + " " + arguments +
+                                                          " 2>" + path("standard-error") + ")");
+    return {.status = process.status, .out = process.text, .log = read("standard-error")};
   }
 
   static json last_line(const std::string& text) {
@@ -251,6 +242,57 @@ TEST_F(CliTest, AnotherNumberOfThreadsIsAllowedAndSaid) {
   EXPECT_THAT(outcome.log, HasSubstr("threads 1"));
 }
 
+// Was passed over in silence.
+TEST_F(CliTest, AnotherDeviceIsAllowedAndSaid) {
+  train(kLonger + "--steps 1 --save " + path("checkpoint"));
+  std::string checkpoint = read("checkpoint");
+  const std::string device = R"("device":"cpu")";
+  ASSERT_NE(checkpoint.find(device), std::string::npos);
+  write("checkpoint", checkpoint.replace(checkpoint.find(device), device.size(), R"("device":"gpu")"));
+  const Outcome outcome = run("train " + kLonger + "--steps 2 --resume " + path("checkpoint"));
+  EXPECT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("written with device gpu, and goes on with cpu"));
+}
+
+// Paths were compared as text: an output that a link led to took the place of the checkpoint.
+TEST_F(CliTest, NoLinkLeadsAnOutputToACheckpointOrToAnotherOutput) {
+  namespace fs = std::filesystem;
+  const std::string checkpoint = path("checkpoint");
+  train(kLonger + "--steps 1 --save " + checkpoint);
+  const std::string before = read("checkpoint");
+  fs::create_symlink("checkpoint", path("symbolic"));
+  fs::create_hard_link(checkpoint, path("hard"));
+  fs::create_directory_symlink(".", path("here"));
+  const std::string resume = kLonger + "--steps 2 --resume " + checkpoint;
+  for (const std::string link : {"symbolic", "hard", "here/checkpoint"}) {
+    const Outcome log = run("train " + resume + " --json " + path(link));
+    EXPECT_EQ(log.status, 2) << link;
+    EXPECT_THAT(log.log, HasSubstr("also an output"));
+    EXPECT_EQ(run("plan --model lenet --resume " + checkpoint + " --schedule " + path(link)).status, 2);
+    const Outcome two = run("plan --model lenet --json " + checkpoint + " --trace " + path(link));
+    EXPECT_EQ(two.status, 2) << link;
+    EXPECT_THAT(two.log, HasSubstr("two outputs"));
+    EXPECT_EQ(run("replay " + checkpoint + " --json " + path(link)).status, 2) << link;
+    EXPECT_TRUE(read("checkpoint") == before) << link;
+  }
+  EXPECT_EQ(run("plan --model lenet --json " + path("new") + " --trace " + path("here/new")).status, 2);
+  EXPECT_EQ(run("train " + resume + " --save " + path("symbolic")).status, 0);
+  EXPECT_EQ(run("plan --model lenet --json /dev/stdout --trace /dev/stderr").status, 0);
+}
+
+// Losses that were no numbers counted as right, and were printed as "-nan".
+TEST_F(CliTest, ATrainingThatDivergedSaysSo) {
+  const Outcome outcome =
+      run("train --model lenet --batch 64 --data synthetic --epochs 1 --lr 1e30 --json " + path("run.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("loss nan"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("-nan")));
+  const json summary = last_line(read("run.json"));
+  expect_obeys_schema(summary);
+  EXPECT_TRUE(summary["loss"].is_null());
+  EXPECT_EQ(summary.value("test_accuracy", 0.0), 0);
+}
+
 TEST_F(CliTest, OneGranuleLessThanTheSmallestBudgetDoesNotFitAndSaysWhatWould) {
   constexpr std::uint64_t kGranule = 65536;
   for (const std::string policy : {"baseline", "none", "conv", "all"}) {
@@ -313,6 +355,12 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   ASSERT_EQ(on_sim.status, 0) << on_sim.log;
   EXPECT_EQ(last_line(read("sim.json"))["device"], "sim:cpu");
   expect_obeys_schema(last_line(read("sim.json")));
+  // Were taken, and did nothing.
+  for (const std::string option : {"--steps", "--lr"}) {
+    const Outcome refused = run("replay " + schedule + " --device sim:cpu " + option + " 1");
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_THAT(refused.log, HasSubstr(option + ": nothing is trained on sim:cpu"));
+  }
   const Outcome elsewhere = run("replay " + schedule + " --device sim:titan-x");
   EXPECT_EQ(elsewhere.status, 2) << "other ops, other algorithms";
   EXPECT_THAT(elsewhere.log, HasSubstr("another tape"));
@@ -404,9 +452,9 @@ TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
   }
 }
 
-// --- bad input: exit status 2 and a message that names what is wrong
-// --------------------------------------------
+// --- bad input ---------------------------------------------------------------------------------------------
 
+// Exits with status 2 and a message that names what is wrong.
 struct BadInput {
   const char* name;
   const char* arguments;
@@ -484,9 +532,24 @@ INSTANTIATE_TEST_SUITE_P(
                  "the least is"},
         BadInput{"NoDuration", "train --model lenet --data synthetic", "--epochs"},
         BadInput{"StepsOfZero", "train --model lenet --data synthetic --steps 0", "--steps"},
+        // Replay once said that --epochs was missing, which it does not have.
+        BadInput{"ReplayOfZeroSteps", "replay /nowhere/schedule.json --steps 0", "--steps 0: must be at"},
+        // Once overflowed to no steps at all, which were reported as a training.
+        BadInput{"EpochsOverflow",
+                 "train --model lenet --batch 1 --data synthetic --epochs 18446744073709551615", "overflow"},
         BadInput{"TwoDurations", "train --model lenet --data synthetic --steps 1 --epochs 1", "excludes"},
         BadInput{"EmptySize", "plan --model lenet --memory ''", "--memory"},
         BadInput{"RateIsNoNumber", "train --model lenet --data synthetic --steps 1 --lr nan", "--lr"},
+        // Once "must be finite", which it is.
+        BadInput{"RateIsNoFloat", "train --model lenet --data synthetic --steps 1 --lr 1e39",
+                 "--lr 1e+39: must be a number from 0 to 3.40282e+38"},
+        // Once named the padding alone, which nobody had asked for.
+        BadInput{"ImagesSmallerThanThePadding",
+                 "train --model resnet20 --input 3x4x4 --data synthetic --steps 1 --augment",
+                 "--crop-padding"},
+        // Once exited with status 3, over a budget that nobody had given.
+        BadInput{"LargerThanTheSimulatorCanPlace", "plan --model vgg16 --batch 10000000 --device sim:titan-x",
+                 "larger than the simulator can place"},
         BadInput{"TooManyThreads", "plan --model lenet --threads 40000", "--threads"},
         BadInput{"ThreadsOfZero", "plan --model lenet --threads 0", "--threads"},
         BadInput{"MoreThanTheAddressSpace", "plan --model lenet --device cpu --memory 200TiB", "--memory"},
@@ -497,7 +560,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"Cifar10OfAnotherShape", "train --model lenet --data cifar10:/tmp --steps 1", "3x32x32"},
         BadInput{"DataMissing", "train --model lenet --data fashion-mnist:/nowhere --steps 1", "/nowhere"},
         BadInput{"DataOfAnotherShape",
-                 "train --model fashion-vgg --input 3x32x32 --data fashion-mnist --steps 1", "1x28x28"},
+                 "train --model fashion-vgg --input 3x32x32 --data fashion-mnist --steps 1",
+                 "use --input 1x28x28 --classes 10"},
         BadInput{"TrainOnSim", "train --model lenet --data synthetic --steps 1 --device sim:h200", "plan"},
         BadInput{"LinkOfZero", "train --model lenet --data synthetic --steps 1 --link-gbytes-per-s 0",
                  "link"},

@@ -145,6 +145,19 @@ TEST_F(SoftmaxCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
   }
 }
 
+// A training that had diverged once reported an accuracy: the "largest" among logits that are no numbers was
+// counted as right.
+TEST_F(SoftmaxCrossEntropyTest, WhereALogitIsNoNumberNothingIsRight) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Array logits({5, 3});
+  logits.data = {kNan, kNan, kNan, 1, kNan, 3, kInfinity, 0, 0, -kInfinity, -kInfinity, -kInfinity, 0, 0, 7};
+  OpHarness op = harness(logits, {0, 2, 0, 0, 2});
+  op.run(0);
+  EXPECT_EQ(op.get(kY).data[1], 1);  // the last
+  EXPECT_EQ(op.get(kY).data[2], 5);
+}
+
 TEST_F(SoftmaxCrossEntropyTest, InPlaceEqualsOutOfPlace) {
   for (const LossShape& shape : loss_shapes()) {
     SCOPED_TRACE(shape.name);

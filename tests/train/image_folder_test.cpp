@@ -216,8 +216,8 @@ TEST_F(ImageFolderTest, SplitsHaveTheSameClasses) {
 
 TEST_F(ImageFolderTest, TheNetworkHasTheSameClasses) {
   put_both_splits();
-  EXPECT_THAT(refusal(options(10)),
-              AllOf(HasSubstr(directory_.string()), HasSubstr("has 2 classes"), HasSubstr("expects 10")));
+  EXPECT_THAT(refusal(options(10)), AllOf(HasSubstr(directory_.string()), HasSubstr("has 2 classes"),
+                                          HasSubstr("expects 10"), HasSubstr("use --classes 2")));
 }
 
 TEST_F(ImageFolderTest, ImagesAreGreyOrInColour) {

@@ -205,6 +205,12 @@ TEST(LearningRateSchedule, TheBaseRateIsAFiniteNumber) {
     EXPECT_THROW(LearningRateSchedule("constant", {.base_rate = rate}), InvalidArgument) << rate;
   }
   EXPECT_EQ(LearningRateSchedule("constant", {.base_rate = 0}).rate(0), 0.0F);
+  // Once "must be finite", which it is.
+  try {
+    LearningRateSchedule("constant", {.base_rate = 1e39});
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "a learning rate of 1e+39: it must be a number from 0 to 3.40282e+38");
+  }
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ double probability(float logit, const Row& row) {
 void ClassMetrics::add(const Row& row, std::span<const float> logits, std::int32_t target) {
   const auto wanted = static_cast<std::size_t>(target);
   loss += row.log_sum - static_cast<double>(logits[wanted]);
-  correct += row.largest == wanted ? 1 : 0;
+  // Among logits that are no numbers, which one is the largest means nothing.
+  correct += std::isfinite(row.log_sum) && row.largest == wanted ? 1 : 0;
   ++counted;
 }
 
