@@ -89,23 +89,17 @@ class Trainer::Impl {
   bool evaluates() const { return options_.epochs > 0 && data_.test != nullptr; }
   Device& device() { return session_.device(); }
 
-  // What is known of a step before its loss has been read.
-  struct Pending {
-    StepTicket ticket;
-    std::uint32_t samples = 0;
-  };
-
   // Steps `first` to `first + count - 1`, all of one epoch.
   void train_phase(std::uint64_t first, std::uint64_t count,
                    const std::function<void(const StepReport&)>& report) {
     BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first, count);
-    std::optional<Pending> pending;
+    std::optional<StepTicket> pending;  // submitted, its loss not read yet
     for (std::uint64_t step = first; step < first + count; ++step) {
       device().set_tracing(options_.trace && step + kTracedSteps >= total_steps_);
       const StagedBatch batch = loader.next();
       const std::array inputs{batch.images, batch.targets};
-      Pending next{.ticket = session_.submit(inputs, rate_.rate(step)), .samples = batch.samples};
-      loader.recycle(batch, next.ticket.inputs_copied);
+      StepTicket next = session_.submit(inputs, rate_.rate(step));
+      loader.recycle(batch, next.inputs_copied);
       if (!system_allocations_) {
         system_allocations_ = system_allocations();
       }
@@ -139,8 +133,8 @@ class Trainer::Impl {
     last_step_end_.reset();  // no part of the next step
   }
 
-  void finish_step(const Pending& pending, const std::function<void(const StepReport&)>& report) {
-    result_.loss = session_.wait(pending.ticket).loss;
+  void finish_step(const StepTicket& ticket, const std::function<void(const StepReport&)>& report) {
+    result_.loss = session_.wait(ticket).loss;
     ++result_.steps;
     const double now = device().now_seconds();
     const double stalled = device().times(session_.streams()[StreamRole::kCompute]).waiting_seconds;
@@ -151,7 +145,7 @@ class Trainer::Impl {
     last_step_end_ = now;
     last_stalled_ = stalled;
     if (report) {
-      report(step_report(pending));
+      report(step_report());
     }
   }
 
@@ -160,14 +154,14 @@ class Trainer::Impl {
     return counters.commits + counters.pinned_allocations;
   }
 
-  StepReport step_report(const Pending& pending) {
+  StepReport step_report() {
     StepReport report{.step = first_step_ + result_.steps,
                       .steps = total_steps_,
                       .steps_per_epoch = order_.batches_per_epoch(),
                       .loss = result_.loss,
                       .memory_bytes = device().counters().committed_bytes};
     if (!step_seconds_.empty()) {
-      report.images_per_second = pending.samples / step_seconds_.back();
+      report.images_per_second = static_cast<double>(order_.batch) / step_seconds_.back();
       report.stall_fraction = stall_seconds_.back() / step_seconds_.back();
     }
     return report;
