@@ -1,3 +1,5 @@
+#include "vdnn/initialisation.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 
 #include "fakes/fake_catalog.h"
 #include "vdnn/network.h"
-#include "vdnn/initialisation.h"
 
 namespace vdnn {
 namespace {
