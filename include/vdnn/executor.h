@@ -69,8 +69,8 @@ struct StepMemory {
   std::uint64_t peak_bytes = 0;  // handed out by the pool: the most
 };
 
-// What an executor is handed; everything must outlive it. `program` is null on a device that does not run
-// work.
+// What an executor is handed; everything must outlive it. Without a `program` no op is run: for
+// devices that run no work, and to look at placement alone.
 struct ExecutorParts {
   Device* device = nullptr;
   DevicePool* pool = nullptr;

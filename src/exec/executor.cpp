@@ -66,9 +66,6 @@ Executor::Executor(const ExecutorParts& parts)
       placements_(parts.schedule->buffers.size()),
       launches_(parts.schedule->instructions.size()),
       waited_on_(parts.schedule->instructions.size(), false) {
-  if (parts_.device->properties().touches_memory && parts_.program == nullptr) {
-    throw InvalidArgument("an executor of '" + parts_.tape->model() + "' without a program");
-  }
   for (const Instruction& instruction : parts_.schedule->instructions) {
     names_.push_back(instruction.kind == InstructionKind::kLaunch ? parts_.tape->op(instruction.op).name
                                                                   : describe(*parts_.tape, instruction));
