@@ -12,13 +12,16 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/process.h"
 #include "tests/temporary_directory.h"
 #include "train/samples.h"
 #include "vdnn/error.h"
+#include "vdnn/sha256.h"
 #include "vdnn/trainer.h"
 #include "vdnn/zoo.h"
 
@@ -363,6 +366,35 @@ TEST_F(CheckpointTest, IsASafetensorsFileOfTensorsAsTheyLie) {
   EXPECT_EQ(file.metadata().at("format"), "vdnn-checkpoint");
   EXPECT_EQ(file.metadata().at("optimizer"), R"({"kind":"sgd","momentum":0.9,"weight_decay":0.0})");
   EXPECT_EQ(file.metadata().at("clip_norm"), "null");
+}
+
+// In NumPy, through the public package: the same names, shapes and bits. And what Python writes of them is
+// gone on from.
+TEST_F(CheckpointTest, PythonReadsTheSameNumbersAndWritesACheckpoint) {
+  const std::string python = "'" VDNN_TEST_PYTHON "' ";
+  if (testing::run_process(python + "-c 'import safetensors, numpy'").status != 0) {
+    GTEST_SKIP() << VDNN_TEST_PYTHON " has no safetensors and NumPy: scripts/setup --dev installs them";
+  }
+  const PlannedRun run = tiny_run();
+  save_odd_state(run);
+  const std::string copy = path().string() + ".copy";
+  const testing::Outcome read =
+      testing::run_process(python + "'" VDNN_SAFETENSORS_CHECK "' '" + path().string() + "' '" + copy + "'");
+  ASSERT_EQ(read.status, 0) << read.text;
+  const TrainingState state = odd_state(run);
+  for (const auto* all : {&state.parameters, &state.optimizer}) {
+    for (const ParameterValues& one : *all) {
+      std::string shape = "[";
+      for (const std::int64_t dim : one.dims) {
+        shape += (shape.size() > 1 ? "," : "") + std::to_string(dim);
+      }
+      Sha256 hash;
+      hash.update(std::as_bytes(std::span(one.values)));
+      EXPECT_THAT(read.text,
+                  HasSubstr("tensor \"" + one.name + "\" float32 " + shape + "] " + hash.hex_digest()));
+    }
+  }
+  expect_same(Checkpoint(copy).state(run), state);
 }
 
 TEST_F(CheckpointTest, StaysOpenWhenAnotherTakesItsPlace) {
