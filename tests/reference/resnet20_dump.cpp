@@ -38,6 +38,7 @@ NamedTensor named(const std::string& name, DataType type, const Dims& dims,
 
 void write(const std::filesystem::path& path, const std::vector<NamedTensor>& all) {
   std::vector<SafetensorsTensor> tensors;
+  tensors.reserve(all.size());
   for (const NamedTensor& one : all) {
     tensors.push_back(one.tensor);
   }

@@ -65,11 +65,8 @@ std::vector<std::vector<std::byte>> random_inputs(const Tape& tape, std::uint64_
 std::string train(const PlannedRun& run, const SessionOptions& session_options, std::uint64_t steps = 3) {
   Session session(run, session_options);
   for (std::uint64_t step = 0; step < steps; ++step) {
-    std::vector<Session::Bytes> spans;
     const std::vector<std::vector<std::byte>> inputs = random_inputs(*run.tape, step);
-    for (const std::vector<std::byte>& input : inputs) {
-      spans.emplace_back(input);
-    }
+    const std::vector<Session::Bytes> spans(inputs.begin(), inputs.end());
     EXPECT_TRUE(std::isfinite(session.step(spans, 0.001F).loss));
   }
   EXPECT_EQ(session.device().counters().peak_committed_bytes, run.prediction.peak_bytes);

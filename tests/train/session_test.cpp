@@ -131,7 +131,7 @@ TEST(Session, ParametersAreReachableByName) {
                           "norm.running_variance", "fc.filter", "fc.bias", "guess.filter", "guess.bias"));
   EXPECT_THAT(session.parameter("norm.running_variance").values, ElementsAre(1, 1, 1, 1));
   EXPECT_FALSE(session.parameter("norm.running_variance").trainable);
-  const std::vector<float> filter = numbers(4 * 2 * 3 * 3, 9);
+  const std::vector<float> filter = numbers(72, 9);  // 4 x 3 x 3 x 2
   session.set_parameter("conv.filter", filter);
   EXPECT_EQ(session.parameter("conv.filter").values, filter);
   const std::string hash = session.weights_sha256();
@@ -162,13 +162,14 @@ TEST(Session, StepsAsTheTrainerDoes) {
 
   Session session(run, {.seed = 4});
   const BatchOrder order{.samples = data.training->size(), .batch = 8, .shuffle = true, .seed = 4};
+  constexpr std::size_t kPixels = 784;  // 28 x 28
   for (std::uint64_t step = 0; step < 4; ++step) {
     std::vector<float> images;
     std::vector<std::int32_t> targets;
     for (const std::uint64_t index : order.indices(step)) {
-      images.resize(images.size() + 28 * 28);
+      images.resize(images.size() + kPixels);
       targets.push_back(0);
-      data.training->read({.index = index}, std::span(images).last(28 * 28), std::span(targets).last(1));
+      data.training->read({.index = index}, std::span(images).last(kPixels), std::span(targets).last(1));
     }
     session.step({std::as_bytes(std::span(images)), std::as_bytes(std::span(targets))}, 0.01F);
   }
