@@ -1,10 +1,14 @@
 #include "src/train/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
 #include <system_error>
 
 #include "vdnn/error.h"
@@ -15,10 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// So many files left behind by killed processes are another problem than ours.
+constexpr std::string_view kTemporary = ".vdnn-tmp";
+// So many writers of one file are another problem than ours.
 constexpr int kMostAttempts = 10'000;
 
-std::string reason(int error) {
+std::string in_words(int error) {
   return std::generic_category().message(error);
 }
 
@@ -35,18 +40,22 @@ void check_target(const fs::path& target) {
     reject(target, "the path names no file");
   }
   if (fs::is_directory(status)) {
-    reject(target, reason(EISDIR));
+    reject(target, in_words(EISDIR));
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     reject(target, "it is not a regular file");
   }
 }
 
+fs::path directory_of(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path() : fs::path(".");
+}
+
 FileDescriptor open_directory(const fs::path& target) {
-  const fs::path directory = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const fs::path directory = directory_of(target);
   FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened.is_open()) {
-    reject(target, "directory '" + directory.string() + "': " + reason(errno));
+    reject(target, "directory '" + directory.string() + "': " + in_words(errno));
   }
   return opened;
 }
@@ -59,11 +68,62 @@ int fsync_file(int descriptor) {
   return status;
 }
 
+bool is_temporary_of(const fs::path& target, const std::string& name) {
+  const std::string stem = target.filename().string() + std::string(kTemporary);
+  return name.size() > stem.size() && name.starts_with(stem) &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(stem.size()), name.end(),
+                     [](char digit) { return digit >= '0' && digit <= '9'; });
+}
+
+// Whether `name` is still that of the open file: while this waited for nobody and got the lock, the file may
+// have been removed or renamed by its writer, and another one may have taken the name for his.
+bool still_named(const FileDescriptor& directory, const std::string& name, const FileDescriptor& file) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file.get(), &opened) == 0 && S_ISREG(opened.st_mode) &&
+         ::fstatat(directory.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+// Who holds the lock is the only one who may change what the name stands for.
+void remove_unless_locked(const FileDescriptor& directory, const std::string& name) {
+  // Network file systems lock only what is open for writing. Opening a pipe would wait for a reader.
+  const FileDescriptor file(
+      ::openat(directory.get(), name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && still_named(directory, name, file)) {
+    ::unlinkat(directory.get(), name.c_str(), 0);
+  }
+}
+
+void remove_abandoned(const FileDescriptor& directory, const fs::path& target) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory_of(target), error), end; entry != end; entry.increment(error)) {
+    if (const std::string name = entry->path().filename().string(); is_temporary_of(target, name)) {
+      remove_unless_locked(directory, name);
+    }
+  }
+}
+
+std::string space_left(const FileDescriptor& directory) {
+  struct statvfs status {};
+  if (::fstatvfs(directory.get(), &status) != 0) {
+    return {};
+  }
+  std::string text = "; its file system has " + std::to_string(status.f_bavail * status.f_frsize) + " bytes";
+  // Those that make files as they are needed count none.
+  if (status.f_files > 0) {
+    text += " and " + std::to_string(status.f_favail) + " files";
+  }
+  return text + " left";
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
+AtomicFile::AtomicFile(fs::path target, std::optional<std::uint64_t> bytes)
+    : target_(std::move(target)), bytes_(bytes) {
   check_target(target_);
   directory_ = open_directory(target_);
+  remove_abandoned(directory_, target_);
   create();
 }
 
@@ -78,17 +138,30 @@ void AtomicFile::create() {
       ::fstatat(directory_.get(), target_.filename().c_str(), &replaced, AT_SYMLINK_NOFOLLOW) == 0 &&
       S_ISREG(replaced.st_mode);
   const mode_t mode = replaces ? replaced.st_mode & 0777 : 0666;
-  for (int attempt = 0; !file_.is_open(); ++attempt) {
-    temporary_name_ = target_.filename().string() + ".tmp" + std::to_string(attempt);
+  for (int attempt = 0; !claim(); ++attempt) {
+    temporary_name_ = target_.filename().string() + std::string(kTemporary) + std::to_string(attempt);
     file_ = FileDescriptor(
         ::openat(directory_.get(), temporary_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!file_.is_open() && (errno != EEXIST || attempt == kMostAttempts)) {
       reject(target_, "creating '" + temporary_name_ + "' beside it: " + reason(errno));
     }
   }
+  lock_ = FileDescriptor(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!lock_.is_open()) {
+    fail("duplicating a descriptor", errno);
+  }
   if (replaces && ::fchmod(file_.get(), mode) != 0) {
     fail("fchmod", errno);
   }
+}
+
+// Between being made and being locked a file looks abandoned: whoever removes such may have been faster.
+bool AtomicFile::claim() {
+  if (!file_.is_open()) {
+    return false;
+  }
+  const bool taken = ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return !taken && still_named(directory_, temporary_name_, file_);
 }
 
 void AtomicFile::require_open() const {
@@ -103,11 +176,18 @@ void AtomicFile::discard() {
     temporary_name_.clear();
   }
   file_ = FileDescriptor();
+  lock_ = FileDescriptor();
 }
 
+std::string AtomicFile::reason(int error) const {
+  return in_words(error) + (error == ENOSPC ? space_left(directory_) : "");
+}
+
+// What was written is given back first, so that the space left is what the next attempt will find.
 void AtomicFile::fail(const std::string& action, int error) {
   discard();
-  reject(target_, action + " failed after " + std::to_string(bytes_written_) +
+  const std::string asked = bytes_ ? " of " + std::to_string(*bytes_) : "";
+  reject(target_, action + " failed after " + std::to_string(bytes_written_) + asked +
                       " bytes were written: " + reason(error));
 }
 
@@ -140,6 +220,7 @@ void AtomicFile::commit() {
     fail("renaming '" + temporary_name_ + "'", errno);
   }
   temporary_name_.clear();
+  lock_ = FileDescriptor();
   // Some file systems cannot (EINVAL): then there is nothing to wait for.
   if (fsync_file(directory_.get()) != 0 && errno != EINVAL) {
     fail("the file is in place, but fsync of its directory", errno);

@@ -2,13 +2,18 @@
 // A file that is replaced as a whole or not at all: what is written goes to a new file beside the target,
 // which takes the target's name only once its bytes are on the disk. A crash, a full disk or an exception at
 // any moment leaves the previous file as it was (Pillai et al., All File Systems Are Not Created Equal, OSDI
-// 2014, on why it takes both calls of fsync). A process that is killed leaves the new file, `TARGET.tmpN`,
-// behind: the next one takes another number, nobody removes it, for it may be that of a process that still
-// writes, and who knows that none does deletes it by hand.
+// 2014, on why it takes both calls of fsync).
+//
+// A process that is killed leaves the new file, `TARGET.vdnn-tmpN`, behind; the next one that writes to the
+// same target removes it. Whose file is whose is told by a lock (flock) that a writer holds on its new file
+// from before the first byte until it has the target's name, and that the system takes from a process that
+// ends, however it ends: what is not locked belongs to nobody. Where a file system has no such locks nothing
+// is removed, and where they hold for one machine only, several should not write to the same target.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,13 +22,16 @@
 namespace vdnn {
 
 // Belongs to one thread. All errors of the file system (no such directory, no space, quota, file size limit,
-// a target that is a directory or a device) are DataErrors with the path, the system's reason and the number
-// of bytes that were written before; then the new file is already removed.
+// a target that is a directory or a device) are DataErrors with the path, the system's reason, the number
+// of bytes that were written before and, where there is no space, what is free; then the new file is already
+// removed.
 class AtomicFile {
  public:
-  // Creates `TARGET.tmp0` (or the next number that is free) with the permissions of the file that it will
-  // replace, or of any new file where there is none. A symbolic link is replaced, not followed.
-  explicit AtomicFile(std::filesystem::path target);
+  // Removes what dead writers left of the same target, as far as it may. Creates `TARGET.vdnn-tmp0` (or the
+  // next number that is free) with the permissions of the file that it will replace, or of any new file where
+  // there is none. A symbolic link is replaced, not followed. `bytes`: what will be written, where that is
+  // known, for messages.
+  explicit AtomicFile(std::filesystem::path target, std::optional<std::uint64_t> bytes = {});
   // Removes the new file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -38,8 +46,10 @@ class AtomicFile {
 
  private:
   void create();
+  bool claim();
   void require_open() const;
   void discard();
+  std::string reason(int error) const;
   [[noreturn]] void fail(const std::string& action, int error);
 
   std::filesystem::path target_;
@@ -47,6 +57,9 @@ class AtomicFile {
   // Names are looked up in it, so that a change of the working directory does not matter.
   FileDescriptor directory_;
   FileDescriptor file_;
+  // The same open file once more: closing file_ shows what closing reports, and the lock has to outlive that.
+  FileDescriptor lock_;
+  std::optional<std::uint64_t> bytes_;
   std::uint64_t bytes_written_ = 0;
 };
 

@@ -44,8 +44,12 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<Safetenso
                                      const SafetensorsMetadata& metadata)
     : tensors_(std::move(tensors)) {
   const std::string header = safetensors_header(tensors_, metadata);
-  file_ = std::make_unique<AtomicFile>(path);
   const std::uint64_t length = header.size();
+  std::uint64_t bytes = kLengthBytes + length;
+  for (const SafetensorsTensor& tensor : tensors_) {
+    bytes = checked_add(bytes, tensor.bytes());
+  }
+  file_ = std::make_unique<AtomicFile>(path, bytes);
   file_->write(std::as_bytes(std::span(&length, 1)));
   file_->write(std::as_bytes(std::span(header)));
 }

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -112,20 +115,81 @@ TEST_F(AtomicFileTest, KeepsThePermissionsOfWhatItReplaces) {
   for (const mode_t mode : {0600U, 0640U, 0666U}) {
     ASSERT_EQ(::chmod((directory_ / "target").c_str(), mode), 0);
     AtomicFile file(directory_ / "target");
-    EXPECT_EQ(mode_of("target.tmp0"), mode) << "while it is written";
+    EXPECT_EQ(mode_of("target.vdnn-tmp0"), mode) << "while it is written";
     file.commit();
     EXPECT_EQ(mode_of("target"), mode);
   }
 }
 
-TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsPassedOverAndKept) {
-  write("target.tmp0", "theirs");
-  fs::create_symlink("target.tmp0", directory_ / "target.tmp1");
-  AtomicFile file(directory_ / "target");
-  file.write(bytes_of("ours"));
-  file.commit();
-  EXPECT_EQ(read("target"), "ours");
-  EXPECT_EQ(read("target.tmp0"), "theirs");
+// Files of killed processes stayed for ever, a checkpoint's size each.
+TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
+  for (const char* const name : {"target.vdnn-tmp0", "target.vdnn-tmp1", "target.vdnn-tmp27"}) {
+    write(name, "half");
+  }
+  const AtomicFile file(directory_ / "target");
+  EXPECT_EQ(files_in(directory_), 1U);
+}
+
+TEST_F(AtomicFileTest, WhatIsNotOfTheSameTargetIsKept) {
+  const std::vector<std::string> others = {
+      "target",          "target.tmp0",       "target.vdnn-tmp",   "target.vdnn-tmp0a", "targets.vdnn-tmp0",
+      "other.vdnn-tmp0", "target.vdnn-tmp-1", "x.target.vdnn-tmp0"};
+  for (const std::string& name : others) {
+    write(name, "theirs");
+  }
+  fs::create_symlink("target", directory_ / "target.vdnn-tmp0");
+  fs::create_directory(directory_ / "target.vdnn-tmp1");
+  ASSERT_EQ(::mkfifo((directory_ / "target.vdnn-tmp2").c_str(), 0600), 0);
+  { const AtomicFile file(directory_ / "target"); }
+  EXPECT_EQ(files_in(directory_), others.size() + 3);
+  for (const std::string& name : others) {
+    EXPECT_EQ(read(name), "theirs") << name;
+  }
+}
+
+// A process of its own, because the lock belongs to the open file and would look the same within one.
+class OtherWriter {
+ public:
+  explicit OtherWriter(const fs::path& target) {
+    std::array<int, 2> ready{};
+    EXPECT_EQ(::pipe(ready.data()), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      AtomicFile file(target);
+      file.write(bytes_of("theirs"));
+      ::close(ready[1]);
+      ::pause();
+      ::_exit(0);
+    }
+    ::close(ready[1]);
+    char nothing = 0;
+    EXPECT_EQ(::read(ready[0], &nothing, 1), 0) << "waits until the other one has written";
+    ::close(ready[0]);
+  }
+  ~OtherWriter() { kill(); }
+  OtherWriter(const OtherWriter&) = delete;
+  OtherWriter& operator=(const OtherWriter&) = delete;
+
+  void kill() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      ::waitpid(process_, nullptr, 0);
+      process_ = -1;
+    }
+  }
+
+ private:
+  pid_t process_ = -1;
+};
+
+TEST_F(AtomicFileTest, WhatALiveProcessWritesIsKeptUntilItIsKilled) {
+  OtherWriter other(directory_ / "target");
+  AtomicFile(directory_ / "target").commit();
+  EXPECT_EQ(read("target.vdnn-tmp0"), "theirs");
+  EXPECT_EQ(read("target"), "");
+  other.kill();
+  AtomicFile(directory_ / "target").commit();
+  EXPECT_EQ(files_in(directory_), 1U);
 }
 
 TEST_F(AtomicFileTest, TheLastOfTwoWritersWins) {
