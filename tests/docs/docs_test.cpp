@@ -217,7 +217,8 @@ TEST_P(Fragments, Compile) {
 
 class Pages : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(All, Pages, ::testing::Values("docs/api.md", "CONTRIBUTING.md"),
+INSTANTIATE_TEST_SUITE_P(All, Pages,
+                         ::testing::Values("docs/api.md", "docs/known_defects.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
 // Code spans that look like a file or folder of the tree, but for what a build makes.
@@ -232,6 +233,38 @@ TEST_P(Pages, NameFilesThatAreThere) {
   }
   for (const std::string& link : find_all(text, R"(\]\(([^)#:]+)\))", 1)) {
     EXPECT_TRUE(fs::exists((kRoot / page).parent_path() / link)) << link;
+  }
+}
+
+// "Suite.Name" of every test, without what instantiates it.
+std::set<std::string> declared_tests(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".cpp") {
+      const std::string text = read_file(entry.path());
+      const std::vector<std::string> suites = find_all(text, R"(^TEST(_F|_P)?\(\s*(\w+),\s*\w+\))", 2);
+      const std::vector<std::string> tests = find_all(text, R"(^TEST(_F|_P)?\(\s*\w+,\s*(\w+)\))", 2);
+      for (std::size_t i = 0; i < suites.size(); ++i) {
+        names.insert(suites[i] + "." + tests[i]);
+      }
+    }
+  }
+  return names;
+}
+
+TEST(KnownDefectsPage, NamesTestsThatAreThereAndAllThatAreNamedAfterDefects) {
+  const std::set<std::string> declared = declared_tests(kRoot / "tests");
+  std::set<std::string> named;
+  for (const std::string& span : code_spans(parse_page(read_file(kRoot / "docs/known_defects.md")))) {
+    if (std::regex_match(span, std::regex(R"([A-Z]\w+\.[A-Z]\w+)"))) {
+      EXPECT_TRUE(declared.contains(span)) << span;
+      named.insert(span);
+    }
+  }
+  const std::set<std::string> own = declared_tests(kRoot / "tests/defects");
+  EXPECT_FALSE(own.empty());
+  for (const std::string& test : own) {
+    EXPECT_TRUE(named.contains(test)) << test << " is not in docs/known_defects.md";
   }
 }
 

@@ -10,41 +10,24 @@
 #include <string_view>
 #include <utility>
 
-#include "vdnn/sim_device.h"
+#include "fakes/forwarding_device.h"
 
 namespace vdnn::testing {
 
 // Not synchronised. `sim` must outlive it.
-class HeldBackDevice final : public Device {
+class HeldBackDevice final : public ForwardingDevice {
  public:
-  HeldBackDevice(SimDevice& sim, std::string late_work, std::size_t pieces)
-      : Device(sim.properties()), sim_(sim), late_work_(std::move(late_work)), pieces_(pieces) {}
-
-  AddressRange reserve(std::uint64_t bytes) override { return sim_.reserve(bytes); }
-  void unreserve(AddressRange reservation) override { sim_.unreserve(reservation); }
-  bool reached(const Frontier& frontier) override { return sim_.reached(frontier); }
-  double now_seconds() const override { return sim_.now_seconds(); }
-  StreamTimes times(StreamId stream) const override { return sim_.times(stream); }
+  HeldBackDevice(Device& sim, std::string late_work, std::size_t pieces)
+      : ForwardingDevice(sim), late_work_(std::move(late_work)), pieces_(pieces) {}
 
  protected:
-  void do_commit(AddressRange range) override { sim_.commit(range); }
-  void do_decommit(AddressRange range) override { sim_.decommit(range); }
-  AddressRange do_allocate_pinned(std::uint64_t bytes) override { return sim_.allocate_pinned(bytes); }
-  void do_free_pinned(AddressRange range) override { sim_.free_pinned(range); }
-  // The stream of the empty work comes after those that this device's user knows, which keep their numbers.
-  void do_create_stream(StreamId, const std::string& name) override { sim_.create_stream(name); }
-  void do_wait(StreamId stream, Point point) override { sim_.wait(stream, Frontier(point)); }
-  void do_submit(Point point, const Frontier&, const Work& work) override {
+  void do_submit(Point point, const Frontier& frontier, const Work& work) override {
     hold_back(point.stream, work.name);
-    sim_.submit(point.stream, work);
+    ForwardingDevice::do_submit(point, frontier, work);
   }
-  void do_copy(Point point, const Frontier&, const Copy& copy) override {
+  void do_copy(Point point, const Frontier& frontier, const Copy& copy) override {
     hold_back(point.stream, copy.name);
-    sim_.copy(point.stream, copy);
-  }
-  void do_synchronize(const Frontier& frontier) override { sim_.synchronize(frontier); }
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
-    sim_.mark(stream, counter, value);
+    ForwardingDevice::do_copy(point, frontier, copy);
   }
 
  private:
@@ -52,16 +35,16 @@ class HeldBackDevice final : public Device {
     if (name != late_work_) {
       return;
     }
+    // Comes after the streams that this device's user knows, which keep their numbers.
     if (!ballast_) {
-      ballast_ = sim_.create_stream("ballast");
+      ballast_ = below().create_stream("ballast");
     }
     for (std::size_t piece = 0; piece < pieces_; ++piece) {
-      sim_.submit(*ballast_, {.name = "ballast", .reads = {}, .writes = {}, .cost = {}, .run = {}});
+      below().submit(*ballast_, {.name = "ballast", .reads = {}, .writes = {}, .cost = {}, .run = {}});
     }
-    sim_.wait(stream, sim_.frontier(*ballast_));
+    below().wait(stream, below().frontier(*ballast_));
   }
 
-  SimDevice& sim_;
   const std::string late_work_;
   const std::size_t pieces_;
   std::optional<StreamId> ballast_;

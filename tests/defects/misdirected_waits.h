@@ -1,0 +1,43 @@
+#pragma once
+// A device on which some waits go to another stream than the one that needs them, as they do where a library
+// asks for the "current" stream and that is not the one meant (torchtitan#2581). Nothing fails; the wait has
+// no effect.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "fakes/forwarding_device.h"
+
+namespace vdnn::testing {
+
+// Not synchronised. `below` must outlive it.
+class MisdirectedWaits final : public ForwardingDevice {
+ public:
+  // `goes_astray`: does the wait of this stream for that point go to the wrong stream?
+  MisdirectedWaits(Device& below, std::function<bool(StreamId, Point)> goes_astray)
+      : ForwardingDevice(below), goes_astray_(std::move(goes_astray)) {}
+
+  std::uint64_t astray() const { return astray_; }
+
+ protected:
+  void do_wait(StreamId stream, Point point) override {
+    if (!goes_astray_(stream, point)) {
+      ForwardingDevice::do_wait(stream, point);
+      return;
+    }
+    ++astray_;
+    if (!current_) {
+      current_ = below().create_stream("current");
+    }
+    below().wait(*current_, Frontier(point));
+  }
+
+ private:
+  const std::function<bool(StreamId, Point)> goes_astray_;
+  std::optional<StreamId> current_;  // after the streams that this device's user knows
+  std::uint64_t astray_ = 0;
+};
+
+}  // namespace vdnn::testing
