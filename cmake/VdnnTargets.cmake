@@ -72,10 +72,17 @@ function(vdnn_test name)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
 endfunction()
 
-# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ...)
+# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... SMOKE regex): one benchmark program; what matches
+# `regex` of it is also a ctest that runs it for a moment, so that it cannot rot.
 function(vdnn_benchmark name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "SMOKE" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_flags benchmark::benchmark_main)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_side_by_side vdnn_flags benchmark::benchmark_main)
+  if(VDNN_BUILD_TESTS)
+    add_test(NAME ${name}.smoke COMMAND ${name} --benchmark_min_time=0.001 --benchmark_filter=${arg_SMOKE})
+    # The program succeeds where nothing matches, or where a benchmark says that it could not run.
+    set_tests_properties(${name}.smoke PROPERTIES TIMEOUT 300
+                         FAIL_REGULAR_EXPRESSION "Failed to match any benchmarks;ERROR OCCURRED")
+  endif()
 endfunction()

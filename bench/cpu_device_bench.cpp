@@ -1,0 +1,217 @@
+// How much of a plain memcpy the copy streams of `cpu` reach, how much of it they hide behind computing, and
+// what a submission costs.
+//
+// On `cpu` page-locked memory is ordinary memory that was touched when it was taken: no copy ever faults. A
+// pageable block is one whose pages the system has not given yet, as memory fresh from malloc: the first copy
+// into it, the offload, pays for them. When it is fetched again they are there.
+
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/side_by_side.h"
+#include "vdnn/cpu_device.h"
+#include "vdnn/size.h"
+
+namespace vdnn::bench {
+namespace {
+
+enum class HostMemory : std::uint8_t { kPageLocked, kPageable };
+
+constexpr std::int64_t kSmallestCopy = 64 << 10;
+constexpr std::int64_t kLargestCopy = 256 << 20;
+constexpr std::int64_t kQueue = 8;
+constexpr std::uint64_t kOverlappedBytes = 64 << 20;
+
+// A device with one block of its memory and one of page-locked memory, all of it touched.
+class Blocks {
+ public:
+  explicit Blocks(std::uint64_t bytes)
+      : bytes_(round_up(bytes, device().properties().granule_bytes)),
+        reservation_(device().reserve(bytes_)),
+        host_(device().allocate_pinned(bytes_)) {
+    device().commit(reservation_);
+    std::memset(pointer_to<void>(reservation_.begin), 1, bytes_);
+  }
+  ~Blocks() {
+    device().synchronize_all();
+    device().decommit(reservation_);
+    device().unreserve(reservation_);
+    device().free_pinned(host_);
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  Device& device() { return *device_; }
+  // All of the block, in pieces of `bytes`.
+  std::vector<Copy> copies(CopyDirection direction, std::uint64_t bytes) const {
+    std::vector<Copy> result;
+    for (std::uint64_t begin = 0; begin < bytes_; begin += bytes) {
+      const Access device{.range = {.begin = reservation_.begin + begin, .bytes = bytes}};
+      const Access host{.range = {.begin = host_.begin + begin, .bytes = bytes}};
+      const bool to_host = direction == CopyDirection::kDeviceToHost;
+      result.push_back({.name = "copy",
+                        .direction = direction,
+                        .destination = to_host ? host : device,
+                        .source = to_host ? device : host});
+    }
+    return result;
+  }
+  // Gives the pages of the block on the host back to the system.
+  void forget_host_pages() { madvise(pointer_to<void>(host_.begin), bytes_, MADV_DONTNEED); }
+
+ private:
+  std::unique_ptr<Device> device_ = make_cpu_device({});
+  std::uint64_t bytes_;
+  AddressRange reservation_;
+  AddressRange host_;
+};
+
+void copy_plainly(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    std::memcpy(pointer_to<void>(copy.destination.range.begin), pointer_to<void>(copy.source.range.begin),
+                copy.source.range.bytes);
+  }
+}
+
+Frontier submit(Device& device, StreamId stream, const std::vector<Copy>& copies) {
+  Frontier done;
+  for (const Copy& copy : copies) {
+    done.join(device.copy(stream, copy));
+  }
+  return done;
+}
+
+// So many copies are submitted together, as a run's feature maps queue, then the host waits. With one, the
+// time that a copy takes to start and the host to hear of its end is all there to be seen.
+void copy_bandwidth(benchmark::State& state, CopyDirection direction, HostMemory memory) {
+  const auto bytes = static_cast<std::uint64_t>(state.range(0));
+  const auto total_bytes = bytes * static_cast<std::uint64_t>(state.range(1));
+  Blocks blocks(total_bytes);
+  Device& device = blocks.device();
+  const StreamId stream = device.create_stream("copies");
+  const std::vector<Copy> copies = blocks.copies(direction, bytes);
+  const std::function<void()> prepare = [&] {
+    if (memory == HostMemory::kPageable && direction == CopyDirection::kDeviceToHost) {
+      blocks.forget_host_pages();
+    }
+  };
+  const std::vector<Figures> figures =
+      side_by_side(state,
+                   {{"memcpy GB/s", [&] { copy_plainly(copies); }, prepare},
+                    {"stream GB/s", [&] { device.synchronize(submit(device, stream, copies)); }, prepare}},
+                   [&](double seconds) { return static_cast<double>(total_bytes) / seconds * 1e-9; });
+  report_ratio(state, "stream/memcpy", figures[1], figures[0]);
+}
+
+// Arithmetic on registers for about `seconds`, as convolutions are: bound by computing, not by memory.
+class Arithmetic {
+ public:
+  explicit Arithmetic(double seconds) {
+    constexpr std::uint64_t kTrial = 1 << 22;
+    run(kTrial);
+    const auto begin = std::chrono::steady_clock::now();
+    run(kTrial);
+    const std::chrono::duration<double> trial = std::chrono::steady_clock::now() - begin;
+    rounds_ = static_cast<std::uint64_t>(kTrial * seconds / trial.count());
+  }
+  void operator()() const { run(rounds_); }
+
+ private:
+  static void run(std::uint64_t rounds) {
+    double sum = 1;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      sum = std::fma(sum, 0.999, 0.001);
+      benchmark::DoNotOptimize(sum);
+    }
+  }
+  std::uint64_t rounds_ = 0;
+};
+
+// Computing and a copy that take about as long, alone and together. `together/longer` is 1 where the copy is
+// hidden entirely, 2 where nothing is.
+void overlap(benchmark::State& state, CopyDirection direction) {
+  Blocks blocks(kOverlappedBytes);
+  Device& device = blocks.device();
+  const StreamId compute = device.create_stream("compute");
+  const StreamId copies = device.create_stream("copies");
+  const std::vector<Copy> whole = blocks.copies(direction, kOverlappedBytes);
+  const auto copy_once = [&] { return submit(device, copies, whole); };
+  device.synchronize(copy_once());
+  const double begin = device.now_seconds();
+  device.synchronize(copy_once());
+  const Arithmetic arithmetic(device.now_seconds() - begin);
+  const auto compute_once = [&] {
+    return Frontier(device.submit(compute, {.name = "arithmetic", .run = [&](void*) { arithmetic(); }}));
+  };
+  std::vector<Figures> figures = side_by_side(state,
+                                              {{"compute ms", [&] { device.synchronize(compute_once()); }},
+                                               {"copy ms", [&] { device.synchronize(copy_once()); }},
+                                               {"together ms",
+                                                [&] {
+                                                  Frontier both = compute_once();
+                                                  both.join(copy_once());
+                                                  device.synchronize(both);
+                                                }}},
+                                              [](double seconds) { return seconds * 1e3; });
+  Figures longer(figures[0].size());
+  std::ranges::transform(figures[0], figures[1], longer.begin(),
+                         [](double compute_ms, double copy_ms) { return std::max(compute_ms, copy_ms); });
+  report_ratio(state, "together/longer", figures[2], longer);
+}
+
+// What a piece of work without a body costs: the thread that submits it, and until the worker has run it.
+void submission(benchmark::State& state) {
+  constexpr int kSubmissions = 1000;
+  const std::unique_ptr<Device> device = make_cpu_device({});
+  const StreamId stream = device->create_stream("compute");
+  const Work work{.name = "nothing", .run = [](void*) {}};
+  while (state.KeepRunning()) {
+    for (int i = 0; i < kSubmissions; ++i) {
+      device->submit(stream, work);
+    }
+    device->synchronize_all();
+  }
+  state.SetItemsProcessed(state.iterations() * kSubmissions);
+}
+BENCHMARK(submission)->UseRealTime();
+
+// No queue is longer than the largest copy.
+void sizes_and_queues(benchmark::internal::Benchmark* benchmark) {
+  for (std::int64_t bytes = kSmallestCopy; bytes <= kLargestCopy; bytes *= 4) {
+    benchmark->Args({bytes, 1});
+    if (bytes * kQueue <= kLargestCopy) {
+      benchmark->Args({bytes, kQueue});
+    }
+  }
+}
+
+const bool kRegistered = [] {
+  for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
+    const std::string what = direction == CopyDirection::kDeviceToHost ? "offload" : "prefetch";
+    for (const HostMemory memory : {HostMemory::kPageLocked, HostMemory::kPageable}) {
+      const std::string where = memory == HostMemory::kPageLocked ? "/page-locked" : "/pageable";
+      benchmark::RegisterBenchmark((what + where).c_str(), copy_bandwidth, direction, memory)
+          ->ArgNames({"bytes", "queued"})
+          ->Apply(sizes_and_queues)
+          ->UseManualTime()
+          ->Unit(benchmark::kMillisecond);
+    }
+    benchmark::RegisterBenchmark((what + "/overlap").c_str(), overlap, direction)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace vdnn::bench

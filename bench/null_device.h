@@ -1,0 +1,46 @@
+#pragma once
+// A device on which nothing happens: what a run on it costs is what stands above the drivers.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "vdnn/device.h"
+#include "vdnn/size.h"
+
+namespace vdnn::bench {
+
+class NullDevice : public Device {
+ public:
+  // With the memory, granules and alignment of `like`.
+  explicit NullDevice(const DeviceProperties& like) : Device(like) {}
+
+  AddressRange reserve(std::uint64_t bytes) override { return take(bytes); }
+  void unreserve(AddressRange) override {}
+  bool reached(const Frontier&) override { return true; }
+  double now_seconds() const override { return 0; }
+  StreamTimes times(StreamId) const override { return {}; }
+
+ protected:
+  void do_commit(AddressRange) override {}
+  void do_decommit(AddressRange) override {}
+  AddressRange do_allocate_pinned(std::uint64_t bytes) override { return take(bytes); }
+  void do_free_pinned(AddressRange) override {}
+  void do_create_stream(StreamId, const std::string&) override {}
+  void do_wait(StreamId, Point) override {}
+  void do_submit(Point, const Frontier&, const Work&) override {}
+  void do_copy(Point, const Frontier&, const Copy&) override {}
+  void do_synchronize(const Frontier&) override {}
+  void do_mark(StreamId, std::string_view, std::uint64_t) override {}
+
+ private:
+  AddressRange take(std::uint64_t bytes) {
+    const AddressRange range{.begin = next_, .bytes = bytes};
+    next_ += round_up(bytes, properties().granule_bytes);
+    return range;
+  }
+
+  std::uint64_t next_ = properties().granule_bytes;
+};
+
+}  // namespace vdnn::bench
