@@ -97,7 +97,9 @@ class ExecutorRig {
  private:
   void upload(const Tape& training, OpProgram* program) {
     if (program != nullptr || !device.properties().touches_memory) {
-      parameters.upload(pinned, streams[StreamRole::kCompute], program, hash_parameters(training));
+      // Where nothing runs only their versions count, and those of large networks take long to make up.
+      parameters.upload(pinned, streams[StreamRole::kCompute], program,
+                        program != nullptr ? hash_parameters(training) : std::vector<std::vector<float>>());
     }
   }
 };
