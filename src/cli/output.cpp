@@ -1,5 +1,7 @@
 #include "src/cli/output.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 namespace vdnn {
@@ -18,11 +20,15 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   try {
     write(file);
   } catch (const DataError& error) {
-    reason = std::string(": ") + error.what();
+    reason = error.what();
   }
+  // Writes again what could not be written: errno is that of this file.
   file.close();
-  if (!file || !reason.empty()) {
-    throw OutputError("cannot write '" + path + "'" + reason);
+  if (!file) {
+    reason = std::strerror(errno);
+  }
+  if (!reason.empty()) {
+    throw OutputError("cannot write '" + path + "': " + reason);
   }
 }
 

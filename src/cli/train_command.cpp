@@ -116,12 +116,6 @@ void train(const TrainArguments& given) {
   });
   progress.finish();
   print_result(out, run, result);
-  if (!outputs.trace.empty()) {
-    write_file(outputs.trace, [&](std::ostream& file) {
-      write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
-    });
-    out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
-  }
   if (arguments.training.save) {
     out << "checkpoint: " << *arguments.training.save << "\n";
   }
@@ -129,6 +123,12 @@ void train(const TrainArguments& given) {
     const nlohmann::ordered_json summary =
         train_summary(run, result, in_force(arguments.run, run), arguments.training);
     write_output([&] { json->write(summary); });
+  }
+  if (!outputs.trace.empty()) {
+    write_file(outputs.trace, [&](std::ostream& file) {
+      write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
+    });
+    out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
   }
 }
 

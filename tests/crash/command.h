@@ -1,0 +1,73 @@
+#pragma once
+// A program that runs beside the test, so that it can be killed, and what it stands on be changed.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vdnn::testing {
+
+class Command {
+ public:
+  // What it prints goes to `output`.
+  Command(std::vector<std::string> arguments, const std::filesystem::path& output) {
+    std::vector<char*> pointers(arguments.size() + 1, nullptr);
+    std::ranges::transform(arguments, pointers.begin(),
+                           [](std::string& argument) { return argument.data(); });
+    process_ = ::fork();
+    if (process_ == 0) {
+      const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+      ::dup2(file, STDOUT_FILENO);
+      ::dup2(file, STDERR_FILENO);
+      ::execv(pointers.front(), pointers.data());
+      ::_exit(127);
+    }
+    EXPECT_GT(process_, 0);
+  }
+  ~Command() {
+    if (!status_) {
+      kill();
+    }
+  }
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  bool running() {
+    reap(WNOHANG);
+    return !status_;
+  }
+  // Kill -9. Returns whether it was still running.
+  bool kill() {
+    if (running()) {
+      ::kill(process_, SIGKILL);
+      reap(0);
+    }
+    return WIFSIGNALED(*status_) && WTERMSIG(*status_) == SIGKILL;
+  }
+  // Its exit status; -1 where a signal ended it.
+  int wait() {
+    reap(0);
+    return WIFEXITED(*status_) ? WEXITSTATUS(*status_) : -1;
+  }
+
+ private:
+  void reap(int options) {
+    int status = 0;
+    if (!status_ && ::waitpid(process_, &status, options) == process_) {
+      status_ = status;
+    }
+  }
+
+  pid_t process_ = -1;
+  std::optional<int> status_;  // of waitpid(), once it has ended
+};
+
+}  // namespace vdnn::testing

@@ -1,0 +1,200 @@
+// `vdnn train` under kill -9, at moments drawn by seed over starting, steps and saves; what it resumes from
+// then, and where that ends. Two kills a training, so that what resumes is killed too, under another policy
+// each time.
+//
+// A moment is an instant of progress (so many steps reported, or a save begun) and a random time after it,
+// which spreads the kills over everything between two such instants. Where exactly one strikes depends on the
+// machine; what must hold does not.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/crash/command.h"
+#include "tests/temporary_directory.h"
+#include "vdnn/checkpoint.h"
+
+namespace vdnn {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr std::uint64_t kTrainingSteps = 10;
+constexpr int kKillsATraining = 2;
+constexpr std::array<const char*, 4> kPolicies = {"none", "all", "conv", "baseline"};
+
+enum class Phase { kStarting, kSteps, kSaves };
+
+struct Moment {
+  Phase phase = Phase::kStarting;
+  std::uint64_t steps = 0;  // of this process, reported before
+  double delay = 0;         // part of what starting takes, or of a step with its save
+};
+
+class Kill : public testing::TemporaryDirectory {
+ protected:
+  fs::path checkpoint() const { return directory_ / "checkpoint"; }
+  std::uint64_t saved_step() const {
+    return fs::exists(checkpoint()) ? Checkpoint(checkpoint()).info().step : 0;
+  }
+  bool save_has_begun() const {
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_)) {
+      if (entry.path().filename().string().find(".vdnn-tmp") != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<std::string> arguments(const char* policy) const {
+    std::vector<std::string> result = {VDNN_COMMAND,
+                                       "train",
+                                       "--model=lenet",
+                                       "--data=synthetic",
+                                       "--batch=4",
+                                       "--threads=1",
+                                       "--memory=64MiB",
+                                       "--steps=" + std::to_string(kTrainingSteps),
+                                       "--save-every=1",
+                                       "--save=" + checkpoint().string(),
+                                       "--json=" + (directory_ / "json").string(),
+                                       "--policy=" + std::string(policy)};
+    if (fs::exists(checkpoint())) {
+      result.push_back("--resume=" + checkpoint().string());
+    }
+    return result;
+  }
+  const char* next_policy() { return kPolicies[policy_++ % kPolicies.size()]; }
+
+  // Lines of JSON that are whole.
+  std::vector<json> reports() const {
+    std::vector<json> result;
+    std::string text = read("json");
+    text.resize(text.rfind('\n') + 1);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      result.push_back(json::parse(text.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    return result;
+  }
+
+  // Trains to the end, from the checkpoint where there is one, as usual; the weights.
+  std::string finish() {
+    fs::remove(directory_ / "json");
+    testing::Command command(arguments(next_policy()), directory_ / "output");
+    const Clock::time_point begin = Clock::now();
+    while (command.running() && reports().empty()) {
+      ::usleep(kPollMicroseconds);
+    }
+    const Clock::time_point started = Clock::now();
+    EXPECT_EQ(command.wait(), 0) << read("output");
+    const Clock::time_point end = Clock::now();
+    EXPECT_FALSE(save_has_begun()) << "a file is left behind";
+    const std::vector<json> lines = reports();
+    if (lines.empty()) {
+      return "";
+    }
+    start_seconds_ = std::chrono::duration<double>(started - begin).count();
+    step_seconds_ = std::chrono::duration<double>(end - started).count() / static_cast<double>(lines.size());
+    return lines.back()["weights_sha256"];
+  }
+
+  Moment draw(std::uint64_t steps_left) {
+    const auto phase = static_cast<Phase>(std::uniform_int_distribution(0, 2)(random_));
+    // A process that has one step to do is killed before or in it.
+    const std::uint64_t most = phase == Phase::kStarting ? 0 : (steps_left - 1) / 2;
+    return {.phase = phase,
+            .steps = std::uniform_int_distribution<std::uint64_t>(0, most)(random_),
+            .delay = std::uniform_real_distribution(0.0, 1.0)(random_)};
+  }
+
+  bool is_reached(const Moment& moment) const {
+    return reports().size() >= moment.steps &&
+           (moment.phase != Phase::kSaves || (!reports().empty() && save_has_begun()));
+  }
+
+  // Trains until that moment, and says what the kill has hit, by what it has left.
+  const char* kill_at(const Moment& moment) {
+    fs::remove(directory_ / "json");
+    testing::Command command(arguments(next_policy()), directory_ / "output");
+    while (command.running() && !is_reached(moment)) {
+      ::usleep(kPollMicroseconds);
+    }
+    const double scale = moment.phase == Phase::kStarting ? start_seconds_ : step_seconds_;
+    ::usleep(static_cast<useconds_t>(1e6 * scale * moment.delay));
+    if (!command.kill()) {
+      EXPECT_EQ(command.wait(), 0) << read("output");
+      return "nothing, for it came too late";
+    }
+    if (reports().empty()) {
+      return "starting";
+    }
+    return save_has_begun() ? "saves" : "steps";
+  }
+
+  // With a save after every step, a step that was reported was preceded by the save of the one before.
+  void expect_nothing_saved_was_lost(std::uint64_t before) const {
+    const std::vector<json> lines = reports();
+    const std::uint64_t saved = saved_step();
+    EXPECT_GE(saved, before);
+    if (!lines.empty() && lines.back()["type"] == "step") {
+      const std::uint64_t reported = lines.back()["step"];
+      EXPECT_GE(saved + 1, reported);
+      EXPECT_LE(saved, reported);
+    }
+  }
+
+  // Kills one training, again and again.
+  void kill_training() {
+    fs::remove(checkpoint());
+    for (int kill = 0; kill < kKillsATraining && saved_step() < kTrainingSteps; ++kill) {
+      const std::uint64_t before = saved_step();
+      ++struck_[kill_at(draw(kTrainingSteps - before))];
+      expect_nothing_saved_was_lost(before);
+    }
+  }
+
+  static constexpr useconds_t kPollMicroseconds = 100;
+  std::mt19937_64 random_;
+  std::size_t policy_ = 0;
+  double start_seconds_ = 0;  // until the first report
+  double step_seconds_ = 0;
+  std::map<std::string, int> struck_;
+};
+
+TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
+  const std::string weights = finish();
+  ASSERT_FALSE(weights.empty());
+  const std::string last_checkpoint = read("checkpoint");
+  for (int training = 0; training < VDNN_KILLS / kKillsATraining && !HasFailure(); ++training) {
+    SCOPED_TRACE("seed " + std::to_string(training));
+    random_.seed(static_cast<std::uint64_t>(training));
+    kill_training();
+    if (saved_step() < kTrainingSteps) {
+      EXPECT_EQ(finish(), weights);
+    }
+    EXPECT_TRUE(read("checkpoint") == last_checkpoint);
+  }
+  std::printf("kills that have hit");
+  for (const auto& [what, count] : struck_) {
+    std::printf(" %s: %d;", what.c_str(), count);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,23 @@
+#pragma once
+// The system calls that write a file, made by what is linked into this program (the linker's --wrap): written
+// down, and, on request, the end of the process. A process that dies by SIGKILL runs nothing more of its own,
+// whatever the moment; so a file may be found in as many states as there are calls, and in those where a
+// write was done by half.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vdnn::testing {
+
+// From 1: this process dies before its call of that number is made; 0: never.
+void die_before_call(std::uint64_t number);
+// From 1: this process dies when its write of that number has written half of its bytes.
+void die_within_write(std::uint64_t number);
+
+// Forgets what was called before.
+void record_calls();
+// Names, in order.
+const std::vector<std::string>& recorded_calls();
+
+}  // namespace vdnn::testing
