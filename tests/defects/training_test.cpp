@@ -1,0 +1,239 @@
+// Defects of training loops (docs/known_defects.md): under every policy, on the `cpu` device.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/base/random.h"
+#include "train/every_layer.h"
+#include "train/training_runs.h"
+#include "vdnn/error.h"
+#include "vdnn/session.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::int64_t kBatch = 4;
+constexpr std::int64_t kClasses = 3;
+
+// Doubles, but for one launch.
+class Throwing final : public CustomLayer {
+ public:
+  std::string kind() const override { return "throwing"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return inputs[0]; }
+  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
+  void run(const CustomLaunch& launch) const override {
+    if (launches_++ == throw_at) {
+      throw std::runtime_error("out of luck");
+    }
+    doubling_.run(launch);
+  }
+
+  int launches() const { return launches_; }
+  int throw_at = -1;
+
+ private:
+  Doubling doubling_;
+  mutable int launches_ = 0;  // by the stream's thread alone
+};
+
+Network network_with(const std::shared_ptr<const CustomLayer>& layer) {
+  NetworkBuilder net("with a custom layer", {kBatch, 2, 8, 8});
+  Tensor x = net.convolution("conv1", net.input(),
+                             {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
+  x = net.custom("custom", {net.relu("relu", x)}, layer);
+  x = net.convolution("conv2", x, {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = kClasses}));
+  return std::move(net).build();
+}
+
+RunOptions options(Policy policy) {
+  return {.device = "cpu",
+          .memory_bytes = std::uint64_t{64} << 20,
+          .host_memory_bytes = std::uint64_t{64} << 20,
+          .threads = 1,
+          .policy = policy};
+}
+
+struct Batch {
+  std::vector<float> images = std::vector<float>(kBatch * 2 * 8 * 8);
+  std::vector<std::int32_t> classes;
+
+  Batch() {
+    SplitMix64 random(1);
+    for (float& value : images) {
+      value = random.symmetric();
+    }
+    for (std::int32_t i = 0; i < kBatch; ++i) {
+      classes.push_back(i % kClasses);
+    }
+  }
+  std::array<Session::Bytes, 2> inputs() const {
+    return {std::as_bytes(std::span(images)), std::as_bytes(std::span(classes))};
+  }
+};
+
+// Steps with evaluations in between.
+void train(Session& session, const Batch& batch, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    session.step(batch.inputs(), 0.1F);
+    session.evaluate(batch.inputs());
+  }
+}
+
+class KnownDefectsOfTraining : public ::testing::TestWithParam<Policy> {
+ protected:
+  static PlannedRun run_with(const std::shared_ptr<const CustomLayer>& layer) {
+    return plan_run(network_with(layer), options(GetParam()));
+  }
+  // What nothing disturbs.
+  std::string weights_after(int steps) const {
+    Session session(run_with(std::make_shared<Throwing>()), {.seed = 5});
+    for (int step = 0; step < steps; ++step) {
+      session.step(batch_.inputs(), 0.1F);
+    }
+    return session.weights_sha256();
+  }
+
+  const Batch batch_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Policies, KnownDefectsOfTraining, ::testing::ValuesIn(kPolicies),
+                         [](const auto& test) { return to_string(test.param); });
+
+// --- 4 -----------------------------------------------------------------------------------------------------
+
+bool alike(const DeviceCounters& a, const DeviceCounters& b) {
+  return a.commits == b.commits && a.decommits == b.decommits &&
+         a.pinned_allocations == b.pinned_allocations && a.pinned_frees == b.pinned_frees;
+}
+
+// Page-locking and unpinning stall the device. After the first step, and the first evaluation, the loop does
+// neither, and takes no device memory either; a pool that gave its blocks back between steps would show.
+TEST_P(KnownDefectsOfTraining, PageLockingInsideTheLoop) {
+  Session session(run_with(std::make_shared<Throwing>()));
+  train(session, batch_, 1);
+  const DeviceCounters first = session.device().counters();
+  train(session, batch_, 10);
+  EXPECT_TRUE(alike(session.device().counters(), first));
+
+  session.finish();
+  session.pinned().trim();
+  train(session, batch_, 1);
+  EXPECT_FALSE(alike(session.device().counters(), first));
+}
+
+// --- 9 -----------------------------------------------------------------------------------------------------
+
+template <class Action>
+bool runs_out_of_memory(const Action& action) {
+  try {
+    action();
+  } catch (const OutOfMemory&) {
+    return true;
+  }
+  return false;
+}
+
+// TRL#5700: feature maps stashed on the host stayed there after an exception. Here a step runs out of
+// page-locked memory in the middle, again and again: nothing of it is kept, restore() goes on in the memory
+// that was predicted, and with the usual bits.
+TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
+  PlannedRun run = run_with(std::make_shared<Throwing>());
+  const Prediction predicted = run.prediction;
+  run.target.host_budget_bytes = predicted.host_bytes;
+  Session session(std::move(run), {.seed = 5});
+  session.step(batch_.inputs(), 0.1F);
+  const TrainingState good = session.state();
+  session.finish();
+  ASSERT_EQ(session.pinned().statistics().in_use_bytes, 0U);
+  constexpr int kFailures = 8;
+  int thrown = 0;
+  for (int failure = 0; failure < kFailures; ++failure) {
+    SCOPED_TRACE("failure " + std::to_string(failure));
+    // All but so many bytes of the host's memory are somebody else's: some maps find room, others do not.
+    std::vector<AddressRange> hoard;
+    while (const auto block = session.pinned().allocate_for_host(64)) {
+      hoard.push_back(*block);
+    }
+    for (std::size_t back = hoard.size() * static_cast<std::size_t>(failure) / 16; back > 0; --back) {
+      session.pinned().free(hoard.back(), {});
+      hoard.pop_back();
+    }
+    thrown += runs_out_of_memory([&] { session.step(batch_.inputs(), 0.1F); }) ? 1 : 0;
+    for (const AddressRange& block : hoard) {
+      session.pinned().free(block, {});
+    }
+    session.restore(good);
+    session.finish();
+    EXPECT_EQ(session.pinned().statistics().in_use_bytes, 0U);
+  }
+  // Where no map leaves, a step wants room for its inputs alone.
+  EXPECT_GE(thrown, session.run().plan.transfers.empty() ? 1 : kFailures);
+  session.step(batch_.inputs(), 0.1F);
+  EXPECT_EQ(session.weights_sha256(), weights_after(2));
+  EXPECT_EQ(session.device().counters().peak_committed_bytes, predicted.peak_bytes);
+  EXPECT_LE(session.device().counters().peak_pinned_bytes, predicted.host_bytes);
+}
+
+// A layer throws, in either pass of any of three steps: whoever waits is told, and what was saved before goes
+// on in a new session with the usual bits.
+TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterALayerThrew) {
+  const std::string usual = weights_after(3);
+  for (int throw_at = 0; throw_at < 6; ++throw_at) {
+    SCOPED_TRACE("launch " + std::to_string(throw_at));
+    const auto layer = std::make_shared<Throwing>();
+    layer->throw_at = throw_at;
+    TrainingState state;
+    {
+      Session session(run_with(layer), {.seed = 5});
+      state = session.state();
+      const auto train_until_it_throws = [&] {
+        for (int step = 0; step < 3; ++step) {
+          session.step(batch_.inputs(), 0.1F);
+          state = session.state();
+        }
+      };
+      EXPECT_THROW(train_until_it_throws(), Error);
+    }
+    layer->throw_at = -1;
+    Session session(run_with(layer), {.seed = 1});
+    session.restore(state);
+    while (session.steps() < 3) {
+      session.step(batch_.inputs(), 0.1F);
+    }
+    EXPECT_EQ(session.weights_sha256(), usual);
+    EXPECT_EQ(session.device().counters().peak_committed_bytes, session.run().prediction.peak_bytes);
+  }
+}
+
+// An early exit: a session ends with two steps in flight. Their work is done to the end before the memory
+// that it uses goes; the layer has run in both passes of both.
+TEST_P(KnownDefectsOfTraining, SessionThatEndsWithStepsInFlight) {
+  const auto layer = std::make_shared<Throwing>();
+  {
+    Session session(run_with(layer), {.seed = 5, .delay_seed = 3});
+    const std::array<Session::Bytes, 2> inputs = batch_.inputs();
+    const AddressRange block =
+        session.pinned().allocate_for_host(inputs[0].size() + inputs[1].size()).value();
+    const std::array<AddressRange, 2> ranges{
+        AddressRange{.begin = block.begin, .bytes = inputs[0].size()},
+        AddressRange{.begin = block.begin + inputs[0].size(), .bytes = inputs[1].size()}};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::memcpy(pointer_to<std::byte>(ranges[i].begin), inputs[i].data(), inputs[i].size());
+    }
+    session.submit(ranges, 0.1F);
+    session.pinned().free(block, session.submit(ranges, 0.1F).inputs_copied);
+  }
+  EXPECT_EQ(layer->launches(), 4);
+}
+
+}  // namespace
+}  // namespace vdnn::testing
