@@ -352,11 +352,12 @@ ValueId Lowering::make_saved(std::uint32_t id, std::uint32_t index) {
   return state.saved[index];
 }
 
-// A contribution; the only one to a feature map is its gradient.
+// A contribution; the only one to a feature map is its gradient. What comes with others and nobody wants is
+// one of any number, too.
 ValueId Lowering::make_input_gradient(std::uint32_t id, std::uint32_t index) {
   const std::uint32_t feature_map = layer(id).inputs[index];
   std::string name = network_.feature_map_name(feature_map) + ".gradient";
-  if (gradients_[feature_map].expected > 1) {
+  if (gradients_[feature_map].expected != 1) {
     name += "." + layer(id).name;
     if (std::ranges::count(layer(id).inputs, feature_map) > 1) {
       name += "." + std::to_string(index);
@@ -546,7 +547,7 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
   parts_.ops.push_back(std::move(op));
 }
 
-// The norm of all gradients, then every update.
+// The norm of all gradients, then every update; nothing where the losses reach no parameter.
 void Lowering::lower_clipping() {
   std::vector<ParameterRecipe> recipes;
   Op op{.name = "gradients.norm",
@@ -561,6 +562,9 @@ void Lowering::lower_clipping() {
         op.layer_inputs.push_back(recipes.back().type);
       }
     }
+  }
+  if (recipes.empty()) {
+    return;
   }
   const TensorType type{.dims = {2}};
   gradient_norm_ = declare("gradients.norm.value", ValueKind::kGradientNorm, type, type.bytes());

@@ -128,6 +128,15 @@ TEST_F(TrainingOptionsTest, WithoutClippingUpdatesStandAmongTheBackwardOps) {
   }
 }
 
+// Such a network lowered without clipping and was refused with it (found by seed 328 of tests/random).
+TEST_F(TrainingOptionsTest, WhereNothingIsLearnedThereIsNothingToClip) {
+  NetworkBuilder net("nothing to learn", {2, 3, 8, 8});
+  net.mean_squared_error("error", net.sigmoid("sigmoid", net.input()));
+  const TapePtr tape =
+      lower_to_tape(std::move(net).build(), library_->catalog(), TrainingOptions{.clip_norm = 1.0F});
+  EXPECT_THAT(op_names(*tape, Phase::kUpdate), IsEmpty());
+}
+
 TEST_F(TrainingOptionsTest, RefusesANormThatIsNotPositive) {
   for (const float norm : {0.0F, -1.0F, NAN, INFINITY}) {
     EXPECT_THROW(lower({.clip_norm = norm}), InvalidArgument) << norm;

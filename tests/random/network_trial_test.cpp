@@ -1,0 +1,193 @@
+// A trial that objects to nothing would prove nothing: what is planted here it has to find, with the very
+// functions that judge random networks.
+
+#include "tests/random/network_trial.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "tests/train/every_layer.h"
+#include "vdnn/cpu_ops.h"
+
+namespace vdnn::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::uint64_t kGranule = std::uint64_t{64} << 10;
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+constexpr std::uint64_t kSeed = 1;
+
+Network forked_network(const std::shared_ptr<const CustomLayer>& custom = std::make_shared<Doubling>()) {
+  NetworkBuilder net("forked", {3, 3, 12, 20});
+  const ConvolutionSpec same{.filters = 17, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const Tensor trunk = net.relu("relu", net.convolution("conv", net.input(), same));
+  const Tensor aside = net.custom("custom", {net.convolution("left", trunk, same)}, custom);
+  const Tensor joined = net.add("join", aside, net.convolution("right", trunk, same));
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", joined, {.outputs = 4}));
+  return std::move(net).build();
+}
+
+// --- on paper ----------------------------------------------------------------------------------------------
+
+class PaperTrial : public ::testing::Test {
+ protected:
+  PaperTrial()
+      : library_(make_cpu_ops({})),
+        tape_(lower_to_tape(forked_network(), library_->catalog(), {})),
+        schedule_(make_schedule(*tape_, make_plan(*tape_, {.policy = Policy::kOffloadAll}))),
+        prediction_(predict(*tape_, schedule_, {.profile = finest_profile()})) {}
+
+  Findings judge() const { return judge_schedule(*tape_, schedule_, prediction_, kSeed); }
+
+  std::unique_ptr<OpLibrary> library_;
+  std::shared_ptr<const Tape> tape_;
+  Schedule schedule_;
+  Prediction prediction_;
+};
+
+TEST_F(PaperTrial, HasNothingAgainstWhatIsRight) {
+  EXPECT_THAT(judge(), IsEmpty());
+}
+
+TEST_F(PaperTrial, FindsEveryWaitThatIsDropped) {
+  const Schedule intact = schedule_;
+  std::array<int, 3> found{};
+  int dropped = 0;
+  for (std::size_t index = 0; index < intact.instructions.size(); ++index) {
+    for (std::size_t wait = 0; wait < intact.instructions[index].waits.size(); ++wait) {
+      schedule_ = intact;
+      auto& waits = schedule_.instructions[index].waits;
+      waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(wait));
+      const Findings findings = judge();
+      EXPECT_THAT(findings, Not(IsEmpty())) << describe(*tape_, intact.instructions[index]);
+      const std::array<std::string, 3> judges{"checker: ", "oracle: ", "sim: "};
+      for (std::size_t i = 0; i < judges.size(); ++i) {
+        found.at(i) +=
+            std::ranges::any_of(findings,
+                                [&](const std::string& finding) { return finding.starts_with(judges.at(i)); })
+                ? 1
+                : 0;
+      }
+      ++dropped;
+    }
+  }
+  EXPECT_EQ(found[0], dropped);
+  EXPECT_GT(found[1], dropped / 2);
+  EXPECT_GT(found[2], 0);  // most releases wait for nobody but the next owner of their memory
+}
+
+TEST_F(PaperTrial, FindsAPeakThatIsAGranuleTooSmall) {
+  prediction_.peak_bytes -= finest_profile().granule_bytes;
+  EXPECT_THAT(judge(), Contains(HasSubstr("does not fit into its predicted peak")));
+}
+
+TEST_F(PaperTrial, FindsAPeakThatIsAGranuleTooLarge) {
+  prediction_.peak_bytes += finest_profile().granule_bytes;
+  EXPECT_THAT(judge(), Contains(HasSubstr("fits into a granule less than its predicted peak")));
+  EXPECT_THAT(judge(), Contains(HasSubstr("simulated peak")));
+}
+
+TEST_F(PaperTrial, FindsHostBytesThatAreWrong) {
+  prediction_.host_bytes += 1;
+  EXPECT_THAT(judge(), ElementsAre(HasSubstr("simulated host bytes")));
+}
+
+// --- for real ----------------------------------------------------------------------------------------------
+
+PlannedRun run_of(Network network, std::uint64_t budget = kPlenty) {
+  return plan_run(std::move(network), {.device = "cpu",
+                                       .memory_bytes = budget,
+                                       .host_memory_bytes = kPlenty,
+                                       .threads = 1,
+                                       .policy = Policy::kOffloadAll});
+}
+
+TEST(RunTrial, HasNothingAgainstWhatIsRight) {
+  EXPECT_THAT(judge_run(run_of(forked_network()), kSeed).findings, IsEmpty());
+}
+
+TEST(RunTrial, FindsAPeakThatIsAGranuleOff) {
+  for (const std::uint64_t off : {kGranule, ~kGranule + 1}) {
+    PlannedRun run = run_of(forked_network());
+    run.prediction.peak_bytes += off;
+    EXPECT_THAT(judge_run(run, kSeed).findings, ElementsAre(HasSubstr("peak: ")));
+  }
+}
+
+TEST(RunTrial, FindsHostBytesThatAreWrong) {
+  PlannedRun run = run_of(forked_network());
+  run.prediction.host_bytes -= 1;
+  EXPECT_THAT(judge_run(run, kSeed).findings, ElementsAre(HasSubstr("host bytes: ")));
+}
+
+TEST(RunTrial, SaysWhatARunThrows) {
+  EXPECT_THAT(judge_run(run_of(forked_network(), kGranule), kSeed).findings,
+              ElementsAre(HasSubstr("does not fit")));
+}
+
+// --- networks ----------------------------------------------------------------------------------------------
+
+RandomNetwork by_hand(const std::shared_ptr<const CustomLayer>& custom) {
+  return {.seed = kSeed, .network = forked_network(custom), .training = {}};
+}
+
+TEST(NetworkTrial, HasNothingAgainstWhatIsRight) {
+  EXPECT_THAT(judge_network(by_hand(std::make_shared<Doubling>())), IsEmpty());
+}
+
+// What a layer computes depends on how often it has been asked before.
+class Drifting final : public CustomLayer {
+ public:
+  std::string kind() const override { return "drifting"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
+  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
+  void run(const CustomLaunch& launch) const override {
+    doubling_.run(launch);
+    *pointer_to<float>(launch.operands.writes[0].begin) += static_cast<float>(++calls_);
+  }
+
+ private:
+  Doubling doubling_;
+  mutable std::atomic<int> calls_{0};
+};
+
+TEST(NetworkTrial, FindsResultsThatDependOnWhatRanBefore) {
+  const Findings findings = judge_network(by_hand(std::make_shared<Drifting>()));
+  EXPECT_THAT(findings, Contains(HasSubstr("--policy=all")));
+  EXPECT_THAT(findings, Each(HasSubstr("other results than with --policy=baseline")));
+}
+
+// Values that cannot be told apart prove nothing about who read what.
+class Spoiling final : public CustomLayer {
+ public:
+  std::string kind() const override { return "spoiling"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
+  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
+  void run(const CustomLaunch& launch) const override {
+    doubling_.run(launch);
+    *pointer_to<float>(launch.operands.writes[0].begin) = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  Doubling doubling_;
+};
+
+TEST(NetworkTrial, FindsLossesThatAreNotFinite) {
+  EXPECT_THAT(judge_network(by_hand(std::make_shared<Spoiling>())), Contains(HasSubstr("the loss is")));
+}
+
+}  // namespace
+}  // namespace vdnn::testing

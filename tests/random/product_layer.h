@@ -1,0 +1,14 @@
+#pragma once
+// A custom layer for random networks.
+
+#include <memory>
+
+#include "vdnn/custom_layer.h"
+
+namespace vdnn::testing {
+
+// y = a b, element by element. It has what Doubling (tests/train/every_layer.h) has not: two inputs whose
+// gradients one op makes, a saved value that another op makes, workspace, and permissions to overwrite.
+std::shared_ptr<const CustomLayer> make_product();
+
+}  // namespace vdnn::testing

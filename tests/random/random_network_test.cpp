@@ -1,0 +1,195 @@
+#include "tests/random/random_network.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "vdnn/custom_layer.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::uint64_t kSeeds = 500;  // as many as the suite tries
+
+TEST(RandomNetwork, ASeedIsANetwork) {
+  std::set<std::string> all;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomNetwork network = make_random_network(seed);
+    const RandomNetwork again = make_random_network(seed);
+    EXPECT_EQ(describe(network), describe(again));
+    EXPECT_EQ(random_batch(network.network, seed), random_batch(again.network, seed));
+    all.insert(describe(network));
+  }
+  EXPECT_EQ(all.size(), kSeeds);
+}
+
+TEST(RandomNetwork, BatchesAreInputsOfTheNetwork) {
+  bool some_class = false;
+  bool no_class = false;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Network network = make_random_network(seed).network;
+    const std::vector<std::vector<std::byte>> batch = random_batch(network, seed);
+    ASSERT_EQ(batch.size(), 1 + network.targets().size());
+    EXPECT_EQ(batch[0].size(), network.type(network.input()).bytes());
+    for (const Layer& layer : network.layers()) {
+      if (!is_loss(layer.spec)) {
+        continue;
+      }
+      const auto target = std::ranges::find(network.targets(), layer.inputs[1]) - network.targets().begin();
+      const std::vector<std::byte>& given = batch[1 + static_cast<std::size_t>(target)];
+      ASSERT_EQ(given.size(), network.type(layer.inputs[1]).bytes());
+      if (network.type(layer.inputs[1]).data_type == DataType::kI32) {
+        std::vector<std::int32_t> classes(given.size() / sizeof(std::int32_t));
+        std::memcpy(classes.data(), given.data(), given.size());
+        const auto [least, most] = std::ranges::minmax(classes);
+        EXPECT_GE(least, -1) << "seed " << seed;
+        EXPECT_LT(most, network.type(layer.inputs[0]).dims[1]) << "seed " << seed;
+        some_class = some_class || most > 0;
+        no_class = no_class || least < 0;
+      }
+    }
+  }
+  EXPECT_TRUE(some_class && no_class);
+}
+
+// How many networks have something, by name.
+class Census {
+ public:
+  void count(const RandomNetwork& random) {
+    seen_.clear();
+    const Network& network = random.network;
+    const Dims& images = network.type(network.input()).dims;
+    see("batch " + std::to_string(images[0]));
+    see("space of " + std::to_string(images.size() - 2) + " dimensions");
+    std::map<std::uint32_t, int> readers;
+    int losses = 0;
+    for (const Layer& layer : network.layers()) {
+      count(network, layer);
+      losses += is_loss(layer.spec) ? 1 : 0;
+      for (const std::uint32_t input : std::set(layer.inputs.begin(), layer.inputs.end())) {
+        ++readers[input];
+      }
+    }
+    see("several losses", losses > 1);
+    see("losses that share targets", static_cast<std::size_t>(losses) > network.targets().size());
+    see("several outputs", network.outputs().size() > 1);
+    for (const auto& [feature_map, count] : readers) {
+      see("feature map with three readers", count >= 3);
+      see("feature map that is read and given back",
+          std::ranges::find(network.outputs(), feature_map) != network.outputs().end());
+    }
+    see("feature map for the host alone",
+        std::ranges::any_of(network.outputs(), [&](std::uint32_t output) { return readers[output] == 0; }));
+    count(random.training);
+    for (const std::string& what : seen_) {
+      ++counts_[what];
+    }
+  }
+
+  const std::map<std::string, int>& counts() const { return counts_; }
+
+ private:
+  void see(const std::string& what, bool condition = true) {
+    if (condition) {
+      seen_.insert(what);
+    }
+  }
+
+  void count(const Network& network, const Layer& layer) {
+    see("layer kind " + std::to_string(layer.spec.index()));
+    see("layer that reads a feature map twice",
+        std::set(layer.inputs.begin(), layer.inputs.end()).size() < layer.inputs.size());
+    const Dims& dims = network.type(layer.output).dims;
+    see("channels " + std::to_string(dims.size() > 1 ? dims[1] : 0));
+    see("uneven extents", dims.size() > 3 && dims[2] != dims[3]);
+    if (const auto* convolution = std::get_if<ConvolutionSpec>(&layer.spec)) {
+      see("groups", convolution->groups > 1);
+      see("dilation", !convolution->dilation.empty());
+      see("stride", std::ranges::any_of(convolution->stride, [](std::int64_t s) { return s > 1; }));
+      see("no bias", !convolution->bias);
+    }
+    if (const auto* pooling = std::get_if<PoolingSpec>(&layer.spec)) {
+      see(pooling->mode == PoolingMode::kMax ? "max pooling" : "average pooling");
+    }
+    if (const auto* upsampling = std::get_if<UpsamplingSpec>(&layer.spec)) {
+      see(upsampling->mode == UpsamplingMode::kLinear ? "linear upsampling" : "nearest upsampling");
+    }
+    if (const auto* custom = std::get_if<CustomSpec>(&layer.spec)) {
+      see(custom->layer->kind());
+    }
+  }
+
+  void count(const TrainingOptions& training) {
+    if (const auto* sgd = std::get_if<SgdSpec>(&training.optimizer)) {
+      see(sgd->momentum > 0 ? "momentum" : "plain sgd");
+    } else {
+      see(std::get<AdamSpec>(training.optimizer).decoupled ? "adamw" : "adam");
+    }
+    see("clipping", training.clip_norm.has_value());
+    see("results", !training.results.empty());
+  }
+
+  std::set<std::string> seen_;  // in the network at hand
+  std::map<std::string, int> counts_;
+};
+
+TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
+  Census census;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    census.count(make_random_network(seed));
+  }
+  std::vector<std::string> wanted{"several losses",
+                                  "losses that share targets",
+                                  "several outputs",
+                                  "feature map with three readers",
+                                  "feature map that is read and given back",
+                                  "feature map for the host alone",
+                                  "layer that reads a feature map twice",
+                                  "channels 1",
+                                  "channels 3",
+                                  "channels 17",
+                                  "uneven extents",
+                                  "groups",
+                                  "dilation",
+                                  "stride",
+                                  "no bias",
+                                  "max pooling",
+                                  "average pooling",
+                                  "linear upsampling",
+                                  "nearest upsampling",
+                                  "doubling",
+                                  "product",
+                                  "plain sgd",
+                                  "momentum",
+                                  "adam",
+                                  "adamw",
+                                  "clipping",
+                                  "results"};
+  // What comes last in OpSpec is no layer: two optimizers and the norm of gradients.
+  const std::size_t layers = OpSpec(SgdSpec{}).index();
+  ASSERT_EQ(layers + 3, std::variant_size_v<OpSpec>);
+  for (std::size_t kind = 0; kind < layers; ++kind) {
+    wanted.push_back("layer kind " + std::to_string(kind));
+  }
+  for (int batch = 1; batch <= 5; ++batch) {
+    wanted.push_back("batch " + std::to_string(batch));
+  }
+  for (int rank = 0; rank <= 3; ++rank) {
+    wanted.push_back("space of " + std::to_string(rank) + " dimensions");
+  }
+  for (const std::string& what : wanted) {
+    const auto found = census.counts().find(what);
+    const int count = found == census.counts().end() ? 0 : found->second;
+    EXPECT_GE(count, 20) << what;
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::testing
