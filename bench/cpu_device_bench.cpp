@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -169,21 +170,55 @@ void overlap(benchmark::State& state, CopyDirection direction) {
   report_ratio(state, "together/longer", figures[2], longer);
 }
 
-// What a piece of work without a body costs: the thread that submits it, and until the worker has run it.
-void submission(benchmark::State& state) {
-  constexpr int kSubmissions = 1000;
-  const std::unique_ptr<Device> device = make_cpu_device({});
-  const StreamId stream = device->create_stream("compute");
-  const Work work{.name = "nothing", .run = [](void*) {}};
-  while (state.KeepRunning()) {
-    for (int i = 0; i < kSubmissions; ++i) {
-      device->submit(stream, work);
-    }
-    device->synchronize_all();
+// A stream that does nothing until it is let go, and pieces of work without a body behind that.
+class HeldStream {
+ public:
+  static constexpr int kPieces = 1000;
+
+  void hold() {
+    gate_ = std::promise<void>();
+    device_->submit(stream_, {.name = "gate", .run = [this](void*) { gate_.get_future().wait(); }});
   }
-  state.SetItemsProcessed(state.iterations() * kSubmissions);
+  void submit_pieces() {
+    for (int i = 0; i < kPieces; ++i) {
+      device_->submit(stream_, {.name = "nothing", .run = [](void*) {}});
+    }
+  }
+  void let_go() { gate_.set_value(); }
+  void synchronize() { device_->synchronize_all(); }
+
+ private:
+  std::promise<void> gate_;
+  std::unique_ptr<Device> device_ = make_cpu_device({});
+  const StreamId stream_ = device_->create_stream("compute");
+};
+
+// What a piece of work costs the thread that submits it, and what it costs the stream's thread while the host
+// waits for the last one.
+void piece_of_work(benchmark::State& state) {
+  HeldStream submitting;
+  HeldStream executing;
+  submitting.hold();
+  const Contender submission{"submission ns", [&] { submitting.submit_pieces(); },
+                             [&] {
+                               submitting.let_go();
+                               submitting.synchronize();
+                               submitting.hold();
+                             }};
+  const Contender execution{"execution ns",
+                            [&] {
+                              executing.let_go();
+                              executing.synchronize();
+                            },
+                            [&] {
+                              executing.hold();
+                              executing.submit_pieces();
+                            }};
+  side_by_side(state, {submission, execution},
+               [](double seconds) { return seconds * 1e9 / HeldStream::kPieces; });
+  submitting.let_go();
 }
-BENCHMARK(submission)->UseRealTime();
+BENCHMARK(piece_of_work)->UseManualTime();
 
 // No queue is longer than the largest copy.
 void sizes_and_queues(benchmark::internal::Benchmark* benchmark) {

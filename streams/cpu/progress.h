@@ -1,8 +1,10 @@
 #pragma once
 // How many submissions of a stream have completed: what other streams and the host wait for.
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 
 namespace vdnn {
@@ -15,6 +17,10 @@ class Progress {
     {
       const std::lock_guard lock(mutex_);
       completed_ = count;
+      if (count < least_awaited_) {
+        return;
+      }
+      least_awaited_ = kNobody;
     }
     advanced_.notify_all();
   }
@@ -26,13 +32,21 @@ class Progress {
 
   void wait_for(std::uint64_t count) {
     std::unique_lock lock(mutex_);
-    advanced_.wait(lock, [&] { return completed_ >= count; });
+    while (completed_ < count) {
+      least_awaited_ = std::min(least_awaited_, count);
+      advanced_.wait(lock);
+    }
   }
 
  private:
-  mutable std::mutex mutex_;
+  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
+
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable advanced_;
   std::uint64_t completed_ = 0;
+  // The first count at which somebody is to be woken. A wait is usually for work far ahead: waking it at each
+  // completion before would cost the worker a system call an op, and the waiting thread its processor.
+  std::uint64_t least_awaited_ = kNobody;
 };
 
 }  // namespace vdnn

@@ -1,0 +1,87 @@
+#include "streams/cpu/progress.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "src/base/random.h"
+
+namespace vdnn {
+namespace {
+
+constexpr std::uint64_t kCounts = 2000;
+constexpr std::uint64_t kWaiters = 5;
+
+TEST(Progress, WhatIsCompletedNeedsNoWait) {
+  Progress progress;
+  progress.wait_for(0);
+  EXPECT_FALSE(progress.reached(1));
+  progress.reach(2);
+  EXPECT_TRUE(progress.reached(2));
+  EXPECT_FALSE(progress.reached(3));
+  progress.wait_for(1);
+  progress.wait_for(2);
+}
+
+// Each thread waits for counts of its own, near and far, so that those who are woken for the least of them
+// find others behind it. A wake-up that is lost hangs this test; one that comes early is an expectation.
+TEST(Progress, EveryWaiterHearsOfItsOwnCount) {
+  Progress progress;
+  const auto wait_and_look = [&progress](std::uint64_t seed) {
+    SplitMix64 random(seed);
+    for (std::uint64_t count = 0; count < kCounts;) {
+      count = std::min(kCounts, count + 1 + random.below(1 + seed * seed));
+      progress.wait_for(count);
+      EXPECT_TRUE(progress.reached(count)) << "seed " << seed << ", count " << count;
+    }
+  };
+  std::vector<std::thread> waiters;
+  for (std::uint64_t seed = 0; seed < kWaiters; ++seed) {
+    waiters.emplace_back(wait_and_look, seed);
+  }
+  for (std::uint64_t count = 1; count <= kCounts; ++count) {
+    progress.reach(count);
+    std::this_thread::yield();
+  }
+  for (std::thread& waiter : waiters) {
+    waiter.join();
+  }
+}
+
+// How often the calling thread has gone to sleep.
+long sleeps() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+// What failed: every completion woke whoever waited for a later one, an op at a time.
+TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
+  Progress progress;
+  std::atomic<bool> started = false;
+  long slept = 0;
+  std::thread waiter([&] {
+    started = true;
+    const long before = sleeps();
+    progress.wait_for(kCounts);
+    slept = sleeps() - before;
+  });
+  while (!started) {
+    std::this_thread::yield();
+  }
+  for (std::uint64_t count = 1; count <= kCounts; ++count) {
+    progress.reach(count);
+    std::this_thread::yield();
+  }
+  waiter.join();
+  constexpr long kMost = 10;  // once, and where it met the other thread at the mutex
+  EXPECT_LE(slept, kMost);
+}
+
+}  // namespace
+}  // namespace vdnn
