@@ -146,6 +146,9 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
       }
     }
   }
+  if (missing.empty()) {
+    return;
+  }
   for (const Point& point : missing.points()) {
     do_wait(stream, point);
   }

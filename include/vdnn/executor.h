@@ -122,6 +122,7 @@ class Executor {
   struct Launch;
   struct BufferState;
 
+  void number_awaited_instructions();
   void bind_persistent_buffers();
   void take(BufferId buffer, StreamId stream);
   void give_back(BufferId buffer, const Frontier& last_use);
@@ -150,14 +151,17 @@ class Executor {
   std::vector<std::string> names_;  // an instruction: what traces and findings call it
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
+  std::vector<std::vector<BufferUse>> uses_;             // an instruction: what it reads and writes
   std::vector<std::shared_ptr<const Launch>> launches_;  // an instruction: operands as they were last
-  std::vector<bool> waited_on_;                          // an instruction: does anybody wait for it?
-  std::array<std::vector<Frontier>, 2> frontiers_;       // even and odd steps: after each instruction
+  // An instruction: where its frontier is kept, kNone where nobody waits for it.
+  std::vector<std::uint32_t> frontier_index_;
+  std::array<std::vector<Frontier>, 2> frontiers_;  // even and odd steps: after instructions waited for
   // Even and odd steps: page-locked memory for all results, one behind the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
   std::vector<Access> reads_;               // scratch of launch()
   std::vector<Access> writes_;
+  std::vector<AddressRange> operands_;
   Frontier inputs_copied_;
   Frontier results_ready_;
   std::array<Frontier, 2> slots_ready_;  // even and odd steps: their results

@@ -65,17 +65,13 @@ Executor::Executor(const ExecutorParts& parts)
       buffers_(parts.schedule->buffers.size()),
       placements_(parts.schedule->buffers.size()),
       launches_(parts.schedule->instructions.size()),
-      waited_on_(parts.schedule->instructions.size(), false) {
+      frontier_index_(parts.schedule->instructions.size(), kNone) {
   for (const Instruction& instruction : parts_.schedule->instructions) {
     names_.push_back(instruction.kind == InstructionKind::kLaunch ? parts_.tape->op(instruction.op).name
                                                                   : describe(*parts_.tape, instruction));
-    for (const Wait& wait : instruction.waits) {
-      waited_on_[wait.instruction] = true;
-    }
+    uses_.push_back(uses(*parts_.tape, instruction));
   }
-  for (auto& frontiers : frontiers_) {
-    frontiers.resize(parts_.schedule->instructions.size());
-  }
+  number_awaited_instructions();
   try {
     bind_persistent_buffers();
     take_result_slots();
@@ -89,9 +85,24 @@ Executor::~Executor() {
   give_back_everything();
 }
 
-void Executor::bind_persistent_buffers() {
+// Frontiers are large, and few instructions are waited for.
+void Executor::number_awaited_instructions() {
+  std::uint32_t awaited = 0;
   for (const Instruction& instruction : parts_.schedule->instructions) {
-    for (const BufferUse& use : uses(*parts_.tape, instruction)) {
+    for (const Wait& wait : instruction.waits) {
+      if (frontier_index_[wait.instruction] == kNone) {
+        frontier_index_[wait.instruction] = awaited++;
+      }
+    }
+  }
+  for (auto& frontiers : frontiers_) {
+    frontiers.resize(awaited);
+  }
+}
+
+void Executor::bind_persistent_buffers() {
+  for (const std::vector<BufferUse>& of_instruction : uses_) {
+    for (const BufferUse& use : of_instruction) {
       if (use.value != kNone && parts_.tape->value(use.value).persistent()) {
         BufferState& state = buffers_[use.buffer];
         state.slot = &parts_.parameters->slot(*parts_.tape, use.value);
@@ -278,7 +289,7 @@ Frontier Executor::waited_for(const Instruction& instruction) const {
   Frontier result;
   for (const Wait& wait : instruction.waits) {
     if (wait.steps_ago <= step_) {
-      result.join(frontiers_[(step_ - wait.steps_ago) % 2][wait.instruction]);
+      result.join(frontiers_[(step_ - wait.steps_ago) % 2][frontier_index_[wait.instruction]]);
     }
   }
   return result;
@@ -315,8 +326,8 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
     case InstructionKind::kRelease:
       break;
   }
-  if (waited_on_[index]) {
-    frontiers_[step_ % 2][index] = parts_.device->frontier(stream);
+  if (frontier_index_[index] != kNone) {
+    frontiers_[step_ % 2][frontier_index_[index]] = parts_.device->frontier(stream);
   }
 }
 
@@ -354,15 +365,15 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
   const Op& op = parts_.tape->op(instruction.op);
   reads_.clear();
   writes_.clear();
-  Launch operands{.ranges = {}, .reads = op.reads.size()};
-  for (const BufferUse& use : uses(*parts_.tape, instruction)) {
+  operands_.clear();
+  for (const BufferUse& use : uses_[index]) {
     if (use.value == kNone) {
       writes_.push_back({.range = buffers_[use.buffer].range});
-      operands.ranges.push_back(buffers_[use.buffer].range);
+      operands_.push_back(buffers_[use.buffer].range);
       continue;
     }
     const AddressRange range = operand_range(use.buffer, use.value);
-    operands.ranges.push_back(range);
+    operands_.push_back(range);
     if (use.write) {
       writes_.push_back({.range = range, .version = new_version(use.buffer, use.value)});
     } else {
@@ -370,11 +381,11 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
     }
   }
   if (instruction.operands.back() == kNone) {
-    operands.ranges.emplace_back();
+    operands_.emplace_back();
   }
   std::shared_ptr<const Launch>& kept = launches_[index];
-  if (!kept || kept->ranges != operands.ranges) {
-    kept = std::make_shared<const Launch>(std::move(operands));
+  if (!kept || kept->ranges != operands_) {
+    kept = std::make_shared<const Launch>(Launch{.ranges = operands_, .reads = op.reads.size()});
   }
   Work work{.name = names_[index], .reads = reads_, .writes = writes_, .cost = op.cost, .run = {}};
   if (parts_.program != nullptr) {
