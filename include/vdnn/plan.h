@@ -48,7 +48,7 @@ struct PlanOptions {
   // No op may use more workspace: each steps down in the order of preference until it fits.
   std::optional<std::uint64_t> workspace_limit;
   // Names of algorithms by names of ops: where there are any, they are taken and nothing else is. Throws
-  // InvalidArgument at make_plan() where the tape has an op that is not recorded, or no such algorithm.
+  // InvalidArgument at make_plan() where the tape has an op that is not recorded, or no such op or algorithm.
   std::map<std::string, std::string> recorded;
 };
 

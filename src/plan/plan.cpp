@@ -56,6 +56,15 @@ std::uint32_t recorded_algorithm(const Op& op, const PlanOptions& options) {
   return static_cast<std::uint32_t>(found - op.algorithms.begin());
 }
 
+void require_recorded_ops(const Tape& tape, const PlanOptions& options) {
+  for (const auto& [name, algorithm] : options.recorded) {
+    if (std::ranges::find(tape.ops(), name, &Op::name) == tape.ops().end()) {
+      throw InvalidArgument(name + ": the algorithm '" + algorithm + "' is recorded for it, and '" +
+                            tape.model() + "' has no such op");
+    }
+  }
+}
+
 std::uint32_t choose_algorithm(const Op& op, const PlanOptions& options) {
   if (!options.recorded.empty()) {
     return recorded_algorithm(op, options);
@@ -190,6 +199,7 @@ Plan make_plan(const Tape& tape, const PlanOptions& options) {
   for (const Op& op : tape.ops()) {
     plan.algorithms.push_back(choose_algorithm(op, options));
   }
+  require_recorded_ops(tape, options);
   plan.transfers = plan_transfers(tape, options.policy);
   return plan;
 }

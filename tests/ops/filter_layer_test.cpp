@@ -34,60 +34,8 @@ struct Case {
 };
 
 std::vector<Case> all_cases() {
-  const bool no_bias = false;
-  const std::vector<LayerCase> layers{
-      convolution_case("first_layer", {3, 3, 13, 11}, {20, {5, 5}, {2, 2}, {2, 2}}),
-      convolution_case("one_channel", {2, 1, 12, 12}, {8, {3, 3}, {1, 1}, {1, 1}}),
-      convolution_case("even_channels", {2, 16, 9, 10}, {32, {3, 3}, {1, 1}, {1, 1}}),
-      convolution_case("odd_channels", {2, 7, 9, 8}, {13, {3, 2}, {1, 2}, {1, 0}}),
-      convolution_case("pointwise", {2, 24, 7, 6}, {40, {1, 1}, {1, 1}, {0, 0}}),
-      convolution_case("pointwise_strided", {2, 16, 7, 7}, {16, {1, 1}, {2, 2}, {0, 0}}),
-      convolution_case("large_window", {1, 3, 23, 23}, {16, {11, 11}, {4, 4}, {2, 2}}),
-      convolution_case("volume", {2, 3, 6, 7, 5}, {10, {3, 3, 2}, {1, 2, 1}, {1, 1, 0}}),
-      convolution_case("volume_even", {1, 16, 5, 6, 6}, {16, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}}),
-      convolution_case("line", {2, 5, 17}, {6, {4}, {3}, {2}}),
-      convolution_case("no_bias", {2, 5, 7, 8}, {6, {3, 3}, {2, 2}, {1, 1}, {}, 1, no_bias}),
-      convolution_case("pointwise_no_bias", {2, 32, 5, 7}, {16, {1, 1}, {1, 1}, {0, 0}, {}, 1, no_bias}),
-      convolution_case("volume_no_bias", {1, 4, 3, 4, 5},
-                       {8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {}, 1, no_bias}),
-      convolution_case("dilated", {2, 16, 9, 11}, {16, {3, 3}, {1, 1}, {2, 3}, {2, 3}}),
-      convolution_case("dilated_wide", {1, 3, 13, 14}, {5, {3, 2}, {2, 1}, {5, 0}, {5, 4}}),
-      convolution_case("dilated_volume", {1, 3, 6, 5, 7}, {4, {2, 3, 2}, {1, 1, 2}, {0, 2, 1}, {3, 2, 1}}),
-      convolution_case("dilated_line", {2, 4, 15}, {3, {3}, {2}, {2}, {4}}),
-      convolution_case("groups", {2, 8, 5, 7}, {12, {3, 3}, {1, 1}, {1, 1}, {}, 2}),
-      convolution_case("groups_odd", {2, 9, 6, 5}, {15, {3, 2}, {2, 1}, {1, 0}, {}, 3}),
-      convolution_case("groups_even", {1, 32, 7, 7}, {64, {3, 3}, {1, 1}, {1, 1}, {}, 2}),
-      convolution_case("groups_many", {2, 32, 6, 6}, {32, {3, 3}, {1, 1}, {1, 1}, {}, 8, no_bias}),
-      convolution_case("groups_pointwise", {2, 12, 5, 6}, {6, {1, 1}, {1, 1}, {0, 0}, {}, 3}),
-      convolution_case("groups_volume", {1, 6, 3, 4, 5}, {4, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {}, 2}),
-      convolution_case("groups_line", {2, 6, 9}, {4, {3}, {1}, {1}, {}, 2, no_bias}),
-      convolution_case("depthwise", {2, 32, 7, 9}, {32, {3, 3}, {1, 1}, {1, 1}, {}, 32}),
-      convolution_case("depthwise_odd", {2, 20, 8, 7}, {20, {3, 3}, {2, 2}, {1, 1}, {}, 20, no_bias}),
-      convolution_case("depthwise_few", {3, 5, 5, 7}, {5, {3, 3}, {1, 1}, {1, 1}, {}, 5}),
-      convolution_case("depthwise_large", {1, 16, 9, 8}, {16, {7, 7}, {1, 1}, {3, 3}, {}, 16}),
-      convolution_case("depthwise_dilated", {1, 16, 9, 8}, {16, {3, 3}, {1, 1}, {2, 2}, {2, 2}, 16}),
-      convolution_case("depthwise_multiplied", {2, 6, 5, 7}, {12, {3, 3}, {1, 1}, {1, 1}, {}, 6}),
-      convolution_case("depthwise_volume", {1, 6, 3, 4, 5}, {6, {3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {}, 6}),
-      convolution_case("depthwise_line", {2, 16, 11}, {16, {5}, {2}, {2}, {}, 16}),
-      transposed_convolution_case("transposed", {2, 16, 5, 7}, {8, {2, 2}, {2, 2}, {0, 0}}),
-      transposed_convolution_case("transposed_odd", {2, 5, 7, 5}, {7, {3, 2}, {2, 1}, {1, 0}}),
-      transposed_convolution_case("transposed_overlapping", {2, 8, 5, 4},
-                                  {12, {4, 4}, {2, 2}, {1, 1}, false}),
-      transposed_convolution_case("transposed_gaps", {1, 3, 4, 5}, {4, {2, 2}, {3, 4}, {0, 1}}),
-      transposed_convolution_case("transposed_volume", {2, 6, 3, 4, 5}, {4, {2, 3, 2}, {2, 1, 2}, {0, 1, 0}}),
-      transposed_convolution_case("transposed_volume_even", {1, 32, 3, 2, 4},
-                                  {16, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, false}),
-      transposed_convolution_case("transposed_line", {2, 4, 6}, {3, {3}, {2}, {1}}),
-      fully_connected_case("connected_matrix", {5, 33}, {10}),
-      fully_connected_case("connected_even_matrix", {16, 64}, {32}),
-      fully_connected_case("connected_plane", {3, 20, 5, 4}, {17}),
-      fully_connected_case("connected_even_plane", {4, 32, 4, 4}, {64}),
-      fully_connected_case("connected_volume", {2, 6, 3, 2, 4}, {9}),
-      fully_connected_case("connected_line", {2, 6, 5}, {3}),
-      fully_connected_case("connected_no_bias", {5, 33}, {10, no_bias}),
-      fully_connected_case("connected_plane_no_bias", {3, 16, 5, 7}, {8, no_bias})};
   std::vector<Case> cases;
-  for (const LayerCase& layer : layers) {
+  for (const LayerCase& layer : filter_layer_cases()) {
     cases.push_back({layer, 1});
     cases.push_back({layer, 2});
   }

@@ -40,6 +40,8 @@ LayerCase upsampling_case(const std::string& name, const Dims& input, const Upsa
 LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims);
 LayerCase relu_case(const Dims& dims);
 LayerCase add_case(const Dims& dims);
+// Convolutions, transposed convolutions and fully connected layers of every kind, held to the reference.
+std::vector<LayerCase> filter_layer_cases();
 
 reference::Window window_of(const ConvolutionSpec& spec);
 reference::Window window_of(const TransposedConvolutionSpec& spec);
