@@ -57,11 +57,12 @@ std::uint32_t recorded_algorithm(const Op& op, const PlanOptions& options) {
 }
 
 void require_recorded_ops(const Tape& tape, const PlanOptions& options) {
-  for (const auto& [name, algorithm] : options.recorded) {
-    if (std::ranges::find(tape.ops(), name, &Op::name) == tape.ops().end()) {
-      throw InvalidArgument(name + ": the algorithm '" + algorithm + "' is recorded for it, and '" +
-                            tape.model() + "' has no such op");
-    }
+  const auto stray = std::ranges::find_if(options.recorded, [&](const auto& record) {
+    return std::ranges::find(tape.ops(), record.first, &Op::name) == tape.ops().end();
+  });
+  if (stray != options.recorded.end()) {
+    throw InvalidArgument(stray->first + ": the algorithm '" + stray->second + "' is recorded for it, and '" +
+                          tape.model() + "' has no such op");
   }
 }
 
