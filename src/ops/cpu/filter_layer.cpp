@@ -105,13 +105,13 @@ class ImplementationList {
       : context_(context), layer_(layer), direction_(direction) {}
 
   void add(const dnnl::primitive_desc& primitive, const std::string& suffix) {
-    const std::pair candidate{std::string(primitive.impl_info_str()), filter_of(primitive, direction_)};
+    ImplementationIdentity candidate = identity_of(primitive, direction_);
     if (std::ranges::find(seen_, candidate) != seen_.end()) {
       return;
     }
-    seen_.push_back(candidate);
-    implementations_.push_back({.name = unique_name(candidate.first + suffix),
+    implementations_.push_back({.name = unique_name(candidate.name + suffix),
                                 .sequence = make_sequence(context_, layer_, direction_, primitive)});
+    seen_.push_back(std::move(candidate));
   }
 
   bool empty() const { return implementations_.empty(); }
@@ -130,7 +130,7 @@ class ImplementationList {
   const Context& context_;
   const FilterLayer& layer_;
   Direction direction_;
-  std::vector<std::pair<std::string, dnnl::memory::desc>> seen_;
+  std::vector<ImplementationIdentity> seen_;
   std::vector<Implementation> implementations_;
 };
 
@@ -191,6 +191,10 @@ std::vector<ParameterRecipe> parameters_of(const FilterLayer& layer) {
 }
 
 }  // namespace
+
+ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direction direction) {
+  return {.name = primitive.impl_info_str(), .filter = filter_of(primitive, direction)};
+}
 
 dnnl::memory::desc bias_desc(const FilterShape& shape) {
   return shape.bias ? dense_desc(shape.bias_type().dims) : dnnl::memory::desc();

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "src/ops/cpu/dnnl_support.h"
 #include "src/ops/cpu/layer_ops.h"
@@ -17,6 +18,15 @@
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cpu {
+
+// What tells one implementation of a pass from another: its name, and how it wants the filter or makes the
+// filter's gradient.
+struct ImplementationIdentity {
+  std::string name;
+  dnnl::memory::desc filter;
+  friend bool operator==(const ImplementationIdentity&, const ImplementationIdentity&) = default;
+};
+ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direction direction);
 
 // Shows every implementation of a pass over a filter (or a gradient of one) that lies so, in oneDNN's order,
 // until `visit` has seen enough and says false. See passes_of() (filter_passes.h).

@@ -3,24 +3,51 @@
 // *operation*: three of oneDNN's primitives and, for each, its descriptor over a filter that lies as asked.
 // Everything else is the same for all of them.
 
+#include <algorithm>
 #include <dnnl.hpp>
+#include <string>
+#include <vector>
 
 #include "src/ops/cpu/filter_layer.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cpu {
 
-// oneDNN 2.6's iterator refers to the operation descriptor and to the forward hint that it was made from, so
-// both have to live until the last next_impl().
+// In the order in which oneDNN's iterator shows them, some maybe twice; see visit_implementations(). The
+// iterator refers to the operation descriptor and to the forward hint that it was made from, so both have to
+// live until the last next_impl().
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
-void visit_implementations(const OperationDesc& operation, const dnnl::engine& engine,
-                           const VisitImplementation& visit, const Hint&... hint) {
-  const dnnl::primitive_attr attributes = scratchpad_attributes();
+std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_attr& attributes,
+                                                       const OperationDesc& operation,
+                                                       const dnnl::engine& engine, const Hint&... hint) {
+  std::vector<dnnl::primitive_desc> result;
   PrimitiveDesc primitive(operation, attributes, engine, hint..., /*allow_empty=*/true);
   if (!primitive) {
-    return;
+    return result;
   }
-  while (visit(primitive) && primitive.next_impl()) {
+  do {
+    result.push_back(primitive);
+  } while (primitive.next_impl());
+  return result;
+}
+
+// In oneDNN's own order, whatever has been run before. Its iterator (2.6, primitive_iterator.hpp) takes what
+// it finds in the cache of primitives without advancing, and shows the implementations behind it late or
+// twice: the order that it gives depends on which of them some kernel uses. For attributes that no kernel is
+// made with, nothing of ours is in that cache, so those give the order.
+template <class PrimitiveDesc, class OperationDesc, class... Hint>
+void visit_implementations(Direction direction, const OperationDesc& operation, const dnnl::engine& engine,
+                           const VisitImplementation& visit, const Hint&... hint) {
+  const auto usable =
+      implementations_with<PrimitiveDesc>(scratchpad_attributes(), operation, engine, hint...);
+  for (const dnnl::primitive_desc& next :
+       implementations_with<PrimitiveDesc>(dnnl::primitive_attr(), operation, engine, hint...)) {
+    const auto found = std::ranges::find_if(usable, [&](const dnnl::primitive_desc& candidate) {
+      return identity_of(candidate, direction) == identity_of(next, direction);
+    });
+    if (found != usable.end() && !visit(*found)) {
+      return;
+    }
   }
 }
 
@@ -30,18 +57,18 @@ ForEachImplementation passes_of(const Operation& operation, const dnnl::engine& 
                              const VisitImplementation& visit) {
     using Forward = typename Operation::Forward::primitive_desc;
     if (direction == Direction::kForward) {
-      visit_implementations<Forward>(operation.forward(filter), engine, visit);
+      visit_implementations<Forward>(direction, operation.forward(filter), engine, visit);
       return;
     }
     // What the backward passes want to know of the forward pass.
     const Forward hint(operation.forward(any_desc(filter.dims())), scratchpad_attributes(), engine,
                        /*allow_empty=*/true);
     if (direction == Direction::kBackwardData) {
-      visit_implementations<typename Operation::BackwardData::primitive_desc>(operation.backward_data(filter),
-                                                                              engine, visit, hint);
+      visit_implementations<typename Operation::BackwardData::primitive_desc>(
+          direction, operation.backward_data(filter), engine, visit, hint);
     } else if (direction == Direction::kBackwardFilter) {
       visit_implementations<typename Operation::BackwardFilter::primitive_desc>(
-          operation.backward_filter(filter), engine, visit, hint);
+          direction, operation.backward_filter(filter), engine, visit, hint);
     } else {
       throw InvalidArgument("a layer has no update pass");
     }
