@@ -13,9 +13,9 @@
 #include <tuple>
 #include <vector>
 
-#include "exec/executor_rig.h"
 #include "exec/held_back_device.h"
 #include "exec/networks.h"
+#include "exec/permitted_orders.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
@@ -24,24 +24,10 @@ namespace {
 // The program of the label `long` is compiled with more.
 constexpr std::uint64_t kSeeds = VDNN_ORDER_SEEDS;
 constexpr std::uint64_t kBrokenSeeds = kSeeds / 10;
-constexpr std::uint64_t kSteps = 3;
 
-enum class Check : std::uint8_t { kRaces, kVersions, kBoth };
-
-std::unique_ptr<SimDevice> make_device(std::uint64_t seed, Check check) {
-  return make_sim_device({.profile = sim_profile("cpu"),
-                          .check_races = check != Check::kVersions,
-                          .check_versions = check != Check::kRaces,
-                          .order_seed = seed});
-}
-
-// A few steps and the release of everything.
-void run_steps(Device& device, const Tape& tape, const Schedule& schedule) {
-  {
-    ExecutorRig rig(device, tape);
-    Executor executor(rig.parts(tape, schedule));
-    StepLoop(rig, executor).run(kSteps);
-  }
+// All memory comes back: to the pools, and then to the system.
+void run_and_release(Device& device, const Tape& tape, const Schedule& schedule) {
+  EXPECT_EQ(run_steps(device, tape, schedule), 0U);
   expect_nothing_held(device);
 }
 
@@ -64,8 +50,8 @@ class OrderTest : public ::testing::TestWithParam<std::tuple<std::string, Policy
 TEST_P(OrderTest, NoOrderRacesOrReadsAStaleVersion) {
   std::set<std::uint64_t> orders;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    const auto device = make_device(seed, Check::kBoth);
-    run_steps(*device, *tape_, schedule_);
+    const auto device = make_random_order_device(seed, Check::kBoth);
+    run_and_release(*device, *tape_, schedule_);
     ASSERT_TRUE(device->findings().empty())
         << label() << ", order seed " << seed << ": " << device->findings().front().text;
     orders.insert(device->order_hash());
@@ -106,17 +92,17 @@ std::vector<DroppedWait> drop_each_wait(const Tape& tape, const Schedule& schedu
 
 // Vector clocks find a race in whatever order they see.
 bool is_found_by_races(const Tape& tape, const DroppedWait& dropped) {
-  const auto device = make_device(0, Check::kRaces);
-  run_steps(*device, tape, dropped.schedule);
+  const auto device = make_random_order_device(0, Check::kRaces);
+  run_and_release(*device, tape, dropped.schedule);
   return !device->findings().empty();
 }
 
 // Versions find it when what is not waited for any more is late.
 bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   for (std::uint64_t seed = 0; seed < kBrokenSeeds; ++seed) {
-    const auto device = make_device(seed, Check::kVersions);
+    const auto device = make_random_order_device(seed, Check::kVersions);
     HeldBackDevice held_back(*device, dropped.awaited, 4 * dropped.schedule.instructions.size());
-    run_steps(held_back, tape, dropped.schedule);
+    run_and_release(held_back, tape, dropped.schedule);
     if (!device->findings().empty()) {
       return true;
     }

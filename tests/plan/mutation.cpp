@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace vdnn::testing {
@@ -12,18 +14,24 @@ namespace {
 using Index = std::uint32_t;
 using Order = std::vector<Index>;  // a new position: the old one
 
+constexpr std::initializer_list<InstructionKind> kAnyKind{
+    InstructionKind::kAllocate,  InstructionKind::kRelease, InstructionKind::kLoad,
+    InstructionKind::kLaunch,    InstructionKind::kOffload, InstructionKind::kPrefetch,
+    InstructionKind::kReadResult};
+
 // What happens to a wait for something that has moved behind the one that waits.
 enum class ForwardWaits : std::uint8_t { kKeep, kDrop };
 
-Schedule rearranged(const Schedule& intact, const Order& order, ForwardWaits forward_waits) {
-  std::vector<Index> position(intact.instructions.size(), kNone);
-  for (Index to = 0; to < order.size(); ++to) {
+// Waits follow what they name; where it is there twice, its first place.
+Schedule rearranged(const Schedule& source, const Order& order, ForwardWaits forward_waits) {
+  std::vector<Index> position(source.instructions.size(), kNone);
+  for (auto to = static_cast<Index>(order.size()); to-- > 0;) {
     position[order[to]] = to;
   }
-  Schedule result = intact;
+  Schedule result = source;
   result.instructions.clear();
   for (const Index from : order) {
-    Instruction instruction = intact.instructions[from];
+    Instruction instruction = source.instructions[from];
     for (Wait& wait : instruction.waits) {
       wait.instruction = position[wait.instruction];
     }
@@ -37,94 +45,115 @@ Schedule rearranged(const Schedule& intact, const Order& order, ForwardWaits for
   return result;
 }
 
+enum class Direction : std::uint8_t { kEarlier, kLater };
+
 class Mutator {
  public:
-  Mutator(const Tape& tape, const Schedule& intact, std::mt19937_64& random)
-      : tape_(tape), intact_(intact), random_(random), order_(intact.instructions.size()) {
+  Mutator(const Tape& tape, const Schedule& intact, Choices& choices)
+      : tape_(tape), intact_(intact), choices_(choices), order_(intact.instructions.size()) {
     std::iota(order_.begin(), order_.end(), 0U);
   }
 
-  std::optional<Mutant> drop_wait() {
-    const auto place = some_wait();
+  using Result = std::optional<Mutant>;
+  using WaitPlace = std::pair<Index, std::size_t>;  // an instruction and one of its waits
+
+  Result drop_wait(std::uint32_t least_steps_ago) {
+    const auto place = some_wait(least_steps_ago);
     if (!place) {
       return std::nullopt;
     }
     const auto [index, number] = *place;
     Schedule broken = intact_;
     auto& waits = broken.instructions[index].waits;
-    const std::string what = name(index) + " no longer waits for " + name(waits[number].instruction);
+    std::string what = name(index) + " no longer waits for " + name(waits[number].instruction);
     waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(number));
-    return Mutant{std::move(broken), what};
+    return Mutant{std::move(broken), std::move(what)};
   }
 
-  std::optional<Mutant> change_steps_ago() {
-    const auto place = some_wait();
+  Result change_steps_ago() {
+    const auto place = some_wait(0);
     if (!place) {
       return std::nullopt;
     }
-    const auto [index, number] = *place;
-    Schedule broken = intact_;
-    Wait& wait = broken.instructions[index].waits[number];
-    wait.steps_ago = 1 - wait.steps_ago;
-    return Mutant{std::move(broken), name(index) + " waits for " + name(wait.instruction) + " " +
-                                         std::to_string(wait.steps_ago) + " steps ago"};
+    return with_wait(*place, [](Wait& wait) { wait.steps_ago = 1 - wait.steps_ago; });
   }
 
-  std::optional<Mutant> change_stream() {
-    const Index index = below(order_.size());
+  Result retarget_wait() {
+    const auto place = some_wait(0);
+    if (!place || order_.size() < 2) {
+      return std::nullopt;
+    }
+    return with_wait(*place, [this](Wait& wait) { wait.instruction = other_index(wait.instruction); });
+  }
+
+  Result add_wait() {
+    const Index index = any_index();
+    Schedule broken = intact_;
+    std::vector<Wait>& waits = broken.instructions[index].waits;
+    waits.push_back({.instruction = choices_.between(0, last(), index), .steps_ago = choices_.below(2)});
+    const WaitPlace added(index, waits.size() - 1);
+    return waiting(std::move(broken), added);
+  }
+
+  Result change_stream() {
+    const Index index = any_index();
     Schedule broken = intact_;
     StreamRole& stream = broken.instructions[index].stream;
-    stream =
-        static_cast<StreamRole>((static_cast<Index>(stream) + 1 + below(kStreamRoles - 1)) % kStreamRoles);
-    return Mutant{std::move(broken), name(index) + " goes to stream " + vdnn::to_string(stream)};
+    stream = static_cast<StreamRole>((static_cast<Index>(stream) + 1 + choices_.below(kStreamRoles - 1)) %
+                                     kStreamRoles);
+    const std::string role = vdnn::to_string(stream);
+    return Mutant{std::move(broken), name(index) + " goes to stream " + role};
   }
 
-  std::optional<Mutant> swap() {
-    const Index from = below(order_.size());
-    const Index to = coin() ? below(order_.size()) : neighbour(from, 8);
+  Result swap() {
+    const Index from = any_index();
+    if (from == last()) {
+      return std::nullopt;
+    }
+    const Index to = choices_.between(from + 1, last(), from);
     std::swap(order_[from], order_[to]);
     return moved(name(from) + " and " + name(to) + " swap places");
   }
 
-  std::optional<Mutant> move_release_earlier() {
-    const Index from = some(InstructionKind::kRelease);
-    if (from == kNone || from == 0) {
+  Result move(std::initializer_list<InstructionKind> kinds, Direction direction) {
+    const Index from = some(kinds);
+    const Index end = direction == Direction::kEarlier ? 0 : last();
+    if (from == kNone || from == end) {
       return std::nullopt;
     }
-    const Index to = coin() ? below(from) : from - 1 - below(std::min(from, Index{8}));
-    std::rotate(order_.begin() + to, order_.begin() + from, order_.begin() + from + 1);
+    const Index to = direction == Direction::kEarlier ? choices_.between(0, from - 1, from)
+                                                      : choices_.between(from + 1, last(), from);
+    move(from, to);
     return moved(name(from) + " moves to " + std::to_string(to));
   }
 
-  std::optional<Mutant> move_offload_later() {
-    const Index from = some(InstructionKind::kOffload);
-    if (from == kNone) {
+  // Its allocation stands before it.
+  Result move_prefetch() {
+    const Index prefetch = some({InstructionKind::kPrefetch});
+    if (prefetch == kNone) {
       return std::nullopt;
     }
-    const Index room = static_cast<Index>(order_.size()) - 1 - from;
-    const Index to = from + 1 + below(coin() ? room : std::min(room, Index{8}));
-    std::rotate(order_.begin() + from, order_.begin() + from + 1, order_.begin() + to + 1);
-    return moved(name(from) + " moves to " + std::to_string(to));
-  }
-
-  std::optional<Mutant> remove(InstructionKind kind) {
-    const Index index = some(kind);
-    if (index == kNone) {
-      return std::nullopt;
+    const Index to = other_index(prefetch);
+    const Index allocation = allocation_of(intact_.instructions[prefetch].buffer);
+    move(prefetch, to);
+    const bool together = choices_.coin();
+    if (together) {
+      std::erase(order_, allocation);
+      order_.insert(std::ranges::find(order_, prefetch), allocation);
     }
-    std::erase(order_, index);
-    return Mutant{rearranged(intact_, order_, ForwardWaits::kKeep), name(index) + " is gone"};
+    return moved(name(prefetch) + " moves to " + std::to_string(to) +
+                 (together ? ", with its allocation" : ""));
   }
 
   // To the end of the list, where it works for the next step, or to its start, where it works on what the
   // step before has offloaded.
-  std::optional<Mutant> move_prefetch_across_border() {
-    const Index prefetch = some(InstructionKind::kPrefetch);
+  Result move_prefetch_across_border() {
+    const Index prefetch = some({InstructionKind::kPrefetch});
     if (prefetch == kNone) {
       return std::nullopt;
     }
     const Index allocation = allocation_of(intact_.instructions[prefetch].buffer);
-    const bool to_end = coin();
+    const bool to_end = choices_.coin();
     std::stable_partition(order_.begin(), order_.end(),
                           [&](Index index) { return (index == prefetch || index == allocation) != to_end; });
     Schedule source = intact_;
@@ -141,73 +170,208 @@ class Mutator {
         name(prefetch) + (to_end ? " moves to the end of the step before" : " moves to the next step")};
   }
 
-  std::optional<Mutant> retarget_operand() {
-    Schedule broken = intact_;
-    std::vector<std::pair<BufferId*, std::string>> operands;
-    for (Index index = 0; index < broken.instructions.size(); ++index) {
-      Instruction& it = broken.instructions[index];
-      if (it.kind == InstructionKind::kAllocate || it.kind == InstructionKind::kRelease) {
-        continue;
-      }
-      for (BufferId* operand : {&it.buffer, &it.host_buffer}) {
-        operands.emplace_back(operand, name(index));
-      }
-      for (BufferId& operand : it.operands) {
-        operands.emplace_back(&operand, name(index));
-      }
-    }
-    std::erase_if(operands, [&](const auto& operand) { return twins(*operand.first).empty(); });
-    if (operands.empty()) {
+  Result remove(std::initializer_list<InstructionKind> kinds) {
+    const Index index = some(kinds);
+    if (index == kNone) {
       return std::nullopt;
     }
-    const auto& [operand, user] = operands[below(operands.size())];
-    const BufferId before = *operand;
-    const std::vector<BufferId> candidates = twins(before);
-    *operand = candidates[below(candidates.size())];
-    return Mutant{broken, user + " uses buffer " + std::to_string(*operand) + " '" +
-                              intact_.buffers[*operand].name + "' instead of " + std::to_string(before)};
+    std::erase(order_, index);
+    return Mutant{rearranged(intact_, order_, ForwardWaits::kKeep), name(index) + " is gone"};
+  }
+
+  Result repeat() {
+    const Index index = any_index();
+    const Index to = choices_.between(index, last(), index) + 1;
+    order_.insert(order_.begin() + to, index);
+    return Mutant{rearranged(intact_, order_, ForwardWaits::kKeep),
+                  name(index) + " is there again at " + std::to_string(to)};
+  }
+
+  Result retarget_operand() {
+    return retarget([this](BufferId before) {
+      std::vector<BufferId> twins = buffers_of(space(before));
+      std::erase_if(twins, [&](BufferId id) {
+        return id == before || intact_.buffers[id].bytes != intact_.buffers[before].bytes;
+      });
+      return twins;
+    });
+  }
+
+  Result retarget_to_any() {
+    return retarget([this](BufferId before) {
+      std::vector<BufferId> all(intact_.buffers.size());
+      std::iota(all.begin(), all.end(), 0U);
+      std::erase(all, before);
+      return all;
+    });
+  }
+
+  Result wrong_host_buffer() {
+    const Index index = some({InstructionKind::kOffload, InstructionKind::kPrefetch});
+    if (index == kNone) {
+      return std::nullopt;
+    }
+    return with_buffer(
+        index, [](Instruction& it) -> BufferId& { return it.host_buffer; }, buffers_of(Space::kHost));
+  }
+
+  Result wrong_value() {
+    const Index index = some({InstructionKind::kLoad, InstructionKind::kOffload, InstructionKind::kPrefetch,
+                              InstructionKind::kReadResult});
+    if (index == kNone) {
+      return std::nullopt;
+    }
+    Schedule broken = intact_;
+    ValueId& value = broken.instructions[index].value;
+    const auto values = static_cast<Index>(tape_.values().size());
+    value = (value + 1 + choices_.below(values - 1)) % values;
+    std::string what = name(index) + " names " + tape_.value(value).name;
+    return Mutant{std::move(broken), std::move(what)};
+  }
+
+  // None, where there is one, or any on the device.
+  Result wrong_workspace() {
+    const Index index = some({InstructionKind::kLaunch});
+    std::vector<BufferId> candidates = buffers_of(Space::kDevice);
+    candidates.push_back(kNone);
+    return with_buffer(
+        index, [](Instruction& it) -> BufferId& { return it.operands.back(); }, std::move(candidates));
+  }
+
+  Result wrong_algorithm() {
+    std::vector<OpId> candidates;
+    for (OpId id = 0; id < tape_.ops().size(); ++id) {
+      if (tape_.op(id).algorithms.size() > 1) {
+        candidates.push_back(id);
+      }
+    }
+    if (candidates.empty()) {
+      return std::nullopt;
+    }
+    const OpId id = one_of(candidates);
+    const auto count = static_cast<Index>(tape_.op(id).algorithms.size());
+    Schedule broken = intact_;
+    std::uint32_t& algorithm = broken.algorithms[id];
+    algorithm = (algorithm + 1 + choices_.below(count - 1)) % count;
+    std::string what = tape_.op(id).name + " takes algorithm " + tape_.op(id).algorithms[algorithm].name;
+    return Mutant{std::move(broken), std::move(what)};
+  }
+
+  Result overwrite() {
+    const Instruction& launch = intact_.instructions[some({InstructionKind::kLaunch})];
+    const Op& op = tape_.op(launch.op);
+    const auto reads = static_cast<Index>(op.reads.size());
+    const auto writes = static_cast<Index>(op.writes.size());
+    if (reads == 0 || writes == 0) {
+      return std::nullopt;
+    }
+    const BufferId read = launch.operands[choices_.below(reads)];
+    const BufferId write = launch.operands[reads + choices_.below(writes)];
+    return read == write ? std::nullopt : Result(merged(read, write));
+  }
+
+  Result merge_buffers() {
+    const auto count = static_cast<Index>(intact_.buffers.size());
+    const BufferId one = choices_.below(count);
+    if (one + 1 == count) {
+      return std::nullopt;
+    }
+    const BufferId other = choices_.between(one + 1, count - 1, one);
+    const bool other_is_larger = intact_.buffers[other].bytes > intact_.buffers[one].bytes;
+    return other_is_larger ? merged(other, one) : merged(one, other);
+  }
+
+  Result change_buffer() {
+    const BufferId id = choices_.below(static_cast<Index>(intact_.buffers.size()));
+    Schedule broken = intact_;
+    Buffer& buffer = broken.buffers[id];
+    std::string what = "buffer " + std::to_string(id) + " '" + buffer.name + "' ";
+    switch (choices_.below(4)) {
+      case 0:
+        --buffer.bytes;
+        what += "is a byte smaller";
+        break;
+      case 1:
+        ++buffer.bytes;
+        what += "is a byte larger";
+        break;
+      case 2:
+        buffer.space = buffer.space == Space::kDevice ? Space::kHost : Space::kDevice;
+        what += "lies in the other space";
+        break;
+      default:
+        buffer.persistent = !buffer.persistent;
+        what += buffer.persistent ? "is persistent" : "is persistent no more";
+    }
+    return Mutant{std::move(broken), std::move(what)};
   }
 
  private:
-  Index below(std::size_t bound) { return static_cast<Index>(random_() % bound); }
-  bool coin() { return below(2) == 0; }
-  Index neighbour(Index from, Index distance) {
-    const Index last = static_cast<Index>(order_.size()) - 1;
-    const Index lowest = from - std::min(from, distance);
-    return lowest + below(std::min(last, from + distance) - lowest + 1);
+  Index last() const { return static_cast<Index>(order_.size()) - 1; }
+  Index any_index() { return choices_.below(last() + 1); }
+  Index other_index(Index than) {
+    const Index index = choices_.between(0, last() - 1, than);
+    return index < than ? index : index + 1;
+  }
+  template <class T>
+  const T& one_of(const std::vector<T>& candidates) {
+    return candidates[choices_.below(static_cast<Index>(candidates.size()))];
   }
 
   std::string name(Index index) const {
     return "instruction " + std::to_string(index) + " (" + describe(tape_, intact_.instructions[index]) + ")";
   }
+  std::string buffer_name(BufferId id) const {
+    return id == kNone ? "no buffer" : "buffer " + std::to_string(id) + " '" + intact_.buffers[id].name + "'";
+  }
+
+  void move(Index from, Index to) {
+    const auto first = order_.begin() + std::min(from, to);
+    const auto end = order_.begin() + std::max(from, to) + 1;
+    std::rotate(first, from < to ? first + 1 : end - 1, end);
+  }
 
   Mutant moved(std::string what) {
-    const bool drop = coin();
+    const bool drop = choices_.coin();
     return {rearranged(intact_, order_, drop ? ForwardWaits::kDrop : ForwardWaits::kKeep),
             std::move(what) + (drop ? ", less the waits that would point forward" : "")};
   }
 
-  Index some(InstructionKind kind) {
+  Index some(std::initializer_list<InstructionKind> kinds) {
     std::vector<Index> found;
     for (Index index = 0; index < intact_.instructions.size(); ++index) {
-      if (intact_.instructions[index].kind == kind) {
+      if (std::ranges::find(kinds, intact_.instructions[index].kind) != kinds.end()) {
         found.push_back(index);
       }
     }
-    return found.empty() ? kNone : found[below(found.size())];
+    return found.empty() ? kNone : one_of(found);
   }
 
-  std::optional<std::pair<Index, std::size_t>> some_wait() {
-    std::vector<std::pair<Index, std::size_t>> found;
+  std::optional<WaitPlace> some_wait(std::uint32_t least_steps_ago) {
+    std::vector<WaitPlace> found;
     for (Index index = 0; index < intact_.instructions.size(); ++index) {
-      for (std::size_t number = 0; number < intact_.instructions[index].waits.size(); ++number) {
-        found.emplace_back(index, number);
+      const std::vector<Wait>& waits = intact_.instructions[index].waits;
+      for (std::size_t number = 0; number < waits.size(); ++number) {
+        if (waits[number].steps_ago >= least_steps_ago) {
+          found.emplace_back(index, number);
+        }
       }
     }
-    if (found.empty()) {
-      return std::nullopt;
-    }
-    return found[below(found.size())];
+    return found.empty() ? std::nullopt : std::optional(one_of(found));
+  }
+
+  template <class Change>
+  Mutant with_wait(const WaitPlace& place, const Change& change) {
+    Schedule broken = intact_;
+    change(broken.instructions[place.first].waits[place.second]);
+    return waiting(std::move(broken), place);
+  }
+
+  Mutant waiting(Schedule broken, const WaitPlace& place) const {
+    const auto [index, number] = place;
+    const Wait wait = broken.instructions[index].waits[number];
+    return {std::move(broken), name(index) + " waits for " + name(wait.instruction) + " " +
+                                   std::to_string(wait.steps_ago) + " steps ago"};
   }
 
   Index allocation_of(BufferId buffer) const {
@@ -217,21 +381,92 @@ class Mutator {
     return static_cast<Index>(found - intact_.instructions.begin());
   }
 
-  // Other buffers of the same size in the same space.
-  std::vector<BufferId> twins(BufferId buffer) const {
+  Space space(BufferId buffer) const { return intact_.buffers[buffer].space; }
+
+  std::vector<BufferId> buffers_of(Space space) const {
     std::vector<BufferId> result;
-    for (BufferId id = 0; buffer != kNone && id < intact_.buffers.size(); ++id) {
-      if (id != buffer && intact_.buffers[id].bytes == intact_.buffers[buffer].bytes &&
-          intact_.buffers[id].space == intact_.buffers[buffer].space) {
+    for (BufferId id = 0; id < intact_.buffers.size(); ++id) {
+      if (intact_.buffers[id].space == space) {
         result.push_back(id);
       }
     }
     return result;
   }
 
+  // Another one of `candidates` at the place in the instruction that `place` refers to.
+  template <class Place>
+  Result with_buffer(Index index, const Place& place, std::vector<BufferId> candidates) {
+    Schedule broken = intact_;
+    BufferId& buffer = place(broken.instructions[index]);
+    const BufferId before = buffer;
+    std::erase(candidates, before);
+    if (candidates.empty()) {
+      return std::nullopt;
+    }
+    buffer = one_of(candidates);
+    std::string what = name(index) + " uses " + buffer_name(buffer) + " instead of " + buffer_name(before);
+    return Mutant{std::move(broken), std::move(what)};
+  }
+
+  // One of the buffers of one instruction, allocations and releases aside, to one of `candidates`, which are
+  // a function of the buffer that it is.
+  template <class Candidates>
+  Result retarget(const Candidates& candidates) {
+    const Index index = some({InstructionKind::kLoad, InstructionKind::kLaunch, InstructionKind::kOffload,
+                              InstructionKind::kPrefetch, InstructionKind::kReadResult});
+    const auto operands = [](Instruction& it) {
+      std::vector<BufferId*> result{&it.buffer, &it.host_buffer};
+      for (BufferId& operand : it.operands) {
+        result.push_back(&operand);
+      }
+      std::erase_if(result, [](const BufferId* operand) { return *operand == kNone; });
+      return result;
+    };
+    Instruction it = intact_.instructions[index];
+    const auto number = choices_.below(static_cast<Index>(operands(it).size()));
+    return with_buffer(
+        index, [&](Instruction& broken) -> BufferId& { return *operands(broken)[number]; },
+        candidates(*operands(it)[number]));
+  }
+
+  // All that lies in `other` lies in `kept`, which is allocated when the first of the two was, and released
+  // when the last was, after the uses of both.
+  Mutant merged(BufferId kept, BufferId other) {
+    if (intact_.buffers[other].persistent) {
+      std::swap(kept, other);
+    }
+    Schedule source = intact_;
+    std::vector<Index> allocations;
+    std::vector<Index> releases;
+    for (Index index = 0; index < source.instructions.size(); ++index) {
+      Instruction& it = source.instructions[index];
+      std::ranges::replace(it.operands, other, kept);
+      it.buffer = it.buffer == other ? kept : it.buffer;
+      it.host_buffer = it.host_buffer == other ? kept : it.host_buffer;
+      if (it.kind == InstructionKind::kAllocate && it.buffer == kept) {
+        allocations.push_back(index);
+      } else if (it.kind == InstructionKind::kRelease && it.buffer == kept) {
+        releases.push_back(index);
+      }
+    }
+    if (!source.buffers[kept].persistent) {
+      std::vector<Wait>& waits = source.instructions[releases.back()].waits;
+      const std::vector<Wait>& more = source.instructions[releases.front()].waits;
+      waits.insert(waits.end(), more.begin(), more.end());
+      allocations.erase(allocations.begin());
+      releases.pop_back();
+    }
+    std::erase_if(order_, [&](Index index) {
+      return std::ranges::find(allocations, index) != allocations.end() ||
+             std::ranges::find(releases, index) != releases.end();
+    });
+    return {rearranged(source, order_, ForwardWaits::kKeep),
+            buffer_name(other) + " lies in " + buffer_name(kept)};
+  }
+
   const Tape& tape_;
   const Schedule& intact_;
-  std::mt19937_64& random_;
+  Choices& choices_;
   Order order_;
 };
 
@@ -239,45 +474,104 @@ class Mutator {
 
 std::string to_string(MutationKind kind) {
   constexpr std::array<const char*, kMutationKinds> kNames{"drop a wait",
+                                                           "drop a wait across the border",
                                                            "change a wait's step",
+                                                           "retarget a wait",
+                                                           "add a wait",
                                                            "change a stream",
                                                            "swap two instructions",
+                                                           "move an instruction earlier",
+                                                           "move an instruction later",
                                                            "move a release earlier",
+                                                           "move a release later",
+                                                           "move an offload earlier",
                                                            "move an offload later",
-                                                           "remove a prefetch",
+                                                           "move a prefetch",
                                                            "move a prefetch across the border",
-                                                           "retarget an operand",
+                                                           "read a result earlier",
                                                            "drop an allocation",
-                                                           "drop a release"};
+                                                           "drop a release",
+                                                           "drop an offload",
+                                                           "drop a prefetch",
+                                                           "drop a launch, load or read",
+                                                           "double an instruction",
+                                                           "retarget an operand",
+                                                           "retarget an operand to any buffer",
+                                                           "another host buffer",
+                                                           "another value",
+                                                           "another workspace",
+                                                           "another algorithm",
+                                                           "overwrite a read",
+                                                           "merge two buffers",
+                                                           "change a buffer"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
-std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind,
-                             std::mt19937_64& random) {
-  Mutator mutator(tape, intact, random);
+std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind, Choices& choices) {
+  Mutator mutator(tape, intact, choices);
   switch (kind) {
     case MutationKind::kDropWait:
-      return mutator.drop_wait();
+      return mutator.drop_wait(0);
+    case MutationKind::kDropWaitAcrossBorder:
+      return mutator.drop_wait(1);
     case MutationKind::kChangeStepsAgo:
       return mutator.change_steps_ago();
+    case MutationKind::kRetargetWait:
+      return mutator.retarget_wait();
+    case MutationKind::kAddWait:
+      return mutator.add_wait();
     case MutationKind::kChangeStream:
       return mutator.change_stream();
     case MutationKind::kSwap:
       return mutator.swap();
+    case MutationKind::kMoveAnyEarlier:
+      return mutator.move(kAnyKind, Direction::kEarlier);
+    case MutationKind::kMoveAnyLater:
+      return mutator.move(kAnyKind, Direction::kLater);
     case MutationKind::kMoveReleaseEarlier:
-      return mutator.move_release_earlier();
+      return mutator.move({InstructionKind::kRelease}, Direction::kEarlier);
+    case MutationKind::kMoveReleaseLater:
+      return mutator.move({InstructionKind::kRelease}, Direction::kLater);
+    case MutationKind::kMoveOffloadEarlier:
+      return mutator.move({InstructionKind::kOffload}, Direction::kEarlier);
     case MutationKind::kMoveOffloadLater:
-      return mutator.move_offload_later();
-    case MutationKind::kRemovePrefetch:
-      return mutator.remove(InstructionKind::kPrefetch);
+      return mutator.move({InstructionKind::kOffload}, Direction::kLater);
+    case MutationKind::kMovePrefetch:
+      return mutator.move_prefetch();
     case MutationKind::kMovePrefetchAcrossBorder:
       return mutator.move_prefetch_across_border();
+    case MutationKind::kMoveReadEarlier:
+      return mutator.move({InstructionKind::kReadResult}, Direction::kEarlier);
+    case MutationKind::kDropAllocate:
+      return mutator.remove({InstructionKind::kAllocate});
+    case MutationKind::kDropRelease:
+      return mutator.remove({InstructionKind::kRelease});
+    case MutationKind::kDropOffload:
+      return mutator.remove({InstructionKind::kOffload});
+    case MutationKind::kDropPrefetch:
+      return mutator.remove({InstructionKind::kPrefetch});
+    case MutationKind::kDropWork:
+      return mutator.remove({InstructionKind::kLaunch, InstructionKind::kLoad, InstructionKind::kReadResult});
+    case MutationKind::kDouble:
+      return mutator.repeat();
     case MutationKind::kRetargetOperand:
       return mutator.retarget_operand();
-    case MutationKind::kDropAllocate:
-      return mutator.remove(InstructionKind::kAllocate);
-    case MutationKind::kDropRelease:
-      return mutator.remove(InstructionKind::kRelease);
+    case MutationKind::kRetargetToAny:
+      return mutator.retarget_to_any();
+    case MutationKind::kWrongHostBuffer:
+      return mutator.wrong_host_buffer();
+    case MutationKind::kWrongValue:
+      return mutator.wrong_value();
+    case MutationKind::kWrongWorkspace:
+      return mutator.wrong_workspace();
+    case MutationKind::kWrongAlgorithm:
+      return mutator.wrong_algorithm();
+    case MutationKind::kOverwrite:
+      return mutator.overwrite();
+    case MutationKind::kMergeBuffers:
+      return mutator.merge_buffers();
+    case MutationKind::kChangeBuffer:
+      return mutator.change_buffer();
   }
   return std::nullopt;
 }

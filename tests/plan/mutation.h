@@ -4,27 +4,50 @@
 
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 
+#include "plan/choices.h"
 #include "vdnn/schedule.h"
 
 namespace vdnn::testing {
 
 enum class MutationKind : std::uint8_t {
+  // Order.
   kDropWait,
+  kDropWaitAcrossBorder,  // one for something of the step before
   kChangeStepsAgo,
+  kRetargetWait,
+  kAddWait,
   kChangeStream,
   kSwap,
+  kMoveAnyEarlier,
+  kMoveAnyLater,
   kMoveReleaseEarlier,
+  kMoveReleaseLater,
+  kMoveOffloadEarlier,
   kMoveOffloadLater,
-  kRemovePrefetch,
+  kMovePrefetch,  // either way, with its allocation or without
   kMovePrefetchAcrossBorder,
-  kRetargetOperand,
+  kMoveReadEarlier,  // of a result
+  // What there is.
   kDropAllocate,
-  kDropRelease
+  kDropRelease,
+  kDropOffload,
+  kDropPrefetch,
+  kDropWork,  // a launch, a load or a read of a result
+  kDouble,
+  // What it works on.
+  kRetargetOperand,  // to a buffer of the same size in the same space
+  kRetargetToAny,
+  kWrongHostBuffer,  // of an offload or a prefetch
+  kWrongValue,       // of a copy
+  kWrongWorkspace,
+  kWrongAlgorithm,  // with the workspace of the right one
+  kOverwrite,       // one of its writes goes where one of its reads lies, for good
+  kMergeBuffers,
+  kChangeBuffer  // its size, space or lifetime
 };
-inline constexpr std::size_t kMutationKinds = 11;
+inline constexpr std::size_t kMutationKinds = 31;
 std::string to_string(MutationKind kind);
 
 struct Mutant {
@@ -32,8 +55,7 @@ struct Mutant {
   std::string what;  // was done, in words
 };
 
-// Empty where the schedule offers nothing to break in this way.
-std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind,
-                             std::mt19937_64& random);
+// Empty where the schedule offers nothing to break in this way, or not with these choices.
+std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind, Choices& choices);
 
 }  // namespace vdnn::testing

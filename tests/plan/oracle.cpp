@@ -42,6 +42,7 @@ Term output_term(OpId op, std::size_t output, std::span<const Term> inputs) {
 struct Place {
   BufferId buffer = kNone;
   ValueId value = kNone;  // kNone: workspace
+  Space space = Space::kDevice;
 };
 
 // What an instruction touches.
@@ -60,9 +61,9 @@ Action action_of(const Tape& tape, const Instruction& it) {
     case InstructionKind::kReadResult:
       return {.reads = {{it.buffer, it.value}}, .writes = {}};
     case InstructionKind::kOffload:
-      return {.reads = {{it.buffer, it.value}}, .writes = {{it.host_buffer, it.value}}};
+      return {.reads = {{it.buffer, it.value}}, .writes = {{it.host_buffer, it.value, Space::kHost}}};
     case InstructionKind::kPrefetch:
-      return {.reads = {{it.host_buffer, it.value}}, .writes = {{it.buffer, it.value}}};
+      return {.reads = {{it.host_buffer, it.value, Space::kHost}}, .writes = {{it.buffer, it.value}}};
     case InstructionKind::kLaunch:
       break;
   }
@@ -103,11 +104,24 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
 
 // --- what is broken by definition ----------------------------------------------------------------
 
+// Does each operand lie in its space, in a buffer that is large enough, the workspace of the algorithm too?
+bool operands_fit(const Tape& tape, const Schedule& schedule, const Instruction& it, const Action& action) {
+  const bool launch = it.kind == InstructionKind::kLaunch;
+  const std::uint64_t workspace =
+      launch ? tape.op(it.op).algorithms[schedule.algorithms[it.op]].workspace_bytes : 0;
+  const auto fits = [&](const Place& place) {
+    const Buffer& buffer = schedule.buffers[place.buffer];
+    const std::uint64_t bytes = place.value == kNone ? workspace : tape.value(place.value).bytes;
+    return buffer.space == place.space && buffer.bytes >= bytes;
+  };
+  return (workspace == 0 || it.operands.back() != kNone) && std::ranges::all_of(action.reads, fits) &&
+         std::ranges::all_of(action.writes, fits);
+}
+
 bool waits_are_possible(const std::vector<Instruction>& instructions) {
   for (std::size_t index = 0; index < instructions.size(); ++index) {
     for (const Wait& wait : instructions[index].waits) {
-      if (wait.steps_ago > 1 || wait.instruction >= instructions.size() ||
-          (wait.steps_ago == 0 && wait.instruction >= index) ||
+      if ((wait.steps_ago == 0 && wait.instruction >= index) ||
           instructions[wait.instruction].kind == InstructionKind::kRelease) {
         return false;
       }
@@ -116,7 +130,15 @@ bool waits_are_possible(const std::vector<Instruction>& instructions) {
   return true;
 }
 
-bool happens_once(const Tape& tape, const Schedule& schedule) {
+bool happens_once(const Tape& tape, const Schedule& schedule, const std::vector<Action>& actions) {
+  std::vector<bool> used(schedule.buffers.size());
+  for (const Action& action : actions) {
+    for (const std::vector<Place>* places : {&action.reads, &action.writes}) {
+      for (const Place& place : *places) {
+        used[place.buffer] = true;
+      }
+    }
+  }
   std::vector<int> launches(tape.ops().size());
   std::vector<int> loads(tape.values().size());
   std::vector<int> allocations(schedule.buffers.size());
@@ -146,8 +168,9 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
   }
   const auto is_one = [](int count) { return count == 1; };
   for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
-    const int expected = schedule.buffers[id].persistent ? 0 : 1;
-    if (allocations[id] != expected || releases[id] != expected) {
+    const int most = schedule.buffers[id].persistent ? 0 : 1;
+    const int least = used[id] ? most : 0;
+    if (allocations[id] != releases[id] || allocations[id] > most || allocations[id] < least) {
       return false;
     }
   }
@@ -158,26 +181,26 @@ bool happens_once(const Tape& tape, const Schedule& schedule) {
 
 // --- permitted orders ----------------------------------------------------------------------------
 
-// What must come before what, transitively.
+// What must come before what, transitively. The nodes of one stream are a chain, and nothing comes after a
+// release, so a node's past is one node a chain, with all before it (Jagadish 1990).
 class PartialOrder {
  public:
   explicit PartialOrder(const std::vector<Instruction>& instructions)
-      : count_(static_cast<Node>(instructions.size())),
-        words_((kSteps * count_ + 63) / 64),
-        before_(std::size_t{kSteps} * count_ * words_),
+      : instructions_(instructions),
+        count_(static_cast<Node>(instructions.size())),
+        past_(std::size_t{kSteps} * count_),
         direct_(std::size_t{kSteps} * count_) {
-    std::array<Node, kStreamRoles> last{};
-    last.fill(kNone);
+    Past last{};
     for (Node node = 0; node < size(); ++node) {
-      const Instruction& it = instructions[node % count_];
-      if (it.kind == InstructionKind::kRelease) {
-        add_allocation(instructions, node);
+      const Instruction& it = instruction(node);
+      if (is_release(node)) {
+        add_allocation(node);
       } else {
-        Node& previous = last.at(static_cast<std::size_t>(it.stream));
-        if (previous != kNone) {
-          add(previous, node);
+        std::uint32_t& previous = last.at(chain(node));
+        if (previous != 0) {
+          add(previous - 1, node);
         }
-        previous = node;
+        previous = node + 1;
       }
       for (const Wait& wait : it.waits) {
         if (node >= wait.steps_ago * count_) {
@@ -189,33 +212,39 @@ class PartialOrder {
 
   Node size() const { return kSteps * count_; }
   bool is_before(Node first, Node second) const {
-    return (before_[second * words_ + first / 64] >> (first % 64U) & 1U) != 0;
+    return !is_release(first) && past_[second].at(chain(first)) > first;
   }
   bool are_ordered(Node a, Node b) const { return is_before(a, b) || is_before(b, a); }
   std::span<const Node> direct(Node node) const { return direct_[node]; }
 
  private:
+  using Past = std::array<std::uint32_t, kStreamRoles>;  // a chain: one more than its last node; 0: none
+
+  const Instruction& instruction(Node node) const { return instructions_[node % count_]; }
+  bool is_release(Node node) const { return instruction(node).kind == InstructionKind::kRelease; }
+  std::size_t chain(Node node) const { return static_cast<std::size_t>(instruction(node).stream); }
+
   void add(Node first, Node second) {
     direct_[second].push_back(first);
-    for (std::size_t word = 0; word < words_; ++word) {
-      before_[second * words_ + word] |= before_[first * words_ + word];
-    }
-    before_[second * words_ + first / 64] |= std::uint64_t{1} << (first % 64U);
+    Past& past = past_[second];
+    std::ranges::transform(past, past_[first], past.begin(),
+                           [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); });
+    past.at(chain(first)) = std::max(past.at(chain(first)), first + 1);
   }
 
-  void add_allocation(const std::vector<Instruction>& instructions, Node release) {
+  void add_allocation(Node release) {
     for (Node node = release; node-- > release - release % count_;) {
-      const Instruction& it = instructions[node % count_];
-      if (it.kind == InstructionKind::kAllocate && it.buffer == instructions[release % count_].buffer) {
+      const Instruction& it = instruction(node);
+      if (it.kind == InstructionKind::kAllocate && it.buffer == instruction(release).buffer) {
         add(node, release);
         return;
       }
     }
   }
 
+  const std::vector<Instruction>& instructions_;
   Node count_;
-  std::size_t words_;
-  std::vector<std::uint64_t> before_;  // a node: a bit for each node that comes before it
+  std::vector<Past> past_;
   std::vector<std::vector<Node>> direct_;
 };
 
@@ -439,6 +468,36 @@ std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<
 
 // --- the oracle ----------------------------------------------------------------------------------
 
+bool is_well_formed(const Tape& tape, const Schedule& schedule) {
+  const auto is_buffer = [&](BufferId id) { return id < schedule.buffers.size(); };
+  const auto is_in = [](std::span<const ValueId> values, ValueId id) {
+    return std::ranges::find(values, id) != values.end();
+  };
+  return std::ranges::all_of(schedule.instructions, [&](const Instruction& it) {
+    const bool waits = std::ranges::all_of(it.waits, [&](const Wait& wait) {
+      return wait.instruction < schedule.instructions.size() && wait.steps_ago <= 1;
+    });
+    switch (it.kind) {
+      case InstructionKind::kAllocate:
+      case InstructionKind::kRelease:
+        return waits && is_buffer(it.buffer);
+      case InstructionKind::kLoad:
+        return waits && is_buffer(it.buffer) && is_in(tape.inputs(), it.value);
+      case InstructionKind::kReadResult:
+        return waits && is_buffer(it.buffer) && is_in(tape.results(), it.value);
+      case InstructionKind::kOffload:
+      case InstructionKind::kPrefetch:
+        return waits && is_buffer(it.buffer) && is_buffer(it.host_buffer) && it.value < tape.values().size();
+      case InstructionKind::kLaunch:
+        break;
+    }
+    const Op& op = tape.op(it.op);
+    return waits && it.operands.size() == op.reads.size() + op.writes.size() + 1 &&
+           std::all_of(it.operands.begin(), it.operands.end() - 1, is_buffer) &&
+           (it.operands.back() == kNone || is_buffer(it.operands.back()));
+  });
+}
+
 Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {
   for (const Instruction& it : intact.instructions) {
     for (const Place& place : action_of(tape, it).reads) {
@@ -476,15 +535,21 @@ void Oracle::compute_step(std::uint32_t step, std::vector<Term>& values) {
 }
 
 std::string Oracle::objection(const Schedule& broken, Exploration exploration, std::uint64_t seed) const {
-  if (!waits_are_possible(broken.instructions)) {
-    return "a wait points forward, at a release or at nothing";
+  if (!is_well_formed(tape_, broken)) {
+    return "something is named that is not there";
   }
-  if (!happens_once(tape_, broken)) {
-    return "an op, a load, an allocation or a release happens not exactly once";
+  if (!waits_are_possible(broken.instructions)) {
+    return "a wait points forward or at a release";
   }
   std::vector<Action> actions;
   for (const Instruction& it : broken.instructions) {
     actions.push_back(action_of(tape_, it));
+    if (!operands_fit(tape_, broken, it, actions.back())) {
+      return describe(tape_, it) + " has an operand that is too small or in the wrong space";
+    }
+  }
+  if (!happens_once(tape_, broken, actions)) {
+    return "an op, a load, an allocation or a release happens not exactly once";
   }
   const auto run = [&](const Order& order) { return SymbolicRun(*this, broken, actions).run(order); };
   const PartialOrder partial(broken.instructions);

@@ -13,8 +13,11 @@
 // some order runs one of them as early, or the other as late, as possible; so those orders are tried, and
 // some random ones.
 //
-// Broken by definition, without being run: a wait that points forward or at a release; an op launched, an
-// input loaded or the metrics read not exactly once a step; a buffer not allocated and released exactly once.
+// Broken by definition, without being run: a name of something that is not there; a wait that points forward
+// or at a release; an operand in the other space, or in a buffer too small for it; an op launched, an input
+// loaded or a result read not exactly once a step; a buffer that is used and not allocated and released
+// exactly once. Not looked at: rules that a schedule keeps for the sake of drivers (launches on one stream,
+// no workspace where none is wanted).
 
 #include <array>
 #include <cstdint>
@@ -30,6 +33,9 @@ enum class Exploration : std::uint8_t {
   kEverything  // moves each
 };
 
+// Are all numbers in range, and has each launch operands for its op? What executors index by.
+bool is_well_formed(const Tape& tape, const Schedule& schedule);
+
 class Oracle {
  public:
   static constexpr std::uint32_t kSteps = 2;
@@ -39,7 +45,7 @@ class Oracle {
   Oracle(const Tape& tape, const Schedule& intact);
 
   // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders.
-  // `broken` has the buffers of the intact schedule.
+  // `broken` has as many buffers as the intact schedule.
   std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0) const;
 
  private:

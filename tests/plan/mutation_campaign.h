@@ -1,0 +1,60 @@
+#pragma once
+// Breaks schedules in every way of mutation.h and holds the checker against the oracle: every break that
+// changes what a schedule means must be found. Optionally the broken schedules are run as well: breaks that
+// the oracle calls harmless must show nothing, and those that change the meaning are counted where running
+// shows them.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "plan/mutation.h"
+#include "plan/tapes.h"
+
+namespace vdnn::testing {
+
+// Of one kind of break.
+struct Tally {
+  int changed = 0;        // meaning, by the oracle's verdict
+  int found = 0;          // of those, by the checker
+  int changed_run = 0;    // of those, run
+  int found_running = 0;  // of those, shown by running them
+  int harmless = 0;
+  int harmless_run = 0;  // of those, run in random orders
+  int computed = 0;      // of those, run with the layers' mathematics
+  int refused = 0;       // of those, by the checker: rules that are not about meaning
+
+  Tally& operator+=(const Tally& other);
+};
+using Tallies = std::array<Tally, kMutationKinds>;
+
+void add(Tallies& to, const Tallies& more);
+
+// A line a kind, and a line for all.
+void print(std::ostream& out, const std::string& title, const Tallies& tallies);
+
+// Runs a schedule and says what went wrong; empty: nothing. What they are given is well formed (oracle.h).
+struct Trials {
+  // In random permitted orders, as many as are asked for, from this seed on. May be empty.
+  std::function<std::string(const Schedule&, std::uint64_t seed, int orders)> simulate;
+  // For real; given only schedules that the checker passes. May be empty.
+  std::function<std::string(const Schedule&)> compute;
+};
+
+struct CampaignOptions {
+  // Breaks of each kind times instructions of the schedule: long schedules, on which all is slower, have
+  // fewer, and the longest not of every kind. A kind that offers no more breaks than that is exhausted, else
+  // they are drawn.
+  std::uint64_t work = 1000;
+  int harmless_orders = 3;
+  int changed_orders = 1;
+  int most_computed_of_a_kind = 1;
+};
+
+// Fails the test that calls it for each break that is missed, and each harmless one that is not harmless when
+// it runs, with the line that reproduces it.
+Tallies run_campaign(const Subject& subject, const CampaignOptions& options, const Trials& trials = {});
+
+}  // namespace vdnn::testing

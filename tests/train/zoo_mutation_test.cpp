@@ -1,0 +1,197 @@
+// The checker over the whole zoo, on both catalogs, under every policy and preference of algorithms:
+// schedules are broken in every way of mutation.h. What changes the meaning, by the oracle's verdict, the
+// checker finds, and it is counted where running the schedule on `sim` with its checks shows it too. What is
+// harmless by the oracle's verdict is run: on `sim` in several random orders, where the checks find nothing,
+// and for small networks on `cpu`, where it ends with the weights of the unbroken schedule.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/permitted_orders.h"
+#include "plan/mutation_campaign.h"
+#include "src/base/random.h"
+#include "vdnn/classic_catalog.h"
+#include "vdnn/cpu_ops.h"
+#include "vdnn/error.h"
+#include "vdnn/planned_run.h"
+#include "vdnn/session.h"
+#include "vdnn/zoo.h"
+
+namespace vdnn::testing {
+namespace {
+
+// Breaks of one kind times instructions of the schedule; the program of the label `long` is compiled with
+// more.
+constexpr std::size_t kWork = VDNN_MUTATION_WORK;
+
+std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t seed, int orders) {
+  for (int order = 0; order < orders; ++order) {
+    const auto device = make_random_order_device(seed + static_cast<std::uint64_t>(order), Check::kBoth);
+    try {
+      if (const std::uint64_t bytes = run_steps(*device, tape, schedule); bytes != 0) {
+        return std::to_string(bytes) + " bytes are left behind";
+      }
+    } catch (const Error& error) {
+      return error.what();
+    }
+    if (!device->findings().empty()) {
+      return device->findings().front().text;
+    }
+  }
+  return {};
+}
+
+// Small enough to train hundreds of times.
+const std::vector<std::string> kTrained{"lenet", "fashion-vgg", "resnet20"};
+
+// A few steps on `cpu`, each on other samples.
+class CpuTraining {
+ public:
+  explicit CpuTraining(PlannedRun run) : run_(std::move(run)) {}
+
+  // Empty where `schedule` ends with the weights of the unbroken one with the same algorithms.
+  std::string objection(const Schedule& schedule) {
+    std::string& expected = expected_[schedule.algorithms];
+    if (expected.empty()) {
+      Schedule unbroken = run_.schedule;
+      unbroken.algorithms = schedule.algorithms;
+      expected = weights_after(unbroken);
+    }
+    const std::string weights = weights_after(schedule);
+    return weights == expected ? "" : "other weights: " + weights + " instead of " + expected;
+  }
+
+ private:
+  std::string weights_after(const Schedule& schedule) const {
+    PlannedRun run = run_;
+    run.schedule = schedule;
+    Session session(std::move(run), {.seed = 1});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const std::vector<std::vector<std::byte>> batch = samples(step);
+      session.step({batch[0], batch[1]}, 0.01F);
+    }
+    return session.weights_sha256();
+  }
+
+  std::vector<std::vector<std::byte>> samples(std::uint64_t step) const {
+    SplitMix64 random(step);
+    std::vector<std::vector<std::byte>> result;
+    for (const ValueId input : run_.tape->inputs()) {
+      const Value& value = run_.tape->value(input);
+      std::vector<std::byte>& bytes = result.emplace_back(value.bytes);
+      for (std::size_t begin = 0; begin < bytes.size(); begin += 4) {
+        const auto number = static_cast<std::int32_t>(random.below(10));
+        const float intensity = static_cast<float>(number) / 10;
+        const void* word = value.kind == ValueKind::kTarget ? static_cast<const void*>(&number) : &intensity;
+        std::memcpy(bytes.data() + begin, word, 4);
+      }
+    }
+    return result;
+  }
+
+  const PlannedRun run_;
+  std::map<std::vector<std::uint32_t>, std::string> expected_;  // weights by algorithms
+};
+
+// A schedule to be broken, and how it is run for real where it is.
+struct Candidate {
+  Subject subject;
+  std::shared_ptr<CpuTraining> training;
+};
+
+bool is_same(const Schedule& a, const Schedule& b) {
+  return a.algorithms == b.algorithms && a.instructions == b.instructions;
+}
+
+// Planned and lowered as `vdnn train` does.
+Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPreference preference) {
+  PlannedRun run = plan_run({.model = {.model = model, .batch = 2},
+                             .device = "cpu",
+                             .memory_bytes = std::uint64_t{1} << 30U,
+                             .host_memory_bytes = std::uint64_t{1} << 30U,
+                             .threads = 1,
+                             .policy = policy,
+                             .algorithms = preference,
+                             .training = kMomentum});
+  Subject subject{.name = {}, .tape = run.tape, .schedule = run.schedule};
+  return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
+}
+
+// Every policy with both preferences, where they differ.
+std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& catalog, bool train) {
+  const TapePtr tape = lower_to_tape(make_model({.model = model, .batch = 2}), catalog, kMomentum);
+  std::vector<Candidate> result;
+  for (const Policy policy : all_policies()) {
+    for (const AlgorithmPreference preference : all_preferences()) {
+      Candidate candidate =
+          train
+              ? trained_candidate(model, policy, preference)
+              : Candidate{
+                    .subject = {.name = {}, .tape = tape, .schedule = schedule_of(*tape, policy, preference)},
+                    .training = nullptr};
+      candidate.subject.name = model + ", " + to_string(policy) + ", " + to_string(preference);
+      if (result.empty() || !is_same(result.back().subject.schedule, candidate.subject.schedule)) {
+        result.push_back(std::move(candidate));
+      }
+    }
+  }
+  return result;
+}
+
+class ZooMutation : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void TearDownTestSuite() { print(std::cout, "all models", total()); }
+
+  static void run(const std::string& title, const std::vector<Candidate>& candidates) {
+    Tallies tallies{};
+    for (const Candidate& candidate : candidates) {
+      add(tallies, campaign(candidate));
+    }
+    print(std::cout, title, tallies);
+    add(total(), tallies);
+  }
+
+ private:
+  static Tallies& total() {
+    static Tallies all{};
+    return all;
+  }
+
+  static Tallies campaign(const Candidate& candidate) {
+    const Subject& subject = candidate.subject;
+    Trials trials{.simulate = [&](const Schedule& schedule, std::uint64_t seed, int orders) {
+      return simulate(*subject.tape, schedule, seed, orders);
+    }};
+    if (candidate.training) {
+      trials.compute = [&](const Schedule& schedule) { return candidate.training->objection(schedule); };
+    }
+    return run_campaign(subject, {.work = kWork}, trials);
+  }
+};
+
+TEST_P(ZooMutation, ClassicCatalog) {
+  run(GetParam() + ", classic", candidates_of(GetParam(), *make_classic_catalog(), false));
+}
+
+TEST_P(ZooMutation, CpuCatalog) {
+  const bool train = std::ranges::find(kTrained, GetParam()) != kTrained.end();
+  run(GetParam() + ", cpu", candidates_of(GetParam(), make_cpu_ops({})->catalog(), train));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ZooMutation, ::testing::ValuesIn(model_names()), [](const auto& test) {
+  std::string name = test.param;
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace vdnn::testing
