@@ -9,6 +9,8 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -311,6 +313,50 @@ TEST_F(AtomicFileTest, ADirectoryThatIsRemovedIsAnErrorAtCommit) {
   AtomicFile file(directory_ / "short-lived" / "target");
   fs::remove_all(directory_ / "short-lived");
   EXPECT_THAT(data_error_of([&] { file.commit(); }), HasSubstr("No such file or directory"));
+}
+
+// One process that writes the same file over and over; ends with 0 unless something fails.
+pid_t start_writing(const fs::path& target, char letter, int times) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    try {
+      const std::string text(10'000, letter);
+      for (int time = 0; time < times; ++time) {
+        AtomicFile file(target);
+        file.write(bytes_of(text));
+        file.commit();
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  return process;
+}
+
+// Each of them sees files of the others that are just being made, locked, renamed or left behind.
+TEST_F(AtomicFileTest, WritersSideBySideDoNotRemoveWhatTheOthersWrite) {
+  const fs::path target = directory_ / "target";
+  std::vector<pid_t> writers;
+  for (const char letter : {'a', 'b', 'c'}) {
+    writers.push_back(start_writing(target, letter, 40));
+  }
+  for (int killed = 0; killed < 20; ++killed) {
+    const pid_t process = start_writing(target, 'k', 40);
+    ::usleep(static_cast<useconds_t>(100 * killed));
+    ::kill(process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+  }
+  for (const pid_t writer : writers) {
+    int status = -1;
+    ::waitpid(writer, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  AtomicFile(target).write({});
+  EXPECT_EQ(files_in(directory_), 1U) << "a killed writer's file was not removed";
+  const std::string text = read("target");
+  EXPECT_EQ(text, std::string(10'000, text.empty() ? '?' : text.front()));
 }
 
 }  // namespace

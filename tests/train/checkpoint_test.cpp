@@ -19,6 +19,7 @@
 
 #include "tests/process.h"
 #include "tests/temporary_directory.h"
+#include "tests/train/samples.h"
 #include "train/samples.h"
 #include "vdnn/error.h"
 #include "vdnn/sha256.h"
@@ -61,23 +62,6 @@ Network tiny(std::int64_t filters = 3, const std::string& name = "tiny", const s
   return std::move(net).build();
 }
 
-// The first samples of another data set, so that epochs are short.
-class FirstSamples : public Dataset {
- public:
-  FirstSamples(std::unique_ptr<Dataset> data, std::uint64_t size) : data_(std::move(data)), size_(size) {}
-  std::uint64_t size() const override { return size_; }
-  const Dims& sample_dims() const override { return data_->sample_dims(); }
-  const Dims& target_dims() const override { return data_->target_dims(); }
-  std::int64_t classes() const override { return data_->classes(); }
-  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
-    data_->read(key, image, targets);
-  }
-
- private:
-  std::unique_ptr<Dataset> data_;
-  std::uint64_t size_;
-};
-
 RunOptions run_options(const TrainingOptions& training, Policy policy = Policy::kOffloadNone,
                        AlgorithmPreference algorithms = AlgorithmPreference::kPerformance) {
   return {.device = "cpu",
@@ -109,8 +93,8 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     options.augment = GetParam().augment;
     options.crop_padding = 2;
     DatasetSplits splits = open_dataset(options);
-    splits.training = std::make_unique<FirstSamples>(std::move(splits.training), kSamples);
-    splits.test = std::make_unique<FirstSamples>(std::move(splits.test), 11);
+    splits.training = std::make_unique<testing::FirstSamples>(std::move(splits.training), kSamples);
+    splits.test = std::make_unique<testing::FirstSamples>(std::move(splits.test), 11);
     return splits;
   }
   static TrainOptions train_options() {

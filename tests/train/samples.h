@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "vdnn/dataset.h"
@@ -53,6 +55,23 @@ inline std::vector<Sample> read_all(const Dataset& data) {
   }
   return samples;
 }
+
+// The first samples of another data set, so that epochs are short.
+class FirstSamples : public Dataset {
+ public:
+  FirstSamples(std::unique_ptr<Dataset> data, std::uint64_t size) : data_(std::move(data)), size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  const Dims& sample_dims() const override { return data_->sample_dims(); }
+  const Dims& target_dims() const override { return data_->target_dims(); }
+  std::int64_t classes() const override { return data_->classes(); }
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    data_->read(key, image, targets);
+  }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  std::uint64_t size_;
+};
 
 // Of images and targets of the first `count` samples, as bytes.
 inline std::string sha256_of_samples(const Dataset& data, std::uint64_t count) {
