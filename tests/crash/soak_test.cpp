@@ -167,7 +167,13 @@ TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
   // Half a megabyte a session, where a device reserves several: the heap maps 64 MiB at once for a thread
   // that finds its other heaps busy.
   EXPECT_LE(growth(footprints, &Footprint::mapped_bytes, "mapped bytes"), 128 * kMib);
-  EXPECT_EQ(growth(footprints, &Footprint::threads, "threads"), 0);
+  growth(footprints, &Footprint::threads, "threads");
+  // One that was joined may be seen for a moment more, so that of many sessions the one with the fewest
+  // counts.
+  EXPECT_EQ(std::min_element(footprints.end() - kWarmUp, footprints.end(),
+                             [](const auto& a, const auto& b) { return a.threads < b.threads; })
+                ->threads,
+            1U);
   EXPECT_EQ(growth(footprints, &Footprint::descriptors, "descriptors"), 0);
   const TrainingResult at_once =
       train(plan_run(network(), options(Policy::kOffloadNone, kLargestBudget)), {.epochs = kSessions});
