@@ -178,17 +178,23 @@ void add(Tallies& to, const Tallies& more) {
   }
 }
 
+Tally sum(const Tallies& tallies) {
+  Tally total;
+  for (const Tally& tally : tallies) {
+    total += tally;
+  }
+  return total;
+}
+
 void print(std::ostream& out, const std::string& title, const Tallies& tallies) {
   out << std::left << std::setw(34) << title << std::right << std::setw(8) << "breaks" << std::setw(9)
       << "changed" << std::setw(9) << "found" << std::setw(9) << "run" << std::setw(9) << "shown"
       << std::setw(10) << "harmless" << std::setw(9) << "refused" << std::setw(9) << "run" << std::setw(9)
       << "computed" << '\n';
-  Tally total;
   for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
     print_line(out, to_string(static_cast<MutationKind>(kind)), tallies.at(kind));
-    total += tallies.at(kind);
   }
-  print_line(out, "in total", total);
+  print_line(out, "in total", sum(tallies));
 }
 
 Tallies run_campaign(const Subject& subject, const CampaignOptions& options, const Trials& trials) {

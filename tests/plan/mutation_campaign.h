@@ -31,6 +31,7 @@ struct Tally {
 using Tallies = std::array<Tally, kMutationKinds>;
 
 void add(Tallies& to, const Tallies& more);
+Tally sum(const Tallies& tallies);
 
 // A line a kind, and a line for all.
 void print(std::ostream& out, const std::string& title, const Tallies& tallies);

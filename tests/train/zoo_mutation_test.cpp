@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -30,7 +31,7 @@ namespace {
 
 // Breaks of one kind times instructions of the schedule; the program of the label `long` is compiled with
 // more.
-constexpr std::size_t kWork = VDNN_MUTATION_WORK;
+constexpr std::uint64_t kWork = VDNN_MUTATION_WORK;
 
 std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t seed, int orders) {
   for (int order = 0; order < orders; ++order) {
@@ -157,6 +158,11 @@ class ZooMutation : public ::testing::TestWithParam<std::string> {
     }
     print(std::cout, title, tallies);
     add(total(), tallies);
+    // Otherwise this test would pass without testing anything.
+    const Tally counts = sum(tallies);
+    EXPECT_GT(counts.found_running, 0);
+    EXPECT_GT(counts.harmless_run, 0);
+    EXPECT_EQ(counts.computed > 0, candidates.front().training != nullptr);
   }
 
  private:
