@@ -148,6 +148,8 @@ class DevicePool::Impl {
     if (bytes > budget_ - blocks_.end()) {
       return false;
     }
+    // Committed memory that the pool did not know of would be lost to it.
+    blocks_.prepare_to_grow();
     device_.commit(at(blocks_.end(), bytes));
     blocks_.grow(bytes);
     ++growths_;
@@ -166,8 +168,14 @@ class DevicePool::Impl {
 
   Frontier protect_after(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use) {
     const Tlsf::Block block = blocks_.in_use(offset, asked);
-    device_.wait(*guard_, last_use.empty() ? block.frontier : last_use);
-    return Frontier(device_.protect(*guard_, at(offset, block.bytes), Protection::kInaccessible));
+    const Frontier& used_until = last_use.empty() ? block.frontier : last_use;
+    try {
+      device_.wait(*guard_, used_until);
+      return Frontier(device_.protect(*guard_, at(offset, block.bytes), Protection::kInaccessible));
+    } catch (...) {
+      // The block comes back all the same, only unprotected; a device that has failed says so at a wait.
+      return used_until;
+    }
   }
 
   Device& device_;

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <map>
-#include <memory_resource>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "allocator/last_use.h"
 
@@ -49,13 +46,10 @@ class PinnedPool::Impl {
       // Work that failed is done with the memory too; its owner hears of it at a wait of its own.
     }
     try {
-      for (const auto& [bytes, blocks] : cache_) {
-        for (const PinnedBlock& block : blocks) {
+      for (const Blocks* blocks : {&cache_, &in_use_}) {
+        for (const auto& [key, block] : *blocks) {
           device_.free_pinned(block.range);
         }
-      }
-      for (const auto& [begin, block] : in_use_) {
-        device_.free_pinned(block.range);
       }
     } catch (...) {
       // A device that is lost takes nothing back.
@@ -87,19 +81,19 @@ class PinnedPool::Impl {
   void free(AddressRange range, const Frontier& last_use) {
     check_last_use(device_, last_use);
     const std::lock_guard lock(mutex_);
-    const auto found = in_use_.find(range.begin);
+    const auto found = in_use_.find(Key{range.begin, 0});
     if (found == in_use_.end() || found->second.range != range) {
       throw InvalidArgument("no page-locked block of " + std::to_string(range.bytes) +
                             " bytes is in use at address " + std::to_string(range.begin));
     }
     // Freed unused, a block still waits for the users before.
-    PinnedBlock& block = found->second;
     if (!last_use.empty()) {
-      block.frontier = last_use;
+      found->second.frontier = last_use;
     }
-    block.age = ++frees_;
-    cache_[range.bytes].push_back(std::move(block));
-    in_use_.erase(found);
+    found->second.age = ++frees_;
+    Blocks::node_type node = in_use_.extract(found);
+    node.key() = Key{range.bytes, node.mapped().serial};
+    cache_.insert(std::move(node));
     in_use_bytes_ -= range.bytes;
   }
 
@@ -111,12 +105,7 @@ class PinnedPool::Impl {
 
   MemoryShortage shortage(std::uint64_t asked) const {
     const std::lock_guard lock(mutex_);
-    std::uint64_t largest = 0;
-    for (const auto& [bytes, blocks] : cache_) {
-      if (!blocks.empty()) {
-        largest = bytes;  // sizes ascend
-      }
-    }
+    const std::uint64_t largest = cache_.empty() ? 0 : cache_.rbegin()->second.range.bytes;
     return {.asked = asked,
             .in_use = in_use_bytes_,
             .cached = locked_bytes_ - in_use_bytes_,
@@ -138,24 +127,33 @@ class PinnedPool::Impl {
   Device& device() { return device_; }
 
  private:
+  // Blocks in use are found by address, free ones by size, and within a size by when they were page-locked.
+  // One kind of map for both, so that a block moves between them with its node: neither taking nor freeing
+  // one can fail for want of memory and lose it.
+  using Key = std::pair<std::uint64_t, std::uint64_t>;
+  using Blocks = std::map<Key, PinnedBlock>;
+
   // A block of the size, from the cache or new; it counts as in use from here on.
   std::optional<PinnedBlock> take(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      if (const auto found = cache_.find(bytes); found != cache_.end() && !found->second.empty()) {
-        // The one that was page-locked first: so every step gets what the first got, which had no later ones
-        // yet, in whatever order blocks are freed.
-        const auto first = std::ranges::min_element(found->second, {}, &PinnedBlock::serial);
-        PinnedBlock block = std::move(*first);
-        found->second.erase(first);
-        return hand_out(std::move(block));
+      // The one that was page-locked first: so every step gets what the first got, which had no later ones
+      // yet, in whatever order blocks are freed.
+      if (const auto found = cache_.lower_bound(Key{bytes, 0});
+          found != cache_.end() && found->second.range.bytes == bytes) {
+        PinnedBlock block = found->second;
+        hand_out(cache_.extract(found));
+        return block;
       }
       if (bytes > budget_ || in_use_bytes_ > budget_ - bytes) {
         ++failures_;
         return std::nullopt;
       }
       if (locked_bytes_ <= budget_ - bytes) {
-        return hand_out(page_lock(bytes));
+        Blocks::node_type node = page_lock(bytes);
+        PinnedBlock block = node.mapped();
+        hand_out(std::move(node));
+        return block;
       }
       // What is left of the cache, if nothing is to be evicted, is being given back by other threads.
       if (!evict_oldest(lock)) {
@@ -164,35 +162,34 @@ class PinnedPool::Impl {
     }
   }
 
-  PinnedBlock page_lock(std::uint64_t bytes) {
-    PinnedBlock block{.range = device_.allocate_pinned(bytes), .frontier = {}};
+  Blocks::node_type page_lock(std::uint64_t bytes) {
+    // The node first: memory that is page-locked already would have to be unlocked again without it.
+    Blocks fresh;
+    PinnedBlock& block = fresh[Key{}];
+    block.range = device_.allocate_pinned(bytes);
     block.serial = ++page_locks_;
     locked_bytes_ += bytes;
     peak_bytes_ = std::max(peak_bytes_, locked_bytes_);
-    return block;
+    return fresh.extract(fresh.begin());
   }
 
-  PinnedBlock hand_out(PinnedBlock block) {
-    in_use_.emplace(block.range.begin, block);
-    in_use_bytes_ += block.range.bytes;
+  void hand_out(Blocks::node_type node) {
+    in_use_bytes_ += node.mapped().range.bytes;
     ++allocations_;
-    return block;
+    node.key() = Key{node.mapped().range.begin, 0};
+    in_use_.insert(std::move(node));
   }
 
   // Gives the block that was freed first back to the system; the lock is open while the host waits, so that
   // whoever it waits for can use the pool. False when nothing is cached.
   bool evict_oldest(std::unique_lock<std::mutex>& lock) {
-    const auto oldest = std::ranges::min_element(cache_, {}, [](const auto& entry) {
-      return entry.second.empty() ? ~std::uint64_t{0} : entry.second.front().age;
-    });
-    if (oldest == cache_.end() || oldest->second.empty()) {
+    const auto oldest =
+        std::ranges::min_element(cache_, {}, [](const auto& entry) { return entry.second.age; });
+    if (oldest == cache_.end()) {
       return false;
     }
-    const PinnedBlock block = std::move(oldest->second.front());
-    oldest->second.erase(oldest->second.begin());
-    if (oldest->second.empty()) {
-      cache_.erase(oldest);
-    }
+    const Blocks::node_type node = cache_.extract(oldest);
+    const PinnedBlock& block = node.mapped();
     lock.unlock();
     try {
       give_back(device_, block);
@@ -216,10 +213,8 @@ class PinnedPool::Impl {
 
   mutable std::mutex mutex_;            // guards what follows
   std::condition_variable given_back_;  // an eviction has ended
-  // By size; within a size the block that was freed last is at the back, and is taken first.
-  std::map<std::uint64_t, std::vector<PinnedBlock>> cache_;
-  std::pmr::unsynchronized_pool_resource map_memory_;                         // recycles the map's nodes
-  std::pmr::unordered_map<std::uint64_t, PinnedBlock> in_use_{&map_memory_};  // by address
+  Blocks cache_;
+  Blocks in_use_;
   std::uint64_t in_use_bytes_ = 0;
   std::uint64_t locked_bytes_ = 0;  // in use, cached, or being given back
   std::uint64_t peak_bytes_ = 0;

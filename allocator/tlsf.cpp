@@ -75,20 +75,23 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
     }
     node = last_;
   }
+  // Whatever may fail comes first.
+  Block block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
+  Frontier behind = block.frontier;
   prepare_node();
   in_use_.emplace(nodes_[node].offset, node);
   unlist(node);
   nodes_[node].free = false;
   nodes_[node].asked = asked;
   if (nodes_[node].bytes > bytes) {
-    split(node, bytes);
+    split(node, bytes, std::move(behind));
   } else if (node == last_) {
     // Its last users are what memory that is appended now is behind, as a rest of it would have been.
-    beyond_ = nodes_[node].frontier;
+    beyond_ = std::move(behind);
   }
   in_use_bytes_ += bytes;
   asked_bytes_ += asked;
-  return Block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
+  return block;
 }
 
 std::uint64_t Tlsf::missing(std::uint64_t asked) const {
@@ -129,26 +132,39 @@ void Tlsf::set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontie
 
 void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use) {
   Index node = lookup(offset, asked);
-  if (!last_use.empty()) {
-    nodes_[node].frontier = last_use;
+  const Index after = free_neighbour(nodes_[node].after);
+  const Index before = free_neighbour(nodes_[node].before);
+  const bool at_the_end = (after == kNone ? node : after) == last_;
+  // The only part that may fail comes first.
+  Frontier joined = last_use.empty() ? nodes_[node].frontier : last_use;
+  for (const Index neighbour : {after, before}) {
+    if (neighbour != kNone) {
+      joined.join(nodes_[neighbour].frontier);
+    }
+  }
+  if (at_the_end) {
+    joined.join(beyond_);
+    beyond_.clear();
   }
   in_use_.erase(offset);
   in_use_bytes_ -= nodes_[node].bytes;
   asked_bytes_ -= asked;
   nodes_[node].free = true;
-  if (const Index after = nodes_[node].after; after != kNone && nodes_[after].free) {
+  if (after != kNone) {
     unlist(after);
     absorb_after(node);
   }
-  if (const Index before = nodes_[node].before; before != kNone && nodes_[before].free) {
+  if (before != kNone) {
     unlist(before);
     absorb_after(before);
     node = before;
   }
-  if (node == last_) {
-    nodes_[node].frontier.join(std::exchange(beyond_, {}));
-  }
+  nodes_[node].frontier = std::move(joined);
   enlist(node);
+}
+
+Tlsf::Index Tlsf::free_neighbour(Index node) const {
+  return node != kNone && nodes_[node].free ? node : kNone;
 }
 
 std::uint64_t Tlsf::tail_bytes() const {
@@ -246,17 +262,16 @@ Tlsf::Index Tlsf::append(Index before, std::uint64_t offset, std::uint64_t bytes
   return index;
 }
 
-void Tlsf::split(Index node, std::uint64_t bytes) {
+void Tlsf::split(Index node, std::uint64_t bytes, Frontier frontier) {
   const Index rest = append(node, nodes_[node].offset + bytes, nodes_[node].bytes - bytes);
   nodes_[node].bytes = bytes;
-  nodes_[rest].frontier = nodes_[node].frontier;
+  nodes_[rest].frontier = std::move(frontier);
   enlist(rest);
 }
 
 void Tlsf::absorb_after(Index node) {
   const Index gone = nodes_[node].after;
   nodes_[node].bytes += nodes_[gone].bytes;
-  nodes_[node].frontier.join(nodes_[gone].frontier);
   nodes_[node].after = nodes_[gone].after;
   if (nodes_[gone].after != kNone) {
     nodes_[nodes_[gone].after].before = node;

@@ -25,6 +25,8 @@
 // Invariants: blocks tile [0, end); offsets and sizes are multiples of the unit; no two neighbours are free;
 // a free block is in the list of its class unless it is the tail.
 //
+// Whoever is told std::bad_alloc finds everything as it was.
+//
 // Cost: allocate and free are O(1), except that allocate scans its own size class before it takes the tail.
 // Nothing is allocated from the heap once as many blocks have existed as ever exist together.
 
@@ -62,7 +64,9 @@ class Tlsf {
 
   // By how much the range must grow so that the tail holds `asked` bytes; 0 when it does already.
   std::uint64_t missing(std::uint64_t asked) const;
-  // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used.
+  // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used. It cannot fail behind
+  // prepare_to_grow(), which is for whoever has to get the memory in between.
+  void prepare_to_grow() { prepare_node(); }
   void grow(std::uint64_t bytes);
 
   // The block in use that allocate(asked) gave at `offset`. Throws InvalidArgument when there is none; so do
@@ -118,8 +122,11 @@ class Tlsf {
   void prepare_node();
   // A new free block behind `before` in address order.
   Index append(Index before, std::uint64_t offset, std::uint64_t bytes);
-  void split(Index node, std::uint64_t bytes);
-  // `node` takes over its neighbour behind it.
+  // The rest carries `frontier`.
+  void split(Index node, std::uint64_t bytes, Frontier frontier);
+  // The node itself where it is a free one; else kNone.
+  Index free_neighbour(Index node) const;
+  // `node` takes over its neighbour behind it, but for the frontier.
   void absorb_after(Index node);
 
   std::uint64_t unit_;

@@ -1,6 +1,7 @@
 #include "vdnn/device.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "vdnn/error.h"
@@ -83,6 +84,7 @@ void Device::free_pinned(AddressRange range) {
 }
 
 StreamId Device::create_stream(std::string name) {
+  const std::lock_guard one_at_a_time(creation_mutex_);
   StreamId stream = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -157,19 +159,26 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
   timeline(stream).known.join(missing);
 }
 
-std::pair<Point, Frontier> Device::advance(StreamId stream) {
+template <class Give>
+Point Device::advance(StreamId stream, const Give& give) {
+  Point point{.stream = stream};
+  Frontier before;
+  {
+    const std::lock_guard lock(mutex_);
+    Timeline& mine = timeline(stream);
+    point.count = mine.known.count(stream) + 1;
+    before = mine.known;
+    // So that counting cannot fail any more.
+    mine.known.reserve(before.points().size() + 1);
+  }
+  give(point, before);
   const std::lock_guard lock(mutex_);
-  Timeline& mine = timeline(stream);
-  const Point point{.stream = stream, .count = mine.known.count(stream) + 1};
-  std::pair<Point, Frontier> result{point, mine.known};
-  mine.known.join(point);
-  return result;
+  timeline(stream).known.join(point);
+  return point;
 }
 
 Point Device::submit(StreamId stream, const Work& work) {
-  const auto [point, frontier] = advance(stream);
-  do_submit(point, frontier, work);
-  return point;
+  return advance(stream, [&](Point point, const Frontier& frontier) { do_submit(point, frontier, work); });
 }
 
 Point Device::copy(StreamId stream, const Copy& copy) {
@@ -178,9 +187,7 @@ Point Device::copy(StreamId stream, const Copy& copy) {
                           format_size(copy.source.range.bytes) + " to " +
                           format_size(copy.destination.range.bytes));
   }
-  const auto [point, frontier] = advance(stream);
-  do_copy(point, frontier, copy);
-  return point;
+  return advance(stream, [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
 }
 
 void Device::synchronize(const Frontier& frontier) {
@@ -191,25 +198,51 @@ void Device::synchronize(const Frontier& frontier) {
   do_synchronize(frontier);
 }
 
-void Device::synchronize_all() {
+Frontier Device::everything() const {
+  const std::lock_guard lock(mutex_);
   Frontier everything;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& timeline : timelines_) {
-      everything.join(timeline->known);
-    }
+  for (const auto& timeline : timelines_) {
+    everything.join(timeline->known);
   }
-  do_synchronize(everything);
+  return everything;
+}
+
+void Device::synchronize_all() {
+  do_synchronize(everything());
+}
+
+void Device::recover() {
+  const Frontier submitted = everything();
+  try {
+    do_synchronize(submitted);
+  } catch (...) {
+    // What failed is what is to be forgotten.
+  }
+  do_recover();
 }
 
 std::vector<TraceEvent> Device::take_trace() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(trace_, {});
+  std::vector<TraceEvent> trace = std::exchange(trace_, {});
+  if (std::exchange(trace_has_holes_, false)) {
+    throw std::bad_alloc();
+  }
+  return trace;
 }
 
-void Device::record(TraceEvent event) {
+void Device::record(TraceEvent::Kind kind, StreamId stream, std::string_view name, double begin_seconds,
+                    double end_seconds, std::uint64_t value) noexcept {
   const std::lock_guard lock(mutex_);
-  trace_.push_back(std::move(event));
+  try {
+    trace_.push_back({.kind = kind,
+                      .stream = stream,
+                      .name = std::string(name),
+                      .begin_seconds = begin_seconds,
+                      .end_seconds = end_seconds,
+                      .value = value});
+  } catch (const std::bad_alloc&) {
+    trace_has_holes_ = true;
+  }
 }
 
 void Device::mark(StreamId stream, std::string_view counter, std::uint64_t value) {
@@ -222,9 +255,8 @@ Point Device::protect(StreamId stream, AddressRange range, Protection protection
   if (const std::string reason = why_not_protect(); !reason.empty()) {
     throw InvalidArgument(properties_.name + ": " + reason);
   }
-  const auto [point, frontier] = advance(stream);
-  do_protect(point, frontier, range, protection);
-  return point;
+  return advance(
+      stream, [&](Point point, const Frontier& frontier) { do_protect(point, frontier, range, protection); });
 }
 
 void Device::do_protect(Point, const Frontier&, AddressRange, Protection) {

@@ -30,9 +30,16 @@ void Frontier::insert(std::size_t position, Point point) {
     ++size_;
   } else {
     if (spilled_.empty()) {
+      spilled_.reserve(kInlinePoints + 1);
       spilled_.assign(inline_.begin(), inline_.end());
     }
     spilled_.insert(spilled_.begin() + static_cast<std::ptrdiff_t>(position), point);
+  }
+}
+
+void Frontier::reserve(std::size_t points) {
+  if (points > kInlinePoints) {
+    spilled_.reserve(points);
   }
 }
 

@@ -11,8 +11,9 @@
 // committed counts against the budget of the device. Page-locked host memory is taken in exact sizes.
 //
 // Failures of submitted work surface late: at the next `synchronize` of a frontier that contains it, as the
-// exception that it threw. From then on the stream refuses work with the same cause; its points still become
-// reached, so nothing hangs.
+// exception that it threw. From then on the stream refuses work with the same cause, until `recover`; its
+// points still become reached, so nothing hangs. What a call refuses, or fails to take for want of memory, is
+// not a submission: its point is never counted, and nobody can wait for it.
 //
 // Thread-safety: the memory functions, `synchronize`, `reached`, `frontier` and the counters may be called
 // from any thread; one stream must be submitted to by one thread at a time. A Device has no global state: two
@@ -147,6 +148,9 @@ class Device {
   // Blocks the host until `frontier` is reached. Throws what failed work among it threw.
   void synchronize(const Frontier& frontier);
   void synchronize_all();
+  // Waits for everything, then forgets which streams have failed, so that they take work again; what the
+  // failed work has left in memory is the caller's to put right. Throws where the device is lost.
+  void recover();
   // Does not block. For statistics and polling by users; nothing in this project decides by it.
   virtual bool reached(const Frontier& frontier) = 0;
 
@@ -158,6 +162,8 @@ class Device {
   // From now on work, waits and counters are recorded (off at start).
   void set_tracing(bool on) { tracing_.store(on); }
   bool tracing() const { return tracing_.load(); }
+  // What was recorded since the last call. Throws std::bad_alloc, and starts afresh, when there was no memory
+  // to record all of it: a trace with holes would be read as idle time.
   std::vector<TraceEvent> take_trace();
   // While tracing: samples a named counter when `stream` gets here. Not a submission.
   void mark(StreamId stream, std::string_view counter, std::uint64_t value);
@@ -183,10 +189,14 @@ class Device {
   virtual void do_submit(Point point, const Frontier& frontier, const Work& work) = 0;
   virtual void do_copy(Point point, const Frontier& frontier, const Copy& copy) = 0;
   virtual void do_synchronize(const Frontier& frontier) = 0;
+  // Everything submitted is done. Nothing to do where work cannot fail late.
+  virtual void do_recover() {}
   virtual void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
 
-  void record(TraceEvent event);
+  // Never fails, since what it observes has happened already; see take_trace().
+  void record(TraceEvent::Kind kind, StreamId stream, std::string_view name, double begin_seconds,
+              double end_seconds, std::uint64_t value = 0) noexcept;
 
  private:
   struct Timeline {
@@ -196,14 +206,19 @@ class Device {
   Timeline& timeline(StreamId stream);
   const Timeline& timeline(StreamId stream) const;
   void check_submitted(const Frontier& frontier) const;
-  // Counts one more submission on `stream`; gives its point and the frontier before it.
-  std::pair<Point, Frontier> advance(StreamId stream);
+  Frontier everything() const;
+  // Makes one more submission on `stream`: `give(point, frontier)` gives it to the driver. It counts only
+  // once the driver has it.
+  template <class Give>
+  Point advance(StreamId stream, const Give& give);
 
   DeviceProperties properties_;
-  mutable std::mutex mutex_;  // guards timelines_, counters_, trace_
+  std::mutex creation_mutex_;  // one stream at a time: the driver numbers them as this class does
+  mutable std::mutex mutex_;   // guards what follows but for tracing_
   std::vector<std::unique_ptr<Timeline>> timelines_;
   DeviceCounters counters_;
   std::vector<TraceEvent> trace_;
+  bool trace_has_holes_ = false;
   std::atomic<bool> tracing_{false};
 };
 

@@ -43,6 +43,8 @@ class Frontier {
   // Afterwards this dominates everything that it did before, and the argument.
   void join(Point point);
   void join(const Frontier& other);
+  // Afterwards, joins that leave at most so many points take nothing from the heap.
+  void reserve(std::size_t points);
 
   bool dominates(Point point) const { return count(point.stream) >= point.count; }
   bool dominates(const Frontier& other) const;

@@ -59,7 +59,8 @@ class ParameterStore {
   };
   class Transfers;
 
-  AddressRange take(std::uint64_t bytes);
+  void take(std::uint64_t bytes);
+  void give_back() noexcept;
   std::vector<float> fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
                            const Slot& slot) const;
   // The parameter's, then its states'.

@@ -15,11 +15,13 @@
 //
 // Arguments that cannot be are refused before anything happens. A step that fails in the middle (memory, the
 // device, a custom layer) may have updated parameters in part: from then on every call throws the first cause
-// again, until restore() has put a whole state in place.
+// again, until restore() has put a whole state in place. (It is vdnn::Error or, where the host's heap is
+// exhausted, std::bad_alloc.)
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -28,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
 #include "vdnn/parameter_store.h"
@@ -45,6 +48,9 @@ struct SessionOptions {
   std::optional<std::uint64_t> delay_seed;
   bool protect_released = false;
   bool check_accesses = false;
+  // Makes the session's device in place of make_cpu_device(): a wrapper around it, for example one that
+  // counts, or fails on purpose. Its properties must be those of what make_cpu_device() would have made.
+  std::function<std::unique_ptr<Device>(const CpuDeviceOptions&)> make_device = {};
 };
 
 // The numbers of one parameter, in logical form: dense, channels last (filters KRSC).
@@ -131,6 +137,7 @@ class Session {
   const EvaluationPlan& evaluation();
   void open(Mode mode);
   void close();
+  void mend();
   template <class Action>
   auto guarded(const Action& action);
   void require_sound() const;

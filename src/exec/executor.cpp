@@ -168,14 +168,15 @@ void Executor::take(BufferId id, StreamId stream) {
 void Executor::give_back(BufferId id, const Frontier& last_use) {
   const Buffer& buffer = parts_.schedule->buffers[id];
   BufferState& state = buffers_[id];
-  state.alive = false;
-  state.owned = false;
   if (buffer.space == Space::kDevice) {
-    live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
     parts_.pool->free(state.range, last_use);
+    live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
   } else {
     parts_.pinned->free(state.range, last_use);
   }
+  // Only now: a block that a pool could not take back is tried again at the end.
+  state.alive = false;
+  state.owned = false;
 }
 
 void Executor::give_back_everything() noexcept {
@@ -237,12 +238,14 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
     note_memory();
   }
   memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
-  failed_ = false;
+  StepTicket ticket{.executor = id_,
+                    .step = step_,
+                    .inputs_copied = inputs_copied_,
+                    .done = parts_.streams->everything(*parts_.device)};
   slots_ready_[step_ % 2] = results_ready_;
-  return {.executor = id_,
-          .step = step_++,
-          .inputs_copied = inputs_copied_,
-          .done = parts_.streams->everything(*parts_.device)};
+  ++step_;
+  failed_ = false;
+  return ticket;
 }
 
 StepMetrics Executor::wait(const StepTicket& ticket) {
@@ -252,6 +255,9 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
                           parts_.tape->model() + "' to be waited for is step " +
                           std::to_string(waited_steps_));
   }
+  // First: whoever is told that there is no memory may wait again.
+  StepMetrics metrics;
+  metrics.losses.reserve(parts_.tape->losses());
   try {
     parts_.device->synchronize(slots_ready_[ticket.step % 2]);
   } catch (...) {
@@ -262,7 +268,6 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   if (!parts_.device->properties().touches_memory) {
     return {};
   }
-  StepMetrics metrics;
   for (std::size_t loss = 0; loss < parts_.tape->losses(); ++loss) {
     const float* numbers = pointer_to<const float>(result(ticket.step, loss).begin);
     metrics.losses.push_back({.loss = numbers[0], .correct = numbers[1], .counted = numbers[2]});

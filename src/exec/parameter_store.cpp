@@ -4,36 +4,10 @@
 #include <cstring>
 #include <string>
 
+#include "allocator/pinned_block.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
-
-namespace {
-
-// A page-locked block that goes back to its pool whatever happens.
-class PinnedBlock {
- public:
-  PinnedBlock(PinnedPool& pool, std::uint64_t bytes) : pool_(pool) {
-    const auto range = pool.allocate_for_host(bytes);
-    if (!range) {
-      throw OutOfMemory("page-locked memory to move a parameter", pool.shortage(bytes));
-    }
-    range_ = *range;
-  }
-  ~PinnedBlock() { pool_.free(range_, last_use_); }
-  PinnedBlock(const PinnedBlock&) = delete;
-  PinnedBlock& operator=(const PinnedBlock&) = delete;
-
-  AddressRange range() const { return range_; }
-  void used_until(const Frontier& frontier) { last_use_.join(frontier); }
-
- private:
-  PinnedPool& pool_;
-  AddressRange range_;
-  Frontier last_use_;
-};
-
-}  // namespace
 
 ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& tape)
     : pool_(pool), stream_(stream) {
@@ -42,32 +16,41 @@ ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& ta
       parameter_slots_.push_back(slots_.size());
       shapes_.push_back(
           {.layout = parameter.recipe.storage_layout, .elements = parameter.recipe.type.elements()});
-      slots_.push_back({.range = take(parameter.recipe.storage_bytes)});
+      take(parameter.recipe.storage_bytes);
       for (const ValueId state : parameter.state) {
-        slots_.push_back({.range = take(tape.value(state).bytes)});
+        take(tape.value(state).bytes);
       }
     }
   } catch (...) {
-    for (const Slot& slot : slots_) {
-      pool_.free(slot.range, {});
-    }
+    give_back();
     throw;
   }
 }
 
 ParameterStore::~ParameterStore() {
-  const Frontier everything = pool_.device().frontier(stream_);
+  give_back();
+}
+
+// Blocks of no bytes are places that nothing was taken for.
+void ParameterStore::give_back() noexcept {
   for (const Slot& slot : slots_) {
-    pool_.free(slot.range, everything);
+    try {
+      if (slot.range.bytes != 0) {
+        pool_.free(slot.range, pool_.device().frontier(stream_));
+      }
+    } catch (...) {
+      // Without memory to remember many streams in, the block stays in use until the pool goes.
+    }
   }
 }
 
-AddressRange ParameterStore::take(std::uint64_t bytes) {
+void ParameterStore::take(std::uint64_t bytes) {
+  Slot& slot = slots_.emplace_back();
   const auto range = pool_.allocate(bytes, stream_);
   if (!range) {
     throw OutOfMemory("parameters and optimizer state", pool_.shortage(bytes));
   }
-  return *range;
+  slot.range = *range;
 }
 
 std::span<ParameterStore::Slot> ParameterStore::slots_of(std::size_t parameter) {
@@ -111,7 +94,7 @@ class ParameterStore::Transfers {
       : store_(store),
         device_(store.pool_.device()),
         stream_(stream),
-        block_(pinned, store.largest_slot_bytes()) {}
+        block_(pinned, store.largest_slot_bytes(), "to move a parameter") {}
 
   bool touches_memory() const { return device_.properties().touches_memory; }
   std::byte* host() const { return pointer_to<std::byte>(block_.range().begin); }

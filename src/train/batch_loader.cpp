@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "allocator/last_use.h"
 #include "src/train/batch_order.h"
@@ -96,6 +96,7 @@ class BatchLoader::Impl {
     for (std::uint32_t slot = 0; slot < slots; ++slot) {
       free_.push_back(slot);
     }
+    ready_.reserve(slots);
     thread_ = std::jthread([this, first](const std::stop_token& stop) { run(stop, first); });
   }
 
@@ -115,7 +116,7 @@ class BatchLoader::Impl {
       std::rethrow_exception(failure_);
     }
     const StagedBatch batch = ready_.front();
-    ready_.pop_front();
+    ready_.erase(ready_.begin());
     ++next_;
     Slot& slot = ring_.slots()[batch.slot];
     slot.with_caller = true;
@@ -133,8 +134,8 @@ class BatchLoader::Impl {
                               " was recycled, but this loader has not handed it out or has it back");
       }
       Slot& slot = ring_.slots()[batch.slot];
-      slot.with_caller = false;
       slot.copied = copied;
+      slot.with_caller = false;
       free_.push_back(batch.slot);
     }
     changed_.notify_all();
@@ -173,7 +174,7 @@ class BatchLoader::Impl {
       return std::nullopt;
     }
     const std::uint32_t slot = free_.front();
-    free_.pop_front();
+    free_.erase(free_.begin());
     return slot;
   }
 
@@ -220,8 +221,9 @@ class BatchLoader::Impl {
   std::mutex mutex_;  // guards what follows, but for the block of a slot, which belongs to who has it
   std::condition_variable_any changed_;
   Ring ring_;
-  std::deque<std::uint32_t> free_;
-  std::deque<StagedBatch> ready_;
+  // A handful each, with room for all: a slot that could not be put back would be waited for in vain.
+  std::vector<std::uint32_t> free_;
+  std::vector<StagedBatch> ready_;
   std::exception_ptr failure_;
   std::jthread thread_;  // last: it is stopped and joined before anything that it uses goes
 };

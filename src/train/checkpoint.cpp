@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
+#include <cmath>
 #include <set>
 #include <span>
 #include <system_error>
@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/train/flat_json.h"
 #include "src/train/safetensors_header.h"
 #include "vdnn/error.h"
 #include "vdnn/sha256.h"
@@ -19,10 +20,6 @@ namespace vdnn {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Hyper-parameters are fp32: as such their texts are short, and come back to the last bit.
-using Json =
-    nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
 
 constexpr std::string_view kFormat = "vdnn-checkpoint";
 constexpr std::string_view kVersion = "1";
@@ -56,25 +53,25 @@ std::string kind_of(const AdamSpec& spec) {
 std::string optimizer_text(OptimizerSpec optimizer) {
   return std::visit(
       [](auto& spec) {
-        Json json{{"kind", kind_of(spec)}};
+        FlatJson json{{"kind", kind_of(spec)}};
         for (const NamedNumber& named : numbers_of(spec)) {
-          json[named.name] = *named.number;
+          json.emplace(named.name, *named.number);
         }
-        return json.dump();
+        return write_flat_json(json);
       },
       optimizer);
 }
 
 std::string clip_text(const std::optional<float>& clip_norm) {
-  return clip_norm ? Json(*clip_norm).dump() : "null";
+  return clip_norm ? json_text(*clip_norm) : "null";
 }
 
 std::string kind_of_device(const std::string& name) {
   return name.substr(0, name.find(':'));
 }
 
-std::map<std::string, std::string> algorithms_of(const PlannedRun& run) {
-  std::map<std::string, std::string> algorithms;
+FlatJson algorithms_of(const PlannedRun& run) {
+  FlatJson algorithms;
   for (OpId id = 0; id < run.tape->ops().size(); ++id) {
     const Op& op = run.tape->op(id);
     algorithms.emplace(op.name, op.algorithms[run.schedule.algorithms[id]].name);
@@ -95,7 +92,7 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
           {"algorithms_source", run.catalog->algorithms_source()},
           {"optimizer", optimizer_text(run.options.training.optimizer)},
           {"clip_norm", clip_text(run.options.training.clip_norm)},
-          {"algorithms", Json(algorithms_of(run)).dump()},
+          {"algorithms", write_flat_json(algorithms_of(run))},
           {"sha256", sha256},
           {"vdnn", VDNN_VERSION}};
 }
@@ -134,12 +131,13 @@ class MetadataReader {
 
   OptimizerSpec optimizer(const char* key) {
     const std::string value = text(key);
-    const Json json = parse(value);
-    const Json kind = json.is_object() ? json.value("kind", Json()) : Json();
+    const FlatJson json = read_flat_json(value).value_or(FlatJson());
+    const auto kind = json.find("kind");
+    const std::string* const name = kind == json.end() ? nullptr : std::get_if<std::string>(&kind->second);
     OptimizerSpec optimizer = SgdSpec{};
-    if (kind == "adam" || kind == "adamw") {
-      optimizer = AdamSpec{.decoupled = kind == "adamw"};
-    } else if (kind != "sgd") {
+    if (name != nullptr && (*name == "adam" || *name == "adamw")) {
+      optimizer = AdamSpec{.decoupled = *name == "adamw"};
+    } else if (name == nullptr || *name != "sgd") {
       reject(key, "an optimizer of the kind sgd, adam or adamw", value);
     }
     std::visit([&](auto& spec) { read_numbers(key, value, json, numbers_of(spec)); }, optimizer);
@@ -148,20 +146,32 @@ class MetadataReader {
 
   std::optional<float> optional_number(const char* key) {
     const std::string value = text(key);
-    const Json json = parse(value);
-    if (!json.is_null() && !json.is_number()) {
+    if (value == "null") {
+      return std::nullopt;
+    }
+    float number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number)) {
       reject(key, "a number or null", value);
     }
-    return json.is_null() ? std::nullopt : std::optional(json.get<float>());
+    return number;
   }
 
   std::map<std::string, std::string> names(const char* key) {
     const std::string value = text(key);
-    const Json json = parse(value);
-    if (!json.is_object() || json.empty() || !std::ranges::all_of(json, &Json::is_string)) {
+    std::map<std::string, std::string> names;
+    for (auto& [name, named] : read_flat_json(value).value_or(FlatJson())) {
+      if (const auto* const text = std::get_if<std::string>(&named)) {
+        names.emplace(name, *text);
+      } else {
+        names.clear();
+        break;
+      }
+    }
+    if (names.empty()) {
       reject(key, "a JSON object of names", value);
     }
-    return json.get<std::map<std::string, std::string>>();
+    return names;
   }
 
   void require_nothing_else() const {
@@ -171,24 +181,15 @@ class MetadataReader {
   }
 
  private:
-  // A discarded value, of no type, for what is no JSON or is nested: nothing in metadata is.
-  static Json parse(const std::string& text) {
-    bool nested = false;
-    const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-      nested = nested || depth > 1;
-      return !nested;
-    };
-    Json json = Json::parse(text, keep, false);
-    return nested ? Json(Json::value_t::discarded) : json;
-  }
-
-  void read_numbers(const char* key, const std::string& value, const Json& json,
+  void read_numbers(const char* key, const std::string& value, const FlatJson& json,
                     const std::vector<NamedNumber>& numbers) const {
     bool sound = json.size() == numbers.size() + 1;
     for (const NamedNumber& named : numbers) {
-      sound = sound && json.contains(named.name) && json[named.name].is_number();
+      const auto found = json.find(named.name);
+      const float* const number = found == json.end() ? nullptr : std::get_if<float>(&found->second);
+      sound = sound && number != nullptr;
       if (sound) {
-        *named.number = json[named.name].template get<float>();
+        *named.number = *number;
       }
     }
     if (!sound) {

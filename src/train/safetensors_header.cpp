@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "src/train/flat_json.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -32,6 +33,15 @@ std::optional<DataType> data_type_from(std::string_view name) {
 
 std::string shown(const Dims& dims) {
   return dims.empty() ? "of a scalar" : to_string(dims);
+}
+
+template <class Number>
+std::string list_text(const std::vector<Number>& numbers) {
+  std::string text;
+  for (const Number number : numbers) {
+    text += (text.empty() ? "[" : ",") + std::to_string(number);
+  }
+  return text.empty() ? "[]" : text + "]";
 }
 
 void check_tensors(const std::vector<SafetensorsTensor>& tensors) {
@@ -78,20 +88,21 @@ std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
   // Appended, since adding a key to a document looks through all the keys before it.
   std::string text = "{";
   std::uint64_t position = 0;
-  const auto add = [&text](const std::string& key, const Json& value) {
-    text += (text.size() > 1 ? "," : "") + Json(key).dump() + ":" + value.dump();
+  const auto add = [&text](const std::string& key, const std::string& value) {
+    text += (text.size() > 1 ? "," : "") + json_text(key) + ":" + value;
   };
   try {
     if (!metadata.empty()) {
-      add(kMetadataKey, metadata);
+      add(kMetadataKey, write_flat_json({metadata.begin(), metadata.end()}));
     }
     for (const SafetensorsTensor& tensor : tensors) {
       const std::uint64_t end = checked_add(position, tensor.bytes());
-      add(tensor.name,
-          {{"dtype", name_of(tensor.data_type)}, {"shape", tensor.dims}, {"data_offsets", {position, end}}});
+      add(tensor.name, "{\"dtype\":" + json_text(std::string(name_of(tensor.data_type))) +
+                           ",\"shape\":" + list_text(tensor.dims) +
+                           ",\"data_offsets\":" + list_text(std::vector<std::uint64_t>{position, end}) + "}");
       position = end;
     }
-  } catch (const Json::type_error& error) {
+  } catch (const nlohmann::detail::type_error& error) {
     throw InvalidArgument(std::string("a name or a text of a safetensors file is not UTF-8: ") +
                           error.what());
   }

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "vdnn/cpu_device.h"
+#include "allocator/pinned_block.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
 
@@ -18,12 +18,13 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
     throw InvalidArgument("train runs on real devices; for " + run.target.name + " use plan or replay");
   }
   require_fit(run);
-  return make_cpu_device({.budget_bytes = run.target.budget_bytes,
-                          .host_budget_bytes = run.target.host_budget_bytes,
-                          .link_gbytes_per_second = options.link_gbytes_per_second,
-                          .delay_seed = options.delay_seed,
-                          .page_aligned_blocks = run.options.page_aligned_blocks,
-                          .check_accesses = options.check_accesses});
+  const CpuDeviceOptions cpu{.budget_bytes = run.target.budget_bytes,
+                             .host_budget_bytes = run.target.host_budget_bytes,
+                             .link_gbytes_per_second = options.link_gbytes_per_second,
+                             .delay_seed = options.delay_seed,
+                             .page_aligned_blocks = run.options.page_aligned_blocks,
+                             .check_accesses = options.check_accesses};
+  return options.make_device ? options.make_device(cpu) : make_cpu_device(cpu);
 }
 
 // As the numbers lie: channels last.
@@ -261,15 +262,27 @@ void Session::restore(const TrainingState& state) {
       of_parameter.push_back((next_state++)->values);
     }
   }
-  if (failure_) {
-    close();
-  }
+  mend();
   // Until all of it is there, nothing may be made of it.
   failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
   failure_ = nullptr;
   steps_ = state.step;
   options_.seed = state.seed;
+}
+
+// What failed late, and nobody has waited for yet, counts as well.
+void Session::mend() {
+  if (!failure_) {
+    try {
+      device_->synchronize_all();
+      return;
+    } catch (...) {
+      // As a failure that is known.
+    }
+  }
+  close();
+  device_->recover();
 }
 
 std::string Session::weights_sha256() {
@@ -342,23 +355,24 @@ StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, con
   for (const ValueId input : run_.tape->inputs()) {
     bytes += run_.tape->value(input).bytes;
   }
-  const std::optional<AddressRange> block = pinned_.allocate_for_host(bytes);
-  if (!block) {
-    throw OutOfMemory("page-locked memory for the inputs of a step", pinned_.shortage(bytes));
-  }
   std::vector<AddressRange> ranges;
-  std::uint64_t at = block->begin;
+  PinnedBlock block(pinned_, bytes, "for the inputs of a step");
+  std::uint64_t at = block.range().begin;
   for (const Bytes& input : inputs) {
     std::memcpy(pointer_to<std::byte>(at), input.data(), input.size());
     ranges.push_back({.begin = at, .bytes = input.size()});
     at += input.size();
   }
   try {
-    StepMetrics metrics = wait(submit_step(ranges));
-    pinned_.free(*block, streams_.everything(*device_));
-    return metrics;
+    const StepTicket ticket = submit_step(ranges);
+    block.used_until(ticket.inputs_copied);
+    return wait(ticket);
   } catch (...) {
-    pinned_.free(*block, streams_.everything(*device_));
+    // Nobody knows how far the step has come, and nobody has its ticket to wait for it again.
+    block.used_until(streams_.everything(*device_));
+    if (in_flight_ > 0) {
+      failure_ = std::current_exception();
+    }
     throw;
   }
 }

@@ -128,14 +128,15 @@ void Arena::commit(AddressRange range) {
   if (overlaps_committed(range)) {
     refuse("committed already", range);
   }
+  committed_.assign(range, Protection::kAccessible);
   // The work that runs under a restriction was submitted before this commit: it cannot have declared it.
   if (!set_access(range, restricted_ ? PROT_NONE : kReadWrite)) {
+    committed_.erase(range);  // the interval as it was assigned: nothing is split, no memory is needed
     throw OutOfMemory(owner_ + ": memory of the machine", {.asked = range.bytes});
   }
   if (restricted_) {
     poison(range);
   }
-  committed_.assign(range, Protection::kAccessible);
 }
 
 void Arena::decommit(AddressRange range) {

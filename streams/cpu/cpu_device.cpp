@@ -115,6 +115,7 @@ class CpuDevice final : public Device {
   void do_submit(Point point, const Frontier& frontier, const Work& work) override;
   void do_copy(Point point, const Frontier& frontier, const Copy& copy) override;
   void do_synchronize(const Frontier& frontier) override;
+  void do_recover() override { failures_.clear(); }
   void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
   void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override;
 
@@ -204,16 +205,12 @@ void CpuDevice::do_create_stream(StreamId stream, const std::string& name) {
 }
 
 void CpuDevice::append(Point point, Body body) {
-  CpuStream& mine = stream(point.stream);
-  const std::exception_ptr failure = failures_.of(point.stream);
-  if (failure) {
-    body = nullptr;
-  }
-  mine.worker.enqueue(
-      [this, &mine, point, body = std::move(body)]() mutable { complete(mine, point, std::move(body)); });
-  if (failure) {
+  if (const std::exception_ptr failure = failures_.of(point.stream)) {
     std::rethrow_exception(failure);
   }
+  CpuStream& mine = stream(point.stream);
+  mine.worker.enqueue(
+      [this, &mine, point, body = std::move(body)]() mutable { complete(mine, point, std::move(body)); });
 }
 
 void CpuDevice::complete(CpuStream& stream, Point point, Body body) {
@@ -248,11 +245,7 @@ void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body
     stream.times.busy_seconds += end - begin;
   }
   if (tracing()) {
-    record({.kind = TraceEvent::Kind::kWork,
-            .stream = stream.id,
-            .name = std::string(name),
-            .begin_seconds = begin,
-            .end_seconds = end});
+    record(TraceEvent::Kind::kWork, stream.id, name, begin, end);
   }
 }
 
@@ -293,7 +286,9 @@ void CpuDevice::transfer(CpuStream& stream, const Copy& copy) {
 void CpuDevice::do_wait(StreamId waiting, Point point) {
   CpuStream& mine = stream(waiting);
   CpuStream& other = stream(point.stream);
-  mine.worker.enqueue([this, &mine, &other, point] {
+  // What it is called is made here, where it may fail.
+  const std::string name = tracing() ? "wait for " + other.name : "";
+  mine.worker.enqueue([this, &mine, &other, point, name] {
     const double begin = now_seconds();
     other.progress.wait_for(point.count);
     const double end = now_seconds();
@@ -301,12 +296,8 @@ void CpuDevice::do_wait(StreamId waiting, Point point) {
       const std::lock_guard lock(mine.times_mutex);
       mine.times.waiting_seconds += end - begin;
     }
-    if (tracing() && end - begin > kShortestTracedWaitSeconds) {
-      record({.kind = TraceEvent::Kind::kWait,
-              .stream = mine.id,
-              .name = "wait for " + other.name,
-              .begin_seconds = begin,
-              .end_seconds = end});
+    if (!name.empty() && end - begin > kShortestTracedWaitSeconds) {
+      record(TraceEvent::Kind::kWait, mine.id, name, begin, end);
     }
   });
 }
@@ -343,12 +334,7 @@ void CpuDevice::do_mark(StreamId id, std::string_view counter, std::uint64_t val
   CpuStream& mine = stream(id);
   mine.worker.enqueue([this, id, name = std::string(counter), value] {
     const double now = now_seconds();
-    record({.kind = TraceEvent::Kind::kCounter,
-            .stream = id,
-            .name = name,
-            .begin_seconds = now,
-            .end_seconds = now,
-            .value = value});
+    record(TraceEvent::Kind::kCounter, id, name, now, now, value);
   });
 }
 

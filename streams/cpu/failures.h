@@ -24,6 +24,11 @@ class Failures {
     failures_.push_back({point, std::move(cause)});
   }
 
+  void clear() noexcept {
+    const std::lock_guard lock(mutex_);
+    failures_.clear();
+  }
+
   // Null for a stream that works.
   std::exception_ptr of(StreamId stream) const {
     return first([stream](Point point) { return point.stream == stream; });

@@ -269,33 +269,21 @@ class SimDeviceDriver final : public SimDevice {
         step.copy ? clock_.copy(stream, *step.copy, step.seconds) : clock_.run(stream, step.seconds);
     order_hash_ = mix64(mix64(order_hash_ ^ stream) ^ step.point.count);
     if (tracing()) {
-      record({.kind = TraceEvent::Kind::kWork,
-              .stream = stream,
-              .name = std::string(step.name),
-              .begin_seconds = span.begin,
-              .end_seconds = span.end});
+      record(TraceEvent::Kind::kWork, stream, step.name, span.begin, span.end);
     }
   }
 
   void execute_wait(StreamId stream, Point awaited) {
     const TimeSpan span = clock_.wait(stream, awaited);
     if (tracing() && span.begin < span.end) {
-      record({.kind = TraceEvent::Kind::kWait,
-              .stream = stream,
-              .name = "wait for " + stream_name(awaited.stream),
-              .begin_seconds = span.begin,
-              .end_seconds = span.end});
+      record(TraceEvent::Kind::kWait, stream, "wait for " + stream_name(awaited.stream), span.begin,
+             span.end);
     }
   }
 
   void sample(StreamId stream, const std::string& counter, std::uint64_t value) {
     const double at = clock_.ready(stream);
-    record({.kind = TraceEvent::Kind::kCounter,
-            .stream = stream,
-            .name = counter,
-            .begin_seconds = at,
-            .end_seconds = at,
-            .value = value});
+    record(TraceEvent::Kind::kCounter, stream, counter, at, at, value);
   }
 
   const SimProfile profile_;

@@ -6,9 +6,9 @@ namespace vdnn {
 
 TimeSpan VirtualClock::place(StreamId stream, double begin, double seconds) {
   Stream& mine = streams_[stream];
+  mine.ends.push_back(begin + seconds);  // first: it may fail
   mine.ready = begin + seconds;
   mine.times.busy_seconds += seconds;
-  mine.ends.push_back(mine.ready);
   return {.begin = begin, .end = mine.ready};
 }
 

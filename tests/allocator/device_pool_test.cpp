@@ -13,7 +13,7 @@
 
 #include "allocator/pool_program.h"
 #include "fakes/fake_device.h"
-#include "fakes/heap_count.h"
+#include "fakes/heap.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fakes/fake_device.h"
-#include "fakes/heap_count.h"
+#include "fakes/heap.h"
 
 namespace vdnn {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/heap_count.h"
+#include "fakes/heap.h"
 #include "vdnn/error.h"
 
 namespace vdnn {

@@ -323,10 +323,24 @@ TEST(CpuFailures, MakeTheStreamRefuseWorkWithTheSameCause) {
   EXPECT_EQ(thrown_by([&] { cpu.work(cpu.a, "refused", [] {}); }), "first cause");
   EXPECT_EQ(thrown_by([&] { cpu.offload(cpu.a, "refused", cpu.on_host(0, 1), cpu.on_device(0, 1)); }),
             "first cause");
-  // What was refused is a point all the same; whoever waits for it must not hang.
+  // What was refused is no submission: nobody waits for it.
+  EXPECT_EQ(cpu.device->frontier(cpu.a), Frontier(bad));
   cpu.device->wait(cpu.b, cpu.device->frontier(cpu.a));
   EXPECT_EQ(thrown_by([&] { cpu.device->synchronize_all(); }), "first cause");
   EXPECT_TRUE(cpu.device->reached(cpu.device->frontier(cpu.a)));
+}
+
+// Failed before: a stream that had failed once took no work for the rest of the device's life.
+TEST(CpuFailures, AreForgottenByRecover) {
+  const CpuFixture cpu;
+  cpu.work(cpu.a, "bad", [] { throw std::runtime_error("first cause"); });
+  cpu.work(cpu.b, "bad as well", [] { throw std::runtime_error("second cause"); });
+  cpu.device->recover();
+  std::atomic<int> ran = 0;
+  cpu.work(cpu.a, "after", [&ran] { ++ran; });
+  cpu.work(cpu.b, "after", [&ran] { ++ran; });
+  cpu.device->synchronize_all();
+  EXPECT_EQ(ran, 2);
 }
 
 TEST(CpuFailures, LeaveOtherStreamsRunning) {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "src/base/random.h"
 #include "tests/plan/oracle.h"
+#include "tests/train/random_inputs.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
@@ -35,37 +35,10 @@ class EveryLayer : public ::testing::TestWithParam<Dims> {
   }
 };
 
-// Inputs of a step by the types that the tape has.
-std::vector<std::vector<std::byte>> random_inputs(const Tape& tape, std::uint64_t seed) {
-  SplitMix64 random(seed);
-  std::vector<std::vector<std::byte>> inputs;
-  for (const ValueId id : tape.inputs()) {
-    const Value& value = tape.value(id);
-    const auto write = [&](const auto& numbers) {
-      const auto bytes = std::as_bytes(std::span(numbers));
-      inputs.emplace_back(bytes.begin(), bytes.end());
-    };
-    if (value.type.data_type == DataType::kI32) {
-      std::vector<std::int32_t> classes(value.type.elements());
-      for (std::int32_t& one : classes) {
-        one = static_cast<std::int32_t>(random.next() % 3);
-      }
-      write(classes);
-    } else {
-      std::vector<float> numbers(value.type.elements());
-      for (float& one : numbers) {
-        one = random.symmetric();
-      }
-      write(numbers);
-    }
-  }
-  return inputs;
-}
-
 std::string train(const PlannedRun& run, const SessionOptions& session_options, std::uint64_t steps = 3) {
   Session session(run, session_options);
   for (std::uint64_t step = 0; step < steps; ++step) {
-    const std::vector<std::vector<std::byte>> inputs = random_inputs(*run.tape, step);
+    const std::vector<std::vector<std::byte>> inputs = testing::random_inputs(*run.tape, step);
     const std::vector<Session::Bytes> spans(inputs.begin(), inputs.end());
     EXPECT_TRUE(std::isfinite(session.step(spans, 0.001F).loss));
   }

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <exception>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -69,6 +70,14 @@ ParameterForms forms_of(const Context& context, const Tape& tape, const TapePara
   }
 }
 
+// What oneDNN says while it runs, in our terms: the host's heap is no fault of the device's.
+[[noreturn]] void fail_running(const std::string& what, const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) {
+    throw std::bad_alloc();
+  }
+  throw DeviceError("cpu: " + what + " failed: " + error.what());
+}
+
 class CpuProgram final : public OpProgram {
  public:
   CpuProgram(const Context& context, const Tape& tape, std::span<const std::uint32_t> algorithms)
@@ -86,7 +95,7 @@ class CpuProgram final : public OpProgram {
       kernels_.at(op)->run(operands, scalars);
     } catch (const dnnl::error& error) {
       fail_if_custom(op);
-      throw DeviceError("cpu: op '" + tape_.op(op).name + "' failed: " + error.what());
+      fail_running("op '" + tape_.op(op).name + "'", error);
     } catch (...) {
       fail_if_custom(op);
       throw;
@@ -134,6 +143,9 @@ class CpuProgram final : public OpProgram {
           },
           op.spec);
     } catch (const dnnl::error& error) {
+      if (error.status == dnnl_out_of_memory) {
+        throw std::bad_alloc();
+      }
       throw InvalidArgument("op '" + op.name + "' cannot be compiled: " + error.what());
     }
   }
@@ -147,12 +159,16 @@ class CpuProgram final : public OpProgram {
   }
 
   void reorder(const Side& from, const Side& to) const {
-    const ThreadScope scope(context_.threads);
-    dnnl::memory source(from.desc, context_.engine, from.data);
-    dnnl::memory destination(to.desc, context_.engine, to.data);
-    dnnl::stream stream(context_.engine);
-    dnnl::reorder(source, destination).execute(stream, source, destination);
-    stream.wait();
+    try {
+      const ThreadScope scope(context_.threads);
+      dnnl::memory source(from.desc, context_.engine, from.data);
+      dnnl::memory destination(to.desc, context_.engine, to.data);
+      dnnl::stream stream(context_.engine);
+      dnnl::reorder(source, destination).execute(stream, source, destination);
+      stream.wait();
+    } catch (const dnnl::error& error) {
+      fail_running("the reorder of a parameter", error);
+    }
   }
 
   Context context_;

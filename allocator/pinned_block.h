@@ -1,0 +1,42 @@
+#pragma once
+// A page-locked block that goes back to its pool whatever happens: for the host's side of a transfer.
+
+#include <cstdint>
+#include <string>
+
+#include "vdnn/error.h"
+#include "vdnn/pinned_pool.h"
+
+namespace vdnn {
+
+class PinnedBlock {
+ public:
+  // `bytes` (> 0) that the host may write at once. Throws OutOfMemory that says for what (`purpose`).
+  PinnedBlock(PinnedPool& pool, std::uint64_t bytes, const std::string& purpose) : pool_(pool) {
+    const auto range = pool.allocate_for_host(bytes);
+    if (!range) {
+      throw OutOfMemory("page-locked memory " + purpose, pool.shortage(bytes));
+    }
+    range_ = *range;
+  }
+  ~PinnedBlock() {
+    try {
+      pool_.free(range_, last_use_);
+    } catch (...) {
+      // Without memory to remember many streams in, the block stays in use until the pool goes.
+    }
+  }
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+
+  const AddressRange& range() const { return range_; }
+  // Submitted work uses it: the pool hands it out again only behind `frontier`.
+  void used_until(const Frontier& frontier) { last_use_.join(frontier); }
+
+ private:
+  PinnedPool& pool_;
+  AddressRange range_;
+  Frontier last_use_;
+};
+
+}  // namespace vdnn
