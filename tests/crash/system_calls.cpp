@@ -1,8 +1,10 @@
 #include "tests/crash/system_calls.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdarg>
 
@@ -13,6 +15,8 @@ namespace {
 struct State {
   std::uint64_t fatal_call = 0;
   std::uint64_t fatal_write = 0;
+  std::uint64_t failing_call = 0;
+  int error = 0;
   std::uint64_t calls = 0;
   std::uint64_t writes = 0;
   bool recording = false;
@@ -25,13 +29,23 @@ State& state() {
   return state;
 }
 
-void pass(const char* name) {
+// Whether the call is to be made; errno says why not.
+bool pass(const char* name) {
   if (++state().calls == state().fatal_call) {
     ::raise(SIGKILL);
   }
   if (state().recording) {
     state().recorded.emplace_back(name);
   }
+  if (state().calls == state().failing_call) {
+    errno = state().error;
+    return false;
+  }
+  return true;
+}
+
+mode_t mode_of(int flags, std::va_list arguments) {
+  return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
 }
 
 }  // namespace
@@ -42,6 +56,14 @@ void die_before_call(std::uint64_t number) {
 
 void die_within_write(std::uint64_t number) {
   state() = {.fatal_write = number};
+}
+
+void fail_call(std::uint64_t number, int error) {
+  state() = {.failing_call = number, .error = error};
+}
+
+std::uint64_t calls_made() {
+  return state().calls;
 }
 
 void record_calls() {
@@ -58,7 +80,10 @@ const std::vector<std::string>& recorded_calls() {
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
+int __real_open(const char* path, int flags, ...);
 int __real_openat(int directory, const char* path, int flags, ...);
+int __real_fstat(int file, struct stat* status);
+ssize_t __real_pread(int file, void* bytes, size_t count, off_t position);
 int __real_flock(int file, int operation);
 int __real_fchmod(int file, mode_t mode);
 ssize_t __real_write(int file, const void* bytes, size_t count);
@@ -67,30 +92,42 @@ int __real_close(int file);
 int __real_renameat(int from_directory, const char* from, int to_directory, const char* to);
 int __real_unlinkat(int directory, const char* path, int flags);
 
+int __wrap_open(const char* path, int flags, ...) {
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = vdnn::testing::mode_of(flags, arguments);
+  va_end(arguments);
+  return vdnn::testing::pass("open") ? __real_open(path, flags, mode) : -1;
+}
+
 int __wrap_openat(int directory, const char* path, int flags, ...) {
-  vdnn::testing::pass("openat");
-  mode_t mode = 0;
-  if ((flags & O_CREAT) != 0) {
-    std::va_list arguments;
-    va_start(arguments, flags);
-    mode = va_arg(arguments, mode_t);
-    va_end(arguments);
-  }
-  return __real_openat(directory, path, flags, mode);
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = vdnn::testing::mode_of(flags, arguments);
+  va_end(arguments);
+  return vdnn::testing::pass("openat") ? __real_openat(directory, path, flags, mode) : -1;
+}
+
+int __wrap_fstat(int file, struct stat* status) {
+  return vdnn::testing::pass("fstat") ? __real_fstat(file, status) : -1;
+}
+
+ssize_t __wrap_pread(int file, void* bytes, size_t count, off_t position) {
+  return vdnn::testing::pass("pread") ? __real_pread(file, bytes, count, position) : -1;
 }
 
 int __wrap_flock(int file, int operation) {
-  vdnn::testing::pass("flock");
-  return __real_flock(file, operation);
+  return vdnn::testing::pass("flock") ? __real_flock(file, operation) : -1;
 }
 
 int __wrap_fchmod(int file, mode_t mode) {
-  vdnn::testing::pass("fchmod");
-  return __real_fchmod(file, mode);
+  return vdnn::testing::pass("fchmod") ? __real_fchmod(file, mode) : -1;
 }
 
 ssize_t __wrap_write(int file, const void* bytes, size_t count) {
-  vdnn::testing::pass("write");
+  if (!vdnn::testing::pass("write")) {
+    return -1;
+  }
   if (++vdnn::testing::state().writes == vdnn::testing::state().fatal_write) {
     if (__real_write(file, bytes, count / 2) >= 0) {
       ::raise(SIGKILL);
@@ -100,23 +137,23 @@ ssize_t __wrap_write(int file, const void* bytes, size_t count) {
 }
 
 int __wrap_fsync(int file) {
-  vdnn::testing::pass("fsync");
-  return __real_fsync(file);
+  return vdnn::testing::pass("fsync") ? __real_fsync(file) : -1;
 }
 
 int __wrap_close(int file) {
-  vdnn::testing::pass("close");
-  return __real_close(file);
+  const bool passed = vdnn::testing::pass("close");
+  const int error = errno;
+  const int result = __real_close(file);
+  errno = passed ? errno : error;
+  return passed ? result : -1;
 }
 
 int __wrap_renameat(int from_directory, const char* from, int to_directory, const char* to) {
-  vdnn::testing::pass("renameat");
-  return __real_renameat(from_directory, from, to_directory, to);
+  return vdnn::testing::pass("renameat") ? __real_renameat(from_directory, from, to_directory, to) : -1;
 }
 
 int __wrap_unlinkat(int directory, const char* path, int flags) {
-  vdnn::testing::pass("unlinkat");
-  return __real_unlinkat(directory, path, flags);
+  return vdnn::testing::pass("unlinkat") ? __real_unlinkat(directory, path, flags) : -1;
 }
 
 }  // extern "C"

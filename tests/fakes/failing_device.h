@@ -5,12 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "vdnn/device.h"
+#include "fakes/forwarding_device.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -38,10 +36,10 @@ struct DeviceFaults {
   }
 };
 
-class FailingDevice final : public Device {
+class FailingDevice final : public ForwardingDevice {
  public:
   FailingDevice(std::unique_ptr<Device> device, DeviceFaults& faults)
-      : Device(device->properties()), device_(std::move(device)), faults_(faults) {}
+      : ForwardingDevice(*device), device_(std::move(device)), faults_(faults) {}
 
   ~FailingDevice() override {
     const DeviceCounters counters = device_->counters();
@@ -52,62 +50,47 @@ class FailingDevice final : public Device {
 
   AddressRange reserve(std::uint64_t bytes) override {
     out_of_memory("reserve");
-    const AddressRange range = device_->reserve(bytes);
+    const AddressRange range = ForwardingDevice::reserve(bytes);
     ++reservations_;
     return range;
   }
   void unreserve(AddressRange reservation) override {
-    device_->unreserve(reservation);
+    ForwardingDevice::unreserve(reservation);
     --reservations_;
   }
-  bool reached(const Frontier& frontier) override { return device_->reached(frontier); }
-  double now_seconds() const override { return device_->now_seconds(); }
-  StreamTimes times(StreamId stream) const override { return device_->times(stream); }
-  std::string why_not_protect() const override { return device_->why_not_protect(); }
 
  protected:
   void do_commit(AddressRange range) override {
     out_of_memory("commit");
-    device_->commit(range);
+    ForwardingDevice::do_commit(range);
   }
-  void do_decommit(AddressRange range) override { device_->decommit(range); }
   AddressRange do_allocate_pinned(std::uint64_t bytes) override {
     out_of_memory("page-lock");
-    return device_->allocate_pinned(bytes);
+    return ForwardingDevice::do_allocate_pinned(bytes);
   }
-  void do_free_pinned(AddressRange range) override { device_->free_pinned(range); }
-  void do_create_stream(StreamId, const std::string& name) override {
+  void do_create_stream(StreamId stream, const std::string& name) override {
     refuse("create_stream", name);
-    device_->create_stream(name);
+    ForwardingDevice::do_create_stream(stream, name);
   }
   void do_wait(StreamId stream, Point point) override {
-    refuse("wait", device_->stream_name(stream));
-    device_->wait(stream, Frontier(point));
+    refuse("wait", stream_name(stream));
+    ForwardingDevice::do_wait(stream, point);
   }
-  void do_submit(Point point, const Frontier&, const Work& work) override {
+  void do_submit(Point point, const Frontier& frontier, const Work& work) override {
     refuse("launch", work.name);
     if (faults_.strikes("launch of " + std::string(work.name) + ", late")) {
       submit_failure(point.stream, work.name);
     } else {
-      device_->submit(point.stream, work);
+      ForwardingDevice::do_submit(point, frontier, work);
     }
   }
-  void do_copy(Point point, const Frontier&, const Copy& copy) override {
+  void do_copy(Point point, const Frontier& frontier, const Copy& copy) override {
     refuse("copy", copy.name);
     if (faults_.strikes("copy " + std::string(copy.name) + ", late")) {
       submit_failure(point.stream, copy.name);
     } else {
-      device_->copy(point.stream, copy);
+      ForwardingDevice::do_copy(point, frontier, copy);
     }
-  }
-  void do_synchronize(const Frontier& frontier) override { device_->synchronize(frontier); }
-  void do_recover() override { device_->recover(); }
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
-    device_->mark(stream, counter, value);
-  }
-  void do_protect(Point point, const Frontier&, AddressRange range, Protection protection) override {
-    refuse("protect", device_->stream_name(point.stream));
-    device_->protect(point.stream, range, protection);
   }
 
  private:
@@ -122,10 +105,8 @@ class FailingDevice final : public Device {
     }
   }
   void submit_failure(StreamId stream, std::string_view name) {
-    device_->submit(
-        stream, {.name = name, .reads = {}, .writes = {}, .cost = {}, .run = [what = faults_.failed](void*) {
-                   throw DeviceError("made to fail: " + what);
-                 }});
+    const auto fail = [what = faults_.failed](void*) { throw DeviceError("made to fail: " + what); };
+    device_->submit(stream, {.name = name, .reads = {}, .writes = {}, .cost = {}, .run = fail});
   }
 
   std::unique_ptr<Device> device_;

@@ -30,7 +30,10 @@ struct FaultNetwork {
 
 inline std::vector<FaultNetwork> fault_networks() {
   return {{.name = "lenet",
-           .make = [] { return make_model({.model = "lenet", .input = {1, 16, 16}, .batch = 2}); },
+           .make =
+               [] {
+                 return make_model({.model = "lenet", .input = {1, 16, 16}, .batch = 2});
+               },
            .training = {.optimizer = SgdSpec{.momentum = 0.9F}}},
           {.name = "every_layer_in_the_plane",
            .make =

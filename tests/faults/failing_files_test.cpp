@@ -1,0 +1,90 @@
+// Every system call on files fails once: each that loading and saving a checkpoint makes. The failure is told
+// with the file's name, or does no harm; the file that was there before is there still, whole; nothing is
+// left beside it, no file stays open; and training goes on as if nothing had been saved.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+#include "tests/crash/system_calls.h"
+#include "tests/faults/fault_case.h"
+#include "tests/temporary_directory.h"
+
+namespace vdnn::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FailingFiles : public TemporaryDirectory, public ::testing::WithParamInterface<FaultParameter> {
+ protected:
+  static std::size_t open_files() {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), {}));
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), {}));
+  }
+
+  // Runs `body` with its call `fail_at` failing; how many there were.
+  template <class Body>
+  std::uint64_t failing(std::uint64_t fail_at, const Body& body) {
+    const std::size_t open_before = open_files();
+    std::uint64_t calls = 0;
+    error_ = typed_error_of([&] {
+      fail_call(fail_at, fail_at % 2 == 0 ? ENOSPC : EIO);
+      try {
+        body();
+      } catch (...) {
+        calls = calls_made();
+        fail_call(0, 0);
+        throw;
+      }
+      calls = calls_made();
+      fail_call(0, 0);
+    });
+    EXPECT_EQ(open_files(), open_before);
+    if (!error_.empty()) {
+      EXPECT_NE(error_.find(directory_.string()), std::string::npos) << error_;
+    }
+    return calls;
+  }
+
+  std::string error_;
+};
+
+TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
+  const FaultCase of(GetParam(), directory_);
+  Session session(of.run);
+  session.restore(of.state);
+  one_step(session);
+  save_checkpoint(of.saved, session);
+  const std::string next = read("saved");
+  const std::string previous = read("checkpoint");
+  ASSERT_NE(next, previous);
+  std::uint64_t told = 0;
+  fail_points("call of a save", [&](std::uint64_t fail_at) {
+    fs::copy_file(of.checkpoint, of.saved, fs::copy_options::overwrite_existing);
+    const std::uint64_t calls = failing(fail_at, [&] { save_checkpoint(of.saved, session); });
+    told += error_.empty() ? 0 : 1;
+    // Told of the directory that was not forced to the disk, the new file is in place.
+    EXPECT_TRUE(read("saved") == next || (read("saved") == previous && !error_.empty())) << error_;
+    EXPECT_EQ(files(), 2U) << "something was left behind";
+    return calls;
+  });
+  EXPECT_GT(told, 10U / kFaultStride);
+  fail_points("call of a load", [&](std::uint64_t fail_at) {
+    Session other(of.run);
+    const std::uint64_t calls = failing(fail_at, [&] { load_checkpoint(of.checkpoint, other); });
+    of.expect_mended(other);
+    return calls;
+  });
+  // As if nothing had been saved.
+  const std::string before = session.weights_sha256();
+  EXPECT_EQ(before, of.usual);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, FailingFiles, fault_parameters(), name_of_fault_parameter);
+
+}  // namespace
+}  // namespace vdnn::testing
