@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -133,7 +134,7 @@ std::uint64_t fail_points(const char* what, const FailAt& fail_at) {
     }
     ++failed;
   }
-  std::cout << failed << " of " << points << " " << what << "s failed, one at a time\n";
+  std::cout << failed << " " << what << "s failed, one at a time, of " << std::max(failed, points) << "\n";
   return failed;
 }
 
