@@ -116,6 +116,11 @@ void Executor::bind_persistent_buffers() {
       take(id, (*parts_.streams)[StreamRole::kCompute]);
     }
   }
+  // Any of them may be the first to use such a buffer, whose memory may have been somebody else's.
+  for (const StreamRole role : {StreamRole::kOffload, StreamRole::kPrefetch, StreamRole::kLoad}) {
+    parts_.device->wait((*parts_.streams)[role],
+                        parts_.device->frontier((*parts_.streams)[StreamRole::kCompute]));
+  }
 }
 
 void Executor::take_result_slots() {

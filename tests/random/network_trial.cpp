@@ -1,11 +1,12 @@
 #include "tests/random/network_trial.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <span>
+#include <sstream>
+#include <utility>
 
 #include "src/base/random.h"
 #include "tests/exec/executor_rig.h"
@@ -14,16 +15,15 @@
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
-#include "vdnn/session.h"
+#include "vdnn/schedule_file.h"
 #include "vdnn/sha256.h"
 
 namespace vdnn::testing {
 
 namespace {
 
-constexpr std::uint64_t kSteps = 3;
-static_assert(kSteps <= kStagedBatches, "each step has a batch of its own, filled before the first");
-constexpr float kLearningRate = 1e-6F;  // nothing may diverge, see random_network.h
+constexpr std::uint64_t kSteps = kStagedBatches;  // before an evaluation, after which there is one more
+constexpr float kLearningRate = 1e-6F;            // nothing may diverge, see random_network.h
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
 constexpr std::array kPreferences{AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance};
 
@@ -92,8 +92,49 @@ Findings judge_refusal(const Tape& tape, const Schedule& schedule, const Predict
   return findings;
 }
 
+std::string written(const Tape& tape, const Schedule& schedule) {
+  std::ostringstream out;
+  write_schedule(out, tape, schedule, "{}");
+  return out.str();
+}
+
+Findings judge_file(const Tape& tape, const Schedule& schedule) {
+  const std::string text = written(tape, schedule);
+  std::istringstream in(text);
+  if (written(tape, read_schedule(in, tape)) != text) {
+    return {"another schedule than was written"};
+  }
+  return {};
+}
+
+// Of an op's algorithms the least; of all ops the most.
+std::uint64_t least_workspace_limit(const Tape& tape) {
+  std::uint64_t limit = 0;
+  for (const Op& op : tape.ops()) {
+    limit = std::max(limit, std::ranges::min(op.algorithms, {}, &Algorithm::workspace_bytes).workspace_bytes);
+  }
+  return limit;
+}
+
+Findings judge_workspace_limit(const Tape& tape) {
+  const std::uint64_t least = least_workspace_limit(tape);
+  Findings findings;
+  const Plan plan = make_plan(tape, {.workspace_limit = least});
+  expect_equal(findings, "workspace", workspace_bytes(tape, plan), least);
+  append(findings, "checker", check_schedule(tape, make_schedule(tape, plan)));
+  try {
+    if (least > 0) {
+      make_plan(tape, {.workspace_limit = least - 1});
+      findings.push_back("a limit below " + std::to_string(least) + " is accepted");
+    }
+  } catch (const InvalidArgument&) {  // as it should be
+  }
+  return findings;
+}
+
 Findings judge_tape(const Tape& tape, std::uint64_t seed) {
   Findings findings;
+  append(findings, "least workspace limit", judge_workspace_limit(tape));
   for (const Policy policy : kPolicies) {
     for (const AlgorithmPreference preference : kPreferences) {
       const Schedule schedule =
@@ -127,7 +168,7 @@ std::uint64_t system_allocations(const Device& device) {
 }
 
 void stage(const StagedInputs& staged, const Network& network, std::uint64_t seed) {
-  for (std::uint64_t step = 0; step < kSteps; ++step) {
+  for (std::uint64_t step = 0; step < kStagedBatches; ++step) {
     const std::vector<std::vector<std::byte>> batch = random_batch(network, mix_seed(seed, step));
     const std::span<const AddressRange> inputs = staged.of_step(step);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -153,46 +194,89 @@ class Digest {
   Sha256 hash_;
 };
 
+std::vector<std::string> outputs_of(const Network& network) {
+  std::vector<std::string> names;
+  for (const std::uint32_t output : network.outputs()) {
+    names.push_back(network.feature_map_name(output));
+  }
+  return names;
+}
+
 // What the host learns of a step.
-void take_results(Digest& digest, const Session& session, const StepMetrics& metrics, Findings& findings) {
+void take_results(Digest& digest, const Session& session, const StepMetrics& metrics,
+                  const std::vector<std::string>& results, Findings& findings) {
   for (const LossMetrics& loss : metrics.losses) {
     digest.take(std::span<const float>(std::array{loss.loss, loss.correct, loss.counted}));
   }
   if (!std::isfinite(metrics.loss)) {
     findings.push_back("the loss is " + std::to_string(metrics.loss));
   }
-  const Tape& tape = *session.run().tape;
-  for (const ValueId id : tape.results().subspan(tape.losses())) {
-    digest.take(std::span<const float>(session.result(tape.value(id).name)));
+  for (const std::string& name : results) {
+    digest.take(std::span<const float>(session.result(name)));
   }
 }
 
 // Each step is submitted before the one before it is waited for, as a training loop does.
-Outcome train(Session& session, std::uint64_t seed) {
+void take_steps(Session& session, const StagedInputs& staged, std::uint64_t count, Digest& digest,
+                Findings& findings) {
   const PlannedRun& run = session.run();
-  const StagedInputs staged(session.pinned(), *run.tape);
-  stage(staged, run.network, seed);
-  Outcome outcome;
-  Digest digest;
-  StepTicket last = session.submit(staged.of_step(0), kLearningRate);
-  const std::uint64_t allocations = system_allocations(session.device());
-  for (std::uint64_t step = 1; step < kSteps; ++step) {
-    const StepTicket next = session.submit(staged.of_step(step), kLearningRate);
-    take_results(digest, session, session.wait(last), outcome.findings);
+  std::vector<std::string> results = outputs_of(run.network);
+  std::ranges::copy(run.options.training.results, std::back_inserter(results));
+  std::optional<StepTicket> last;
+  for (std::uint64_t step = 0; step < count; ++step) {
+    const StepTicket next = session.submit(staged.of_step(session.steps()), kLearningRate);
+    if (last) {
+      take_results(digest, session, session.wait(*last), results, findings);
+    }
     last = next;
   }
-  take_results(digest, session, session.wait(last), outcome.findings);
+  take_results(digest, session, session.wait(*last), results, findings);
+}
+
+// With as many samples of the first batch as there is memory for, if any.
+void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
+  std::int64_t samples = 0;
+  try {
+    samples = session.evaluation_batch();
+  } catch (const OutOfMemory&) {
+    return;
+  }
+  const Network& network = session.run().network;
+  std::vector<AddressRange> inputs;
+  for (const AddressRange& input : staged.of_step(0)) {
+    inputs.push_back({.begin = input.begin,
+                      .bytes = input.bytes / static_cast<std::uint64_t>(network.batch()) *
+                               static_cast<std::uint64_t>(samples)});
+  }
+  Digest digest;
+  const StepMetrics metrics = session.wait(session.submit_evaluation(inputs));
+  take_results(digest, session, metrics, outputs_of(network), outcome.findings);
+  outcome.digests["evaluation of " + std::to_string(samples)] = digest.text();
+}
+
+void train(Session& session, const SessionOptions& options, Outcome& outcome) {
+  const PlannedRun& run = session.run();
+  const StagedInputs staged(session.pinned(), *run.tape);
+  stage(staged, run.network, options.seed);
+  Digest digest;
+  take_steps(session, staged, 1, digest, outcome.findings);
+  const std::uint64_t allocations = system_allocations(session.device());
+  take_steps(session, staged, kSteps - 1, digest, outcome.findings);
+  evaluate(session, staged, outcome);
+  take_steps(session, staged, 1, digest, outcome.findings);
 
   const DeviceCounters counters = session.device().counters();
-  expect_equal(outcome.findings, "peak", counters.peak_committed_bytes, run.prediction.peak_bytes);
   expect_equal(outcome.findings, "host bytes", counters.peak_pinned_bytes, run.prediction.host_bytes);
-  expect_equal(outcome.findings, "system allocations after the first step",
-               system_allocations(session.device()) - allocations, 0);
+  // Protection is work of its own, after which released memory is free: other blocks suit best then.
+  if (!options.protect_released) {
+    expect_equal(outcome.findings, "peak", counters.peak_committed_bytes, run.prediction.peak_bytes);
+    expect_equal(outcome.findings, "system allocations after the first step",
+                 system_allocations(session.device()) - allocations, 0);
+  }
   const TrainingState state = session.state();
   digest.take(state.parameters);
   digest.take(state.optimizer);
-  outcome.digest = digest.text();
-  return outcome;
+  outcome.digests["training"] = digest.text();
 }
 
 bool is_refused(PlannedRun run, std::uint64_t budget) {
@@ -217,18 +301,28 @@ class Runs {
         judge_policy(policy == Policy::kBaseline ? baseline_ : plan(policy));
       }
     }
+    judge_with_debugging_aids(options_.policy.value_or(kPolicies.at(random_.seed % kPolicies.size())));
     return std::move(findings_);
   }
 
  private:
-  PlannedRun plan(Policy policy) const {
+  PlannedRun plan(Policy policy, bool page_aligned_blocks = false) const {
     return plan_run(random_.network, {.device = "cpu",
                                       .memory_bytes = kPlenty,
                                       .host_memory_bytes = kPlenty,
-                                      .threads = 1,
+                                      .threads = threads(),
                                       .policy = policy,
-                                      .algorithms = kPreferences.at(random_.seed % kPreferences.size()),
-                                      .training = random_.training});
+                                      .algorithms = kPreferences.at(random_.seed / 2 % kPreferences.size()),
+                                      .training = random_.training,
+                                      .page_aligned_blocks = page_aligned_blocks});
+  }
+
+  int threads() const {
+#ifdef __SANITIZE_THREAD__
+    return 1;  // it does not see how OpenMP's runtime orders threads
+#else
+    return random_.seed % 8 == 1 ? 2 : 1;
+#endif
   }
 
   std::vector<std::uint64_t> budgets(const PlannedRun& run) const {
@@ -242,30 +336,55 @@ class Runs {
   }
 
   void judge_policy(PlannedRun run) {
-    const std::string policy = to_string(run.plan.options.policy);
     for (const std::uint64_t budget : budgets(run)) {
       run.target.budget_bytes = budget;
-      const std::string where = "--policy=" + policy + " --budget=" + std::to_string(budget);
-      const Outcome outcome = judge_run(run, random_.seed);
-      append(findings_, where, outcome.findings);
-      if (first_.empty()) {
-        first_ = where;
-        digest_ = outcome.digest;
-      } else if (outcome.digest != digest_) {
-        findings_.push_back(where + ": other results than with " + first_);
-      }
+      compare(run, {});
     }
     const std::uint64_t less = run.smallest_budget_bytes() - run.target.profile.granule_bytes;
-    if (!is_refused(std::move(run), less)) {
-      findings_.push_back(policy + " runs in a granule less than its smallest budget");
+    if (!is_refused(run, less)) {
+      findings_.push_back(in_words(run) + ": runs in a granule less than the smallest budget");
     }
   }
+
+  void judge_with_debugging_aids(Policy policy) {
+    const bool delayed = random_.seed % 16 < kPolicies.size();
+    PlannedRun run = plan(policy, !delayed);
+    if (delayed) {
+      run.target.budget_bytes = run.smallest_budget_bytes();
+      compare(run, {.delay_seed = random_.seed});
+    } else {
+      compare(run, {.protect_released = true, .check_accesses = true});
+    }
+  }
+
+  void compare(const PlannedRun& run, SessionOptions options) {
+    options.seed = random_.seed;
+    const std::string where = in_words(run);
+    const Outcome outcome = judge_run(run, options);
+    append(findings_, where, outcome.findings);
+    for (const auto& [what, digest] : outcome.digests) {
+      const Digested& first =
+          first_.try_emplace(what, Digested{.text = digest, .where = where}).first->second;
+      if (digest != first.text) {
+        findings_.push_back(where + ": " + what + " has other results than with " + first.where);
+      }
+    }
+  }
+
+  static std::string in_words(const PlannedRun& run) {
+    return "--policy=" + to_string(run.plan.options.policy) +
+           " --budget=" + std::to_string(run.target.budget_bytes);
+  }
+
+  struct Digested {
+    std::string text;
+    std::string where;  // the run that it is of
+  };
 
   const RandomNetwork& random_;
   const TrialOptions& options_;
   PlannedRun baseline_;
-  std::string first_;   // run of this network
-  std::string digest_;  // of that
+  std::map<std::string, Digested> first_;  // run that had this result
   Findings findings_;
 };
 
@@ -285,18 +404,21 @@ Findings judge_schedule(const Tape& tape, const Schedule& schedule, const Predic
   if (!objection.empty()) {
     findings.push_back("oracle: " + objection);
   }
+  append(findings, "file", judge_file(tape, schedule));
   append(findings, "sim", judge_simulated_run(tape, schedule, predicted, seed));
   append(findings, "sim", judge_refusal(tape, schedule, predicted));
   return findings;
 }
 
-Outcome judge_run(const PlannedRun& run, std::uint64_t seed) {
+Outcome judge_run(const PlannedRun& run, const SessionOptions& options) {
+  Outcome outcome;
   try {
-    Session session(run, {.seed = seed});
-    return train(session, seed);
+    Session session(run, options);
+    train(session, options, outcome);
   } catch (const Error& error) {
-    return {.digest = {}, .findings = {error.what()}};
+    outcome.findings.emplace_back(error.what());
   }
+  return outcome;
 }
 
 Findings judge_network(const RandomNetwork& random, const TrialOptions& options) {

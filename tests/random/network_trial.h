@@ -1,25 +1,31 @@
 #pragma once
 // The trial of a random network: everything that has to hold for it, whatever it looks like.
 //
-//   * On paper, with the catalogs of `cpu` and of the vDNN paper, under every policy and both preferences of
-//     algorithms: neither the checker nor the oracle objects to the schedule, on a simulated device no
-//     permitted order of execution races or reads stale contents, and it takes just the memory that was
-//     predicted, refuses a granule less, and gives everything back.
+//   * On paper, for training and evaluation, with the catalogs of `cpu` and of the vDNN paper, under every
+//     policy and both preferences of algorithms: neither the checker nor the oracle objects to the schedule,
+//     a file gives it back as it was, on a simulated device a random one of the permitted orders of execution
+//     does not race or read stale contents, and the schedule takes just the memory that was predicted, fails
+//     in a granule less, and gives everything back. The least workspace limit is kept, a byte less refused.
 //   * For real on `cpu`, under every policy, in the smallest budget and in one drawn between that and twice
-//     what `baseline` takes: the same losses, results, weights and optimizer state to the last bit; the peak
-//     and the page-locked memory that were predicted; no call of the system's allocators after the first
-//     step; and a granule less than the smallest budget is refused.
+//     what `baseline` takes: the same losses, results, weights and optimizer state to the last bit, an
+//     evaluation between the steps included; the peak and the page-locked memory that were predicted; no call
+//     of the system's allocators after the first step; and a granule less than the smallest budget is
+//     refused. Once more under a policy by seed: with random delays, or watched, so that the process ends,
+//     naming the op, where one touches what it does not declare or what has been released. (What a run takes
+//     with protect_released is not predicted.)
 //
 // The trial is made of functions that say what is wrong, so that tests can hand them what is (see
 // network_trial_test.cpp).
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/random/random_network.h"
 #include "vdnn/planned_run.h"
+#include "vdnn/session.h"
 
 namespace vdnn::testing {
 
@@ -33,12 +39,14 @@ SimProfile finest_profile();
 Findings judge_schedule(const Tape& tape, const Schedule& schedule, const Prediction& predicted,
                         std::uint64_t seed);
 
-// A few steps for real.
+// A few steps for real. What has to be the same in every run, by what it is of: losses and results of
+// training with the weights, running statistics and optimizer state in the end; and those of an evaluation,
+// where there is memory for one, by its batch.
 struct Outcome {
-  std::string digest;  // of losses, results, weights, running statistics and optimizer state
+  std::map<std::string, std::string> digests;
   Findings findings;
 };
-Outcome judge_run(const PlannedRun& run, std::uint64_t seed);
+Outcome judge_run(const PlannedRun& run, const SessionOptions& options);
 
 // What to try of a network; by default everything.
 struct TrialOptions {

@@ -18,8 +18,8 @@ namespace vdnn::testing {
 
 namespace {
 
-constexpr std::int64_t kMostElements = 1 << 15;  // of a feature map: two granules of `cpu`
-constexpr std::int64_t kMostProducts = 1 << 18;  // that an op multiplies and adds
+constexpr std::int64_t kMostElements = 1 << 16;  // of a feature map: four granules of `cpu`
+constexpr std::int64_t kMostProducts = 1 << 22;  // that an op multiplies and adds
 constexpr std::int64_t kMostWeights = 1 << 14;   // of a matrix
 
 class Draws {
@@ -52,10 +52,10 @@ class Draws {
 Dims input_dims(Draws& draws) {
   Dims dims{draws.between(1, 5), draws.channels()};
   static constexpr std::array<std::size_t, 10> kRanks{0, 1, 1, 2, 2, 2, 2, 2, 3, 3};
-  static constexpr std::array<std::int64_t, 4> kLargest{0, 300, 18, 7};
+  static constexpr std::array<std::int64_t, 4> kLargest{0, 1200, 40, 11};
   const std::size_t rank = draws.one_of(kRanks);
   for (std::size_t i = 0; i < rank; ++i) {
-    dims.push_back(draws.between(rank == 3 ? 2 : 3, kLargest.at(rank)));
+    dims.push_back(draws.between(2, kLargest.at(rank)));
   }
   return dims;
 }
@@ -75,7 +75,7 @@ class Grower {
   }
 
   RandomNetwork finish() && {
-    const std::int64_t layers = draws_.between(2, 16);
+    const std::int64_t layers = draws_.between(3, 24);
     for (std::int64_t attempt = 0; layers_ < layers && attempt < 4 * layers; ++attempt) {
       grow();
     }
