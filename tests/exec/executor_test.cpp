@@ -22,6 +22,7 @@
 #include "exec/networks.h"
 #include "vdnn/checker.h"
 #include "vdnn/predictor.h"
+#include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 namespace {
@@ -473,6 +474,24 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
     }
     ASSERT_TRUE(device->findings().empty()) << "order seed " << seed << ": " << device->findings()[0].text;
   }
+}
+
+// What `baseline` holds between steps was only ready for the compute stream: the first load wrote to memory
+// that its last owner was not done with (found by seed 8 of tests/random, in the first step after an
+// evaluation).
+TEST(Executor, FirstStepWaitsForWhoeverHadThePersistentBuffersBefore) {
+  const TapePtr tape = training_tape(zoo_network("lenet", 4));
+  const Schedule schedule = schedule_of(*tape, Policy::kBaseline);
+  const auto device = make_sim_device({.profile = sim_profile("cpu"), .check_races = true});
+  ExecutorRig rig(*device, *tape);
+  const StreamId compute = rig.streams[StreamRole::kCompute];
+  const AddressRange block = rig.pool.allocate(std::uint64_t{64} << 20, compute).value();
+  const Access write{.range = block};
+  device->submit(compute, {.name = "earlier", .writes = {&write, 1}});
+  rig.pool.free(block, device->frontier(compute));
+  Executor executor(rig.parts(*tape, schedule));
+  StepLoop(rig, executor).run(1);
+  EXPECT_EQ(device->findings().size(), 0U) << device->findings().front().text;
 }
 
 // Once, parameters were told apart by the name of their layout alone, and one of another size was bound.
