@@ -366,7 +366,7 @@ class Runs {
       const Digested& first =
           first_.try_emplace(what, Digested{.text = digest, .where = where}).first->second;
       if (digest != first.text) {
-        findings_.push_back(where + ": " + what + " has other results than with " + first.where);
+        append(findings_, where, {what + " has other results than with " + first.where});
       }
     }
   }
