@@ -8,7 +8,7 @@ target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual
                                             # Designated initialisers name what differs from the defaults.
                                             -Wno-missing-field-initializers
                                             # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
-                                            -Wno-restrict)
+                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(VDNN_WARNINGS_AS_ERRORS)
   target_compile_options(vdnn_flags INTERFACE -Werror)
 endif()
@@ -16,7 +16,9 @@ if(VDNN_SANITIZE)
   target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all
                                               # Instrumented, even the standard library looks uninitialised to g++.
-                                              -Wno-maybe-uninitialized)
+                                              $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+                                              # Instrumented loops are not vectorised, whatever they ask for.
+                                              $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
 endif()
 

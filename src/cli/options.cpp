@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/json_text.h"
 #include "src/cli/fields.h"
 #include "src/report/output_path.h"
 #include "src/train/atomic_file.h"
@@ -266,7 +267,12 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
 
 RunArguments from_origin(const std::string& text) {
   try {
-    auto arguments = from_json<RunArguments>(nlohmann::json::parse(text));
+    // One object of numbers and texts.
+    const auto json = parse_json_text<nlohmann::json>(text, 1);
+    if (!json.is_object()) {
+      throw DataError("it is no JSON object of options");
+    }
+    auto arguments = from_json<RunArguments>(json);
     if (arguments.resume) {
       throw DataError("'resume' has no place in it");
     }

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdio>
 #include <istream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
 
+#include "src/base/json_text.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -251,13 +253,9 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
 constexpr int kDeepest = 64;
 
 Json parse(std::istream& in) {
-  bool too_deep = false;
-  const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-    too_deep = too_deep || depth > kDeepest;
-    return !too_deep;
-  };
-  Json json = Json::parse(in, keep, false);
-  if (json.is_discarded() || too_deep) {
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Json json = parse_json_text<Json>(text, kDeepest);
+  if (json.is_discarded()) {
     throw DataError("schedule file: not JSON, truncated, or nested too deeply");
   }
   Object object(json, "the file");
@@ -339,13 +337,22 @@ void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedul
   out << json.dump(1) << '\n';
 }
 
-std::string read_schedule_origin(std::istream& in) {
-  const Json json = parse(in);
-  const Json& origin = Object(json, "the file").at("origin");
+namespace {
+
+const Json& origin_of(Object& file) {
+  const Json& origin = file.at("origin");
   if (!origin.is_object()) {
     throw DataError("schedule file: 'origin' is not an object");
   }
-  return origin.dump();
+  return origin;
+}
+
+}  // namespace
+
+std::string read_schedule_origin(std::istream& in) {
+  const Json json = parse(in);
+  Object object(json, "the file");
+  return origin_of(object).dump();
 }
 
 namespace {
@@ -366,7 +373,7 @@ Schedule read_schedule(std::istream& in, const Tape& tape) {
   Object object(json, "the file");
   object.number("schema");
   object.text("type");
-  object.at("origin");
+  origin_of(object);
   if (object.text("tape_fingerprint") != fingerprint(tape)) {
     throw DataError("schedule file: made for another tape than '" + tape.model() +
                     "' has here (other sizes, or other algorithms)");

@@ -69,7 +69,8 @@ std::string write_flat_json(const FlatJson& object) {
 
 std::optional<FlatJson> read_flat_json(const std::string& text) {
   FlatReader reader;
-  if (!Json::sax_parse(text, &reader)) {
+  // The parser takes a zero for the end of its input and would pass over what follows.
+  if (text.find('\0') != std::string::npos || !Json::sax_parse(text, &reader)) {
     return std::nullopt;
   }
   return std::move(reader.object);

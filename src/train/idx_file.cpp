@@ -2,15 +2,15 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <memory>
 #include <string>
+#include <utility>
 
+#include "src/train/data_file.h"
 #include "vdnn/error.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -24,14 +24,12 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
   throw DataError("'" + path.string() + "': " + problem);
 }
 
-// Decompresses one gzip file piece by piece. zlib's own file functions would read a file that is not
-// compressed as it is and ignore what follows the compressed data: both are damage here.
+// Decompresses the bytes of one gzip file, no further than it is asked to: a small file may hold gigabytes
+// that its header does not name. zlib's own file functions would read a file that is not compressed as it is
+// and ignore what follows the compressed data: both are damage here.
 class GzipReader {
  public:
-  explicit GzipReader(const fs::path& path) : path_(path), file_(path, std::ios::binary) {
-    if (!file_) {
-      reject(path_, std::string("cannot be read: ") + std::strerror(errno));
-    }
+  explicit GzipReader(const fs::path& path) : path_(path), file_(read_data_file(path)) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) {
       reject(path_, "zlib cannot start");
@@ -41,48 +39,57 @@ class GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  std::vector<std::uint8_t> read_all() {
-    std::vector<std::uint8_t> contents;
-    int status = Z_OK;
-    while (status != Z_STREAM_END) {
-      if (!refill()) {
-        reject(path_, "truncated: expected more gzip data after " + std::to_string(stream_.total_in) +
-                          " bytes, found the end of the file");
-      }
-      stream_.next_out = output_.data();
-      stream_.avail_out = static_cast<uInt>(output_.size());
-      status = inflate(&stream_, Z_NO_FLUSH);
-      if (status != Z_OK && status != Z_STREAM_END) {
-        reject(path_, std::string("damaged gzip data after ") + std::to_string(contents.size()) +
-                          " decompressed bytes: " + (stream_.msg != nullptr ? stream_.msg : zError(status)));
-      }
-      contents.insert(contents.end(), output_.data(), stream_.next_out);
+  const std::vector<std::uint8_t>& contents() const { return contents_; }
+  // They hold all that the file has.
+  bool ended() const { return ended_; }
+
+  // Makes the contents at least `size` bytes, where the file has them.
+  void read_to(std::uint64_t size) {
+    while (!ended_ && contents_.size() < size) {
+      read_chunk();
     }
-    if (refill()) {
-      reject(path_, "expected the file to end with its gzip data, found more bytes");
-    }
-    return contents;
   }
 
+  std::vector<std::uint8_t> take_contents() && { return std::move(contents_); }
+
  private:
-  // False: the file has ended.
+  void read_chunk() {
+    if (!refill()) {
+      reject(path_, "truncated: expected more gzip data after " + std::to_string(position_) +
+                        " bytes, found the end of the file");
+    }
+    stream_.next_out = output_.data();
+    stream_.avail_out = static_cast<uInt>(output_.size());
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    if (status != Z_OK && status != Z_STREAM_END) {
+      reject(path_, std::string("damaged gzip data after ") + std::to_string(contents_.size()) +
+                        " decompressed bytes: " + (stream_.msg != nullptr ? stream_.msg : zError(status)));
+    }
+    contents_.insert(contents_.end(), output_.data(), stream_.next_out);
+    ended_ = status == Z_STREAM_END;
+    if (ended_ && refill()) {
+      reject(path_, "expected the file to end with its gzip data, found more bytes");
+    }
+  }
+
+  // False: the file has ended. zlib counts in 32 bits.
   bool refill() {
     if (stream_.avail_in == 0) {
-      file_.read(reinterpret_cast<char*>(input_.data()), static_cast<std::streamsize>(input_.size()));
-      if (file_.bad()) {
-        reject(path_, std::string("cannot be read: ") + std::strerror(errno));
-      }
-      stream_.next_in = input_.data();
-      stream_.avail_in = static_cast<uInt>(file_.gcount());
+      const std::size_t size = std::min(kChunkBytes, file_.size() - position_);
+      stream_.next_in = file_.data() + position_;
+      stream_.avail_in = static_cast<uInt>(size);
+      position_ += size;
     }
     return stream_.avail_in != 0;
   }
 
   fs::path path_;
-  std::ifstream file_;
+  std::vector<std::uint8_t> file_;
+  std::size_t position_ = 0;  // up to which zlib was given the file
   z_stream stream_{};
-  std::vector<Bytef> input_ = std::vector<Bytef>(kChunkBytes);
   std::vector<Bytef> output_ = std::vector<Bytef>(kChunkBytes);
+  std::vector<std::uint8_t> contents_;
+  bool ended_ = false;
 };
 
 std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
@@ -96,39 +103,55 @@ std::string hexadecimal(std::uint32_t value) {
   return text.data();
 }
 
-}  // namespace
-
-IdxFile read_idx_file(const fs::path& path, std::size_t rank) {
-  IdxFile file{.dims = {}, .contents = GzipReader(path).read_all()};
-  const std::span<const std::uint8_t> bytes = file.contents;
-  const std::size_t header_bytes = 4 + 4 * rank;
-  if (bytes.size() < header_bytes) {
-    reject(path, "truncated: expected a header of " + std::to_string(header_bytes) + " bytes, found " +
-                     std::to_string(bytes.size()) + " bytes");
-  }
-  constexpr std::uint32_t kUnsignedBytes = 0x0800;
-  const std::uint32_t expected_magic = kUnsignedBytes + static_cast<std::uint32_t>(rank);
-  if (big_endian(bytes) != expected_magic) {
-    reject(path, "expected the magic number " + hexadecimal(expected_magic) + " (unsigned bytes, " +
-                     std::to_string(rank) + " dimensions), found " + hexadecimal(big_endian(bytes)));
-  }
-  for (std::size_t i = 0; i < rank; ++i) {
-    file.dims.push_back(big_endian(bytes.subspan(4 + 4 * i)));
-    if (file.dims.back() == 0) {
-      reject(path, "expected dimensions of at least 1, found 0 in dimension " + std::to_string(i));
+// Of the header, whose magic number is right.
+Dims dims_of(const fs::path& path, std::span<const std::uint8_t> header) {
+  Dims dims;
+  for (std::size_t at = 4; at < header.size(); at += 4) {
+    dims.push_back(big_endian(header.subspan(at)));
+    if (dims.back() == 0) {
+      reject(path, "expected dimensions of at least 1, found 0 in dimension " + std::to_string(at / 4 - 1));
     }
   }
-  std::uint64_t elements = 0;
+  return dims;
+}
+
+// Checked so far that a header and one byte more can be added.
+std::uint64_t elements_of(const fs::path& path, const Dims& dims, std::uint64_t header_bytes) {
   try {
-    elements = element_count(file.dims);
+    const std::uint64_t elements = element_count(dims);
+    checked_add(elements, header_bytes + 1);
+    return elements;
   } catch (const InvalidArgument& error) {
     reject(path, error.what());
   }
-  if (bytes.size() - header_bytes != elements) {
-    reject(path, "the header says " + to_string(file.dims) + ": expected " + std::to_string(elements) +
-                     " elements, found " + std::to_string(bytes.size() - header_bytes));
+}
+
+}  // namespace
+
+IdxFile read_idx_file(const fs::path& path, std::size_t rank) {
+  GzipReader reader(path);
+  const std::size_t header_bytes = 4 + 4 * rank;
+  reader.read_to(header_bytes);
+  if (reader.contents().size() < header_bytes) {
+    reject(path, "truncated: expected a header of " + std::to_string(header_bytes) + " bytes, found " +
+                     std::to_string(reader.contents().size()) + " bytes");
   }
-  return file;
+  const auto header = std::span(reader.contents()).first(header_bytes);
+  constexpr std::uint32_t kUnsignedBytes = 0x0800;
+  const std::uint32_t expected_magic = kUnsignedBytes + static_cast<std::uint32_t>(rank);
+  if (big_endian(header) != expected_magic) {
+    reject(path, "expected the magic number " + hexadecimal(expected_magic) + " (unsigned bytes, " +
+                     std::to_string(rank) + " dimensions), found " + hexadecimal(big_endian(header)));
+  }
+  const Dims dims = dims_of(path, header);
+  const std::uint64_t elements = elements_of(path, dims, header_bytes);
+  reader.read_to(header_bytes + elements + 1);
+  const std::uint64_t found = reader.contents().size() - header_bytes;
+  if (found != elements || !reader.ended()) {
+    reject(path, "the header says " + to_string(dims) + ": expected " + std::to_string(elements) +
+                     " elements, found " + (reader.ended() ? "" : "at least ") + std::to_string(found));
+  }
+  return {.dims = dims, .contents = std::move(reader).take_contents()};
 }
 
 }  // namespace vdnn

@@ -21,7 +21,8 @@ struct IdxFile {
 
 // Reads a file of unsigned bytes with `rank` dimensions as a whole. Throws DataError (naming the file, what
 // was found and what was expected) when it cannot be read, is not gzip, is damaged or truncated, has another
-// magic number, or more or fewer elements than its header says.
+// magic number, or more or fewer elements than its header says. Of what a small file decompresses to, no more
+// than the header says is kept.
 IdxFile read_idx_file(const std::filesystem::path& path, std::size_t rank);
 
 }  // namespace vdnn

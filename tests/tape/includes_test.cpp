@@ -46,7 +46,8 @@ std::string name_of(const std::string& include) {
 bool may_include(const fs::path& file, const std::string& include) {
   const std::string name = name_of(include);
   if (is_own(include)) {
-    return kPublicHeaders.contains(name) || name.starts_with("src/tape/") || name.starts_with("src/plan/");
+    return kPublicHeaders.contains(name) || name.starts_with("src/base/") || name.starts_with("src/tape/") ||
+           name.starts_with("src/plan/");
   }
   // Headers of the standard library are the only ones without an extension or a folder.
   static const std::regex standard("[a-z_]+");

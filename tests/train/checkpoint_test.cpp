@@ -507,6 +507,17 @@ TEST_F(CheckpointTest, MetadataOfAnotherFormAreRefused) {
   }
 }
 
+// Failed before: the parser took a zero for the end of the text, and whatever followed was passed over.
+TEST_F(CheckpointTest, MetadataWithAZeroAreRefused) {
+  save_odd_state();
+  const std::string whole = read("checkpoint");
+  for (const std::string key : {"optimizer", "clip_norm", "algorithms"}) {
+    write("checkpoint", whole);
+    edit([&](Edited& edited) { edited.metadata[key] += std::string(1, '\0') + "anything"; });
+    EXPECT_THAT(rejection<DataError>(), HasSubstr(key + ": expected"));
+  }
+}
+
 TEST_F(CheckpointTest, TensorsThatAreNotTheNetworksAreNamed) {
   save_odd_state();
   const std::string whole = read("checkpoint");

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -285,6 +286,25 @@ TEST_F(FashionMnistTest, DamagedContentsAreFound) {
       EXPECT_THAT(text, HasSubstr(expected));
     }
   }
+}
+
+// Failed before: all of it was decompressed, a thousand times what the file takes, before the header was
+// looked at.
+TEST_F(FashionMnistTest, NoMoreIsDecompressedThanTheHeaderSays) {
+  Bytes bytes = label_bytes(3);
+  bytes.resize(std::size_t{64} << 20);
+  write_gzip(labels("train"), bytes);
+  const std::string text = problem();
+  const std::string found = "found at least ";
+  ASSERT_THAT(text, HasSubstr("expected 3 elements, " + found));
+  EXPECT_LT(std::stoull(text.substr(text.find(found) + found.size())), std::uint64_t{1} << 20);
+}
+
+// Failed before: opening it waited for somebody to write.
+TEST_F(FashionMnistTest, PipesAreRefused) {
+  fs::remove(labels("train"));
+  ASSERT_EQ(::mkfifo(labels("train").c_str(), 0600), 0);
+  EXPECT_THAT(problem(), AllOf(HasSubstr(labels("train").string()), HasSubstr("expected a file")));
 }
 
 TEST(FashionMnist, IsWhereDebianPutsIt) {

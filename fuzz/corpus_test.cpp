@@ -1,0 +1,96 @@
+// The fuzz targets on inputs that are known: seeds, seeds with damage, and the corpus in the tree. An input
+// that libFuzzer found is kept there under a name that says what it is, and fuzz/corpus/README.md what failed
+// before.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <set>
+
+#include "fuzz/scratch.h"
+#include "fuzz/target.h"
+#include "src/base/random.h"
+
+namespace vdnn::fuzz {
+
+// For GoogleTest, which finds it by this name.
+void PrintTo(const Target& target, std::ostream* out) {
+  *out << target.name;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kCorpus = VDNN_FUZZ_CORPUS;
+
+class FuzzTarget : public ::testing::TestWithParam<Target> {};
+
+TEST_P(FuzzTarget, AcceptsItsSeeds) {
+  const std::vector<Seed> seeds = GetParam().seeds();
+  EXPECT_FALSE(seeds.empty());
+  for (const Seed& seed : seeds) {
+    EXPECT_TRUE(GetParam().run(seed.bytes)) << seed.name;
+  }
+}
+
+TEST_P(FuzzTarget, KeepsItsContractForTheCorpus) {
+  std::size_t files = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kCorpus / GetParam().name)) {
+    EXPECT_NO_THROW(GetParam().run(read_bytes(entry.path()))) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 0U);
+}
+
+// Bytes changed, cut out and repeated, as libFuzzer does it, without being told what that reached.
+Bytes damaged(Bytes bytes, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  for (std::uint64_t change = 0; change <= random.below(3) && !bytes.empty(); ++change) {
+    const auto at = static_cast<std::ptrdiff_t>(random.below(bytes.size()));
+    const auto end = static_cast<std::ptrdiff_t>(
+        std::min<std::uint64_t>(bytes.size(), static_cast<std::uint64_t>(at) + 1 + random.below(16)));
+    const Bytes piece(bytes.begin() + at, bytes.begin() + end);
+    switch (random.below(3)) {
+      case 0:
+        bytes[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(random.next());
+        break;
+      case 1:
+        bytes.erase(bytes.begin() + at, bytes.begin() + end);
+        break;
+      default:
+        bytes.insert(bytes.begin() + at, piece.begin(), piece.end());
+    }
+  }
+  return bytes;
+}
+
+TEST_P(FuzzTarget, KeepsItsContractForDamagedSeeds) {
+  constexpr std::uint64_t kTries = 50;
+  for (const Seed& seed : GetParam().seeds()) {
+    for (std::uint64_t number = 0; number < kTries; ++number) {
+      EXPECT_NO_THROW(GetParam().run(damaged(seed.bytes, number)))
+          << "reproduce with: target " << GetParam().name << ", seed " << seed.name << ", damage " << number;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Readers, FuzzTarget, ::testing::ValuesIn(targets()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST(FuzzCorpus, BelongsToTargets) {
+  std::set<std::string> names{"README.md"};
+  for (const Target& target : targets()) {
+    EXPECT_TRUE(names.emplace(target.name).second) << target.name;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(kCorpus)) {
+    EXPECT_TRUE(names.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::fuzz

@@ -1,0 +1,33 @@
+// libFuzzer's side (https://llvm.org/docs/LibFuzzer.html). One program has all targets: the name that it is
+// called by says which one runs, so that scripts/fuzz makes a link for each.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "fuzz/target.h"
+
+namespace {
+
+const vdnn::fuzz::Target* chosen = nullptr;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(const int* /*argc*/, char*** argv) {
+  const std::string name = std::filesystem::path((*argv)[0]).filename().string();
+  const auto& targets = vdnn::fuzz::targets();
+  const auto found = std::ranges::find(targets, name, &vdnn::fuzz::Target::name);
+  if (found == targets.end()) {
+    std::fprintf(stderr, "call me by a link that has the name of a target; see scripts/fuzz\n");
+    std::exit(2);
+  }
+  chosen = &*found;
+  return 0;
+}
+
+// An exception that escapes ends the process, which is how libFuzzer knows of a finding.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  chosen->run({data, size});
+  return 0;
+}

@@ -1,0 +1,19 @@
+#pragma once
+// What every data set promises of its samples (include/vdnn/dataset.h).
+
+#include "fuzz/target.h"
+#include "vdnn/dataset.h"
+#include "vdnn/error.h"
+
+namespace vdnn::fuzz {
+
+struct Sample {
+  std::vector<float> image;
+  std::int32_t target = 0;
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+// Throws what Dataset::read() throws, Finding for a sample that cannot be one.
+Sample read_sample(const Dataset& data, std::uint64_t index);
+
+}  // namespace vdnn::fuzz

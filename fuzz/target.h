@@ -1,0 +1,94 @@
+#pragma once
+// Fuzz targets: readers of what others wrote, each held to its contract for any bytes at all. A target asks
+// more than that nothing crashes: only the exceptions that the reader's header names may come out, what is
+// accepted comes back the same after it was written again, and memory stays in proportion to the input.
+//
+// Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) looks for inputs; the
+// test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
+// what was found once stays.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vdnn::fuzz {
+
+using Bytes = std::vector<std::uint8_t>;
+using Input = std::span<const std::uint8_t>;
+
+struct Seed {
+  std::string name;
+  Bytes bytes;
+};
+
+struct Target {
+  std::string_view name;  // of its corpus and of its dictionary, too
+  // Whether a reader accepted the input. Throws Finding where a contract is broken; what a reader throws
+  // against its contract passes through.
+  bool (*run)(Input input);
+  // Sound inputs: all of them are accepted.
+  std::vector<Seed> (*seeds)();
+};
+
+const std::vector<Target>& targets();
+
+// A contract that is broken.
+class Finding : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+inline void require(bool kept, const std::string& contract) {
+  if (!kept) {
+    throw Finding("broken: " + contract);
+  }
+}
+
+// What `read` returns; none where it throws the exception that its contract names.
+template <class Refusal, class Read>
+std::optional<std::invoke_result_t<Read>> attempt(const Read& read) {
+  try {
+    return read();
+  } catch (const Refusal&) {
+    return std::nullopt;
+  }
+}
+
+inline std::string to_text(Input input) {
+  return {input.begin(), input.end()};
+}
+inline Bytes to_bytes(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+// --- the targets, a source each ----------------------------------------------------------------------------
+
+bool run_checkpoint(Input input);
+std::vector<Seed> checkpoint_seeds();
+bool run_cifar10(Input input);
+std::vector<Seed> cifar10_seeds();
+bool run_fashion_mnist(Input input);
+std::vector<Seed> fashion_mnist_seeds();
+bool run_idx(Input input);
+std::vector<Seed> idx_seeds();
+bool run_image(Input input);
+std::vector<Seed> image_seeds();
+bool run_image_folder(Input input);
+std::vector<Seed> image_folder_seeds();
+bool run_option_text(Input input);
+std::vector<Seed> option_text_seeds();
+bool run_origin(Input input);
+std::vector<Seed> origin_seeds();
+bool run_safetensors(Input input);
+std::vector<Seed> safetensors_seeds();
+bool run_schedule(Input input);
+std::vector<Seed> schedule_seeds();
+
+}  // namespace vdnn::fuzz

@@ -1,0 +1,21 @@
+#include "fuzz/target.h"
+
+namespace vdnn::fuzz {
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> kTargets{
+      {"checkpoint", run_checkpoint, checkpoint_seeds},
+      {"cifar10", run_cifar10, cifar10_seeds},
+      {"fashion_mnist", run_fashion_mnist, fashion_mnist_seeds},
+      {"idx", run_idx, idx_seeds},
+      {"image", run_image, image_seeds},
+      {"image_folder", run_image_folder, image_folder_seeds},
+      {"option_text", run_option_text, option_text_seeds},
+      {"origin", run_origin, origin_seeds},
+      {"safetensors", run_safetensors, safetensors_seeds},
+      {"schedule", run_schedule, schedule_seeds},
+  };
+  return kTargets;
+}
+
+}  // namespace vdnn::fuzz

@@ -1,0 +1,26 @@
+#pragma once
+// JSON that somebody else wrote, through nlohmann's parser, whose habits are kept out: it throws exceptions
+// of its own, takes a zero byte for the end of the text and would pass over what follows, and follows any
+// depth.
+
+#include <string_view>
+
+namespace vdnn {
+
+// A discarded value, of no type, for what is no JSON as a whole, or is nested deeper than `deepest` (a number
+// or a text alone: 0). `Json` is one of nlohmann's types.
+template <class Json>
+Json parse_json_text(std::string_view text, int deepest) {
+  if (text.find('\0') != std::string_view::npos) {
+    return Json(Json::value_t::discarded);
+  }
+  bool too_deep = false;
+  const auto keep = [&](int depth, typename Json::parse_event_t /*event*/, Json& /*parsed*/) {
+    too_deep = too_deep || depth > deepest;
+    return !too_deep;
+  };
+  Json json = Json::parse(text, keep, false);
+  return too_deep ? Json(Json::value_t::discarded) : json;
+}
+
+}  // namespace vdnn
