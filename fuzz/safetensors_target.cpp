@@ -73,6 +73,7 @@ std::vector<Seed> safetensors_seeds() {
   const auto seed = [](const std::string& name, const std::vector<SafetensorsTensor>& tensors,
                        const SafetensorsMetadata& metadata) {
     std::vector<Data> data;
+    data.reserve(tensors.size());
     for (const SafetensorsTensor& tensor : tensors) {
       data.emplace_back(tensor.bytes(), std::byte{0x3f});
     }

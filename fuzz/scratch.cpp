@@ -26,7 +26,7 @@ Scratch::~Scratch() {
 }
 
 fs::path Scratch::write(const std::string& name, Input bytes) const {
-  const fs::path path = directory_ / name;
+  fs::path path = directory_ / name;
   std::ofstream file(path, std::ios::binary);
   file.exceptions(std::ios::failbit | std::ios::badbit);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
