@@ -22,8 +22,9 @@ bool is_reference(const std::string& name) {
 // vector has floats, far behind the scratchpad that it has asked for.
 bool overruns_scratchpad(const FilterShape& shape, Direction direction, const std::string& name) {
   constexpr std::int64_t kWidestVector = 16;
-  const bool strided =
-      !std::equal(shape.input.dims.begin() + 2, shape.input.dims.end(), shape.output.dims.begin() + 2);
+  // A matrix's output has no space at all.
+  const bool strided = !std::equal(shape.input.dims.begin() + 2, shape.input.dims.end(),
+                                   shape.output.dims.begin() + 2, shape.output.dims.end());
   return direction == Direction::kBackwardFilter && name.starts_with("jit_1x1") && strided &&
          shape.input.dims[1] < kWidestVector;
 }
