@@ -79,7 +79,8 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
   Block block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
   Frontier behind = block.frontier;
   prepare_node();
-  in_use_.emplace(nodes_[node].offset, node);
+  prepare_entry();
+  enter(node);
   unlist(node);
   nodes_[node].free = false;
   nodes_[node].asked = asked;
@@ -146,7 +147,7 @@ void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_
     joined.join(beyond_);
     beyond_.clear();
   }
-  in_use_.erase(offset);
+  leave(offset);
   in_use_bytes_ -= nodes_[node].bytes;
   asked_bytes_ -= asked;
   nodes_[node].free = true;
@@ -239,6 +240,32 @@ void Tlsf::prepare_node() {
     nodes_.emplace_back();
     spare_ = static_cast<Index>(nodes_.size() - 1);
   }
+}
+
+void Tlsf::prepare_entry() {
+  const std::size_t wanted = in_use_.size() + 1;
+  if (static_cast<float>(wanted) > in_use_.max_load_factor() * static_cast<float>(in_use_.bucket_count())) {
+    in_use_.reserve(2 * wanted);
+  }
+  if (spare_entries_.capacity() < wanted) {
+    spare_entries_.reserve(2 * wanted);
+  }
+  if (spare_entries_.empty()) {
+    Entries fresh{{0, kNone}};
+    spare_entries_.push_back(fresh.extract(fresh.begin()));
+  }
+}
+
+void Tlsf::enter(Index node) {
+  Entries::node_type& entry = spare_entries_.back();
+  entry.key() = nodes_[node].offset;
+  entry.mapped() = node;
+  in_use_.insert(std::move(entry));
+  spare_entries_.pop_back();
+}
+
+void Tlsf::leave(std::uint64_t offset) {
+  spare_entries_.push_back(in_use_.extract(offset));
 }
 
 Tlsf::Index Tlsf::append(Index before, std::uint64_t offset, std::uint64_t bytes) {

@@ -33,7 +33,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -120,6 +119,10 @@ class Tlsf {
   void unlist(Index node);
   // Makes sure that append needs no memory.
   void prepare_node();
+  // Makes sure that enter and the leave() that follows need none.
+  void prepare_entry();
+  void enter(Index node);
+  void leave(std::uint64_t offset);
   // A new free block behind `before` in address order.
   Index append(Index before, std::uint64_t offset, std::uint64_t bytes);
   // The rest carries `frontier`.
@@ -144,9 +147,11 @@ class Tlsf {
   std::array<std::uint32_t, kFirstLevel> second_level_{};
   std::array<Index, kClasses> heads_{};
 
-  // Recycles the map's nodes.
-  std::pmr::unsynchronized_pool_resource map_memory_;
-  std::pmr::unordered_map<std::uint64_t, Index> in_use_{&map_memory_};  // by offset
+  using Entries = std::unordered_map<std::uint64_t, Index>;
+  Entries in_use_;  // by offset
+  // Of blocks that were in use, for those to come. (A pool resource that has been refused memory once is no
+  // longer sound in libstdc++ 12.)
+  std::vector<Entries::node_type> spare_entries_;
 };
 
 }  // namespace vdnn

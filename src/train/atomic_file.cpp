@@ -1,5 +1,6 @@
 #include "src/train/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
+#include <memory>
 #include <system_error>
 
 #include "vdnn/error.h"
@@ -96,9 +98,11 @@ void remove_unless_locked(const FileDescriptor& directory, const std::string& na
 }
 
 void remove_abandoned(const FileDescriptor& directory, const fs::path& target) {
-  std::error_code error;
-  for (fs::directory_iterator entry(directory_of(target), error), end; entry != end; entry.increment(error)) {
-    if (const std::string name = entry->path().filename().string(); is_temporary_of(target, name)) {
+  // (The iterator of <filesystem> ends the process where it finds no memory: libstdc++ 12.)
+  const auto close = [](DIR* opened) { ::closedir(opened); };
+  const std::unique_ptr<DIR, decltype(close)> entries(::opendir(directory_of(target).c_str()), close);
+  while (const dirent* const entry = entries ? ::readdir(entries.get()) : nullptr) {
+    if (const std::string name = entry->d_name; is_temporary_of(target, name)) {
       remove_unless_locked(directory, name);
     }
   }

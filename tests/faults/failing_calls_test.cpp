@@ -52,7 +52,7 @@ class FailingCalls : public TemporaryDirectory, public ::testing::WithParamInter
 TEST_P(FailingCalls, EachFailsOnceAndTheNextRunHasTheUsualBits) {
   const FaultCase of(GetParam(), directory_);
   const std::uint64_t failed = fail_points("call", [&](std::uint64_t fail_at) { return live(of, fail_at); });
-  EXPECT_GT(failed, 100U / kFaultStride);
+  EXPECT_GE(failed, 100U / kFaultStride);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, FailingCalls, fault_parameters(), name_of_fault_parameter);

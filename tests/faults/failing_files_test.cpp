@@ -75,7 +75,7 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
     EXPECT_EQ(files(), 2U) << "something was left behind that the next save does not remove";
     return calls;
   });
-  EXPECT_GT(told, 10U / kFaultStride);
+  EXPECT_GE(told, 10U / kFaultStride);
   fail_points("call", [&](std::uint64_t fail_at) {
     Session other(of.run);
     const std::uint64_t calls = failing(fail_at, [&] { load_checkpoint(of.checkpoint, other); });

@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "fakes/heap.h"
 #include "tests/faults/fault_case.h"
 #include "tests/temporary_directory.h"
@@ -17,8 +15,8 @@ namespace {
 class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterface<FaultParameter> {
  protected:
   // A step and a checkpoint in which the allocation `fail_at` fails; how many allocations there were.
-  static std::uint64_t step_and_save(const FaultCase& of, Session& session, std::uint64_t fail_at) {
-    session.finish();
+  static std::uint64_t step_and_save(const FaultCase& of, std::uint64_t fail_at) {
+    Session session(of.run);
     session.restore(of.state);
     const std::vector<std::vector<std::byte>> inputs = random_inputs(*of.run.tape, of.state.step);
     const std::vector<Session::Bytes> spans(inputs.begin(), inputs.end());
@@ -44,19 +42,16 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
 
 TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
   const FaultCase of(GetParam(), directory_);
-  auto session = std::make_unique<Session>(of.run);
-  of.expect_mended(*session);
-  std::uint64_t blocks = 0;
+  of.expect_the_usual_bits();
   const std::uint64_t failed = fail_points("allocation", [&](std::uint64_t fail_at) {
-    const std::uint64_t allocations = step_and_save(of, *session, fail_at);
+    // With no session alive: the queues of their threads are of one size now and of another then.
+    const std::uint64_t blocks = heap_blocks();
+    const std::uint64_t allocations = step_and_save(of, fail_at);
+    EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
     of.expect_the_usual_bits();
-    if (fail_at > 1) {
-      EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
-    }
-    blocks = heap_blocks();
     return allocations;
   });
-  EXPECT_GT(failed, 100U / kFaultStride);
+  EXPECT_GE(failed, 100U / kFaultStride);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, FailingHeap, fault_parameters(), name_of_fault_parameter);
