@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <string_view>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "vdnn/error.h"
