@@ -303,9 +303,11 @@ class Grower {
     const Tensor other = alike(x);
     return net_.add(name("add"), reads(x), reads(other));
   }
+  // Products of products diverge: one factor is a gate, between 0 and 1.
   std::optional<Tensor> product(Tensor x) {
-    const Tensor other = alike(x);
-    return net_.custom(name("product"), {reads(x), reads(other)}, make_product());
+    const Tensor gate = net_.sigmoid(name("gate"), reads(alike(x)));
+    maps_.push_back(gate);
+    return net_.custom(name("product"), {reads(x), gate}, make_product());
   }
   std::optional<Tensor> concatenation(Tensor x) {
     const std::vector<Tensor> found = partners([&](Tensor y) {
