@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".vdnn-tmp";
 // So many writers of one file are another problem than ours.
-constexpr int kMostAttempts = 10'000;
+constexpr int kMostAttempts = 1'000;
 
 std::string in_words(int error) {
   return std::generic_category().message(error);
@@ -62,12 +62,23 @@ FileDescriptor open_directory(const fs::path& target) {
   return opened;
 }
 
-int fsync_file(int descriptor) {
+// What `call` returns once no signal interrupts it.
+template <class Call>
+int uninterrupted(const Call& call) {
   int status = 0;
   do {
-    status = ::fsync(descriptor);
+    status = call();
   } while (status != 0 && errno == EINTR);
   return status;
+}
+
+int fsync_file(int descriptor) {
+  return uninterrupted([=] { return ::fsync(descriptor); });
+}
+
+// Without waiting for it.
+int lock_file(int descriptor) {
+  return uninterrupted([=] { return ::flock(descriptor, LOCK_EX | LOCK_NB); });
 }
 
 bool is_temporary_of(const fs::path& target, const std::string& name) {
@@ -77,14 +88,30 @@ bool is_temporary_of(const fs::path& target, const std::string& name) {
                      [](char digit) { return digit >= '0' && digit <= '9'; });
 }
 
+// Of the file itself where the name is that of a symbolic link. Empty where there is nothing of that name; an
+// error of the file system is in `error`, 0 for none.
+std::optional<struct stat> status_of(const FileDescriptor& directory, const std::string& name, int& error) {
+  struct stat status {};
+  error = ::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
+  if (error == 0) {
+    return status;
+  }
+  error = error == ENOENT ? 0 : error;
+  return {};
+}
+
 // Whether `name` is still that of the open file: while this waited for nobody and got the lock, the file may
-// have been removed or renamed by its writer, and another one may have taken the name for his.
-bool still_named(const FileDescriptor& directory, const std::string& name, const FileDescriptor& file) {
+// have been removed or renamed by its writer, and another one may have taken the name for his. Where the file
+// system does not say, `error` does.
+bool still_named(const FileDescriptor& directory, const std::string& name, const FileDescriptor& file,
+                 int& error) {
   struct stat opened {};
-  struct stat named {};
-  return ::fstat(file.get(), &opened) == 0 && S_ISREG(opened.st_mode) &&
-         ::fstatat(directory.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  if (::fstat(file.get(), &opened) != 0) {
+    error = errno;
+    return false;
+  }
+  const std::optional<struct stat> named = status_of(directory, name, error);
+  return named && S_ISREG(opened.st_mode) && opened.st_dev == named->st_dev && opened.st_ino == named->st_ino;
 }
 
 // Who holds the lock is the only one who may change what the name stands for.
@@ -92,7 +119,8 @@ void remove_unless_locked(const FileDescriptor& directory, const std::string& na
   // Network file systems lock only what is open for writing. Opening a pipe would wait for a reader.
   const FileDescriptor file(
       ::openat(directory.get(), name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && still_named(directory, name, file)) {
+  int error = 0;
+  if (file.is_open() && lock_file(file.get()) == 0 && still_named(directory, name, file, error)) {
     ::unlinkat(directory.get(), name.c_str(), 0);
   }
 }
@@ -137,16 +165,22 @@ AtomicFile::~AtomicFile() {
 
 // A first save has the permissions of any new file; a later one must not show to others what its owner hid.
 void AtomicFile::create() {
-  struct stat replaced {};
-  const bool replaces =
-      ::fstatat(directory_.get(), target_.filename().c_str(), &replaced, AT_SYMLINK_NOFOLLOW) == 0 &&
-      S_ISREG(replaced.st_mode);
-  const mode_t mode = replaces ? replaced.st_mode & 0777 : 0666;
+  int error = 0;
+  const std::optional<struct stat> replaced = status_of(directory_, target_.filename().string(), error);
+  if (error != 0) {
+    reject(target_, "looking for what it replaces: " + reason(error));
+  }
+  const bool replaces = replaced && S_ISREG(replaced->st_mode);
+  const mode_t mode = replaces ? replaced->st_mode & 0777 : 0666;
   for (int attempt = 0; !claim(); ++attempt) {
+    if (attempt == kMostAttempts) {
+      reject(target_, "of " + std::to_string(kMostAttempts) + " new files beside it, '" + temporary_name_ +
+                          "' the last, none is free to write to, or their names stand for other files");
+    }
     temporary_name_ = target_.filename().string() + std::string(kTemporary) + std::to_string(attempt);
     file_ = FileDescriptor(
         ::openat(directory_.get(), temporary_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (!file_.is_open() && (errno != EEXIST || attempt == kMostAttempts)) {
+    if (!file_.is_open() && errno != EEXIST) {
       reject(target_, "creating '" + temporary_name_ + "' beside it: " + reason(errno));
     }
   }
@@ -159,13 +193,21 @@ void AtomicFile::create() {
   }
 }
 
-// Between being made and being locked a file looks abandoned: whoever removes such may have been faster.
+// Between being made and being locked a file looks abandoned: whoever removes such may have been faster. What
+// he holds, and what has a name that is not ours any more, is not ours to remove.
 bool AtomicFile::claim() {
   if (!file_.is_open()) {
     return false;
   }
-  const bool taken = ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  return !taken && still_named(directory_, temporary_name_, file_);
+  if (lock_file(file_.get()) != 0 && errno == EWOULDBLOCK) {
+    return false;
+  }
+  int error = 0;
+  const bool claimed = still_named(directory_, temporary_name_, file_, error);
+  if (error != 0) {
+    fail("fstat", error);
+  }
+  return claimed;
 }
 
 void AtomicFile::require_open() const {

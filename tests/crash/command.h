@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,18 +18,22 @@ namespace vdnn::testing {
 
 class Command {
  public:
-  // What it prints goes to `output`.
+  // It ends with the thread that makes it, also where that is killed. What it prints goes to `output`.
   Command(std::vector<std::string> arguments, const std::filesystem::path& output) {
     std::vector<char*> pointers(arguments.size() + 1, nullptr);
     std::ranges::transform(arguments, pointers.begin(),
                            [](std::string& argument) { return argument.data(); });
+    const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ == 0) {
+      if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) {
+        ::_exit(kNotRun);
+      }
       const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
       ::execv(pointers.front(), pointers.data());
-      ::_exit(127);
+      ::_exit(kNotRun);
     }
     EXPECT_GT(process_, 0);
   }
@@ -59,6 +64,8 @@ class Command {
   }
 
  private:
+  static constexpr int kNotRun = 127;  // as shells say it
+
   void reap(int options) {
     int status = 0;
     if (!status_ && ::waitpid(process_, &status, options) == process_) {

@@ -155,15 +155,15 @@ TEST_P(SavePoints, LeaveOneWholeCheckpoint) {
 }
 
 // A process that dies loses nothing of what the system has; a machine does. So the order counts too.
-TEST(SaveOrder, BytesAreOnTheDiskBeforeTheNameAndTheNameBeforeTheEnd) {
-  const fs::path path = fs::path(::testing::TempDir()) / "vdnn_save_order";
-  AtomicFile file(path);
+using SaveOrder = testing::TemporaryDirectory;
+
+TEST_F(SaveOrder, BytesAreOnTheDiskBeforeTheNameAndTheNameBeforeTheEnd) {
+  AtomicFile file(directory_ / "file");
   testing::record_calls();
   file.write({});
   constexpr std::array<std::byte, 3> kBytes{};
   file.write(kBytes);
   file.commit();
-  fs::remove(path);
   EXPECT_EQ(testing::recorded_calls(),
             (std::vector<std::string>{"write", "fsync", "close", "renameat", "close", "fsync"}));
 }

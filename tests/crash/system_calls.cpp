@@ -1,5 +1,6 @@
 #include "tests/crash/system_calls.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -19,6 +20,9 @@ struct State {
   int error = 0;
   std::uint64_t calls = 0;
   std::uint64_t writes = 0;
+  bool disturbing = false;
+  bool interrupted = false;  // the call before
+  bool disguising = false;
   bool recording = false;
   std::vector<std::string> recorded;
 };
@@ -44,6 +48,22 @@ bool pass(const char* name) {
   return true;
 }
 
+// The same for a call that is made again when a signal has interrupted it.
+bool pass_interruptible(const char* name) {
+  State& now = state();
+  now.interrupted = now.disturbing && !now.interrupted;
+  if (now.interrupted) {
+    errno = EINTR;
+    return false;
+  }
+  return pass(name);
+}
+
+// Of `count`, what a read or write moves.
+size_t moved(size_t count) {
+  return state().disturbing ? count - count / 2 : count;
+}
+
 mode_t mode_of(int flags, std::va_list arguments) {
   return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
 }
@@ -66,6 +86,14 @@ std::uint64_t calls_made() {
   return state().calls;
 }
 
+void disturb_calls() {
+  state() = {.disturbing = true, .recording = true};
+}
+
+void disguise_names() {
+  state() = {.disguising = true};
+}
+
 void record_calls() {
   state() = {.recording = true};
 }
@@ -82,7 +110,11 @@ extern "C" {
 
 int __real_open(const char* path, int flags, ...);
 int __real_openat(int directory, const char* path, int flags, ...);
+DIR* __real_opendir(const char* path);
+struct dirent* __real_readdir(DIR* directory);
 int __real_fstat(int file, struct stat* status);
+int __real_fstatat(int directory, const char* path, struct stat* status, int flags);
+int __real_fcntl(int file, int command, ...);
 ssize_t __real_pread(int file, void* bytes, size_t count, off_t position);
 int __real_flock(int file, int operation);
 int __real_fchmod(int file, mode_t mode);
@@ -112,12 +144,40 @@ int __wrap_fstat(int file, struct stat* status) {
   return vdnn::testing::pass("fstat") ? __real_fstat(file, status) : -1;
 }
 
+int __wrap_fstatat(int directory, const char* path, struct stat* status, int flags) {
+  if (!vdnn::testing::pass("fstatat")) {
+    return -1;
+  }
+  const int result = __real_fstatat(directory, path, status, flags);
+  status->st_ino += vdnn::testing::state().disguising ? 1 : 0;
+  return result;
+}
+
+// Of its commands, those with a number or nothing.
+int __wrap_fcntl(int file, int command, ...) {
+  std::va_list arguments;
+  va_start(arguments, command);
+  const int argument = va_arg(arguments, int);
+  va_end(arguments);
+  return vdnn::testing::pass("fcntl") ? __real_fcntl(file, command, argument) : -1;
+}
+
+DIR* __wrap_opendir(const char* path) {
+  return vdnn::testing::pass("opendir") ? __real_opendir(path) : nullptr;
+}
+
+struct dirent* __wrap_readdir(DIR* directory) {
+  return vdnn::testing::pass("readdir") ? __real_readdir(directory) : nullptr;
+}
+
 ssize_t __wrap_pread(int file, void* bytes, size_t count, off_t position) {
-  return vdnn::testing::pass("pread") ? __real_pread(file, bytes, count, position) : -1;
+  return vdnn::testing::pass_interruptible("pread")
+             ? __real_pread(file, bytes, vdnn::testing::moved(count), position)
+             : -1;
 }
 
 int __wrap_flock(int file, int operation) {
-  return vdnn::testing::pass("flock") ? __real_flock(file, operation) : -1;
+  return vdnn::testing::pass_interruptible("flock") ? __real_flock(file, operation) : -1;
 }
 
 int __wrap_fchmod(int file, mode_t mode) {
@@ -125,7 +185,7 @@ int __wrap_fchmod(int file, mode_t mode) {
 }
 
 ssize_t __wrap_write(int file, const void* bytes, size_t count) {
-  if (!vdnn::testing::pass("write")) {
+  if (!vdnn::testing::pass_interruptible("write")) {
     return -1;
   }
   if (++vdnn::testing::state().writes == vdnn::testing::state().fatal_write) {
@@ -133,11 +193,11 @@ ssize_t __wrap_write(int file, const void* bytes, size_t count) {
       ::raise(SIGKILL);
     }
   }
-  return __real_write(file, bytes, count);
+  return __real_write(file, bytes, vdnn::testing::moved(count));
 }
 
 int __wrap_fsync(int file) {
-  return vdnn::testing::pass("fsync") ? __real_fsync(file) : -1;
+  return vdnn::testing::pass_interruptible("fsync") ? __real_fsync(file) : -1;
 }
 
 int __wrap_close(int file) {

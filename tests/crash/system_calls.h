@@ -19,6 +19,12 @@ void die_within_write(std::uint64_t number);
 // closes all the same; 0: none does.
 void fail_call(std::uint64_t number, int error);
 std::uint64_t calls_made();
+// Each read, write, fsync and lock is interrupted by a signal (EINTR) once before it is made, and no read or
+// write moves more than half of what it is asked to, rounded up. Records what
+// is made after all.
+void disturb_calls();
+// Files seem to be others when they are looked at by their names, as on some file systems of user space.
+void disguise_names();
 
 // Forgets what was called before.
 void record_calls();

@@ -1,10 +1,15 @@
-// Every system call on files fails once: each that loading and saving a checkpoint makes. The failure is told
-// with the file's name, or does no harm; the file that was there before is there still, whole; the next save
-// succeeds and leaves nothing beside it, no file stays open; and training goes on as if nothing had been
-// saved.
+// Every system call on files fails once: each that loading and saving a checkpoint makes by the list in
+// tests/crash/CMakeLists.txt. The failure is told with the file's name, or does no harm; the file that was
+// there before is there still, whole; the next save succeeds and leaves nothing beside it, no file stays
+// open; and training goes on as if nothing had been saved. Signals that interrupt, and reads and writes that
+// end early, are not even told.
+//
+// Not covered: stat(), by which <filesystem> says early and in clearer words what open() and fstatat() find
+// later; fstatvfs(), which only adds to the words of an error; closedir(), which reports nothing that counts.
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <iterator>
@@ -17,6 +22,8 @@ namespace vdnn::testing {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::array<int, 3> kErrors = {EIO, ENOSPC, EINTR};
 
 class FailingFiles : public TemporaryDirectory, public ::testing::WithParamInterface<FaultParameter> {
  protected:
@@ -33,7 +40,7 @@ class FailingFiles : public TemporaryDirectory, public ::testing::WithParamInter
     const std::size_t open_before = open_files();
     std::uint64_t calls = 0;
     error_ = typed_error_of([&] {
-      fail_call(fail_at, fail_at % 2 == 0 ? ENOSPC : EIO);
+      fail_call(fail_at, kErrors[fail_at % kErrors.size()]);
       try {
         body();
       } catch (...) {
@@ -66,10 +73,12 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
   std::uint64_t told = 0;
   fail_points("call", [&](std::uint64_t fail_at) {
     fs::copy_file(of.checkpoint, of.saved, fs::copy_options::overwrite_existing);
+    write("saved.vdnn-tmp1", "of a killed process");
     const std::uint64_t calls = failing(fail_at, [&] { save_checkpoint(of.saved, session); });
     told += error_.empty() ? 0 : 1;
-    // Told of the directory that was not forced to the disk, the new file is in place.
-    EXPECT_TRUE(read("saved") == next || (read("saved") == previous && !error_.empty())) << error_;
+    // Only of the directory that was not forced to the disk is told with the new file in place.
+    const bool in_place = error_.empty() || error_.find("the file is in place") != std::string::npos;
+    EXPECT_TRUE(read("saved") == (in_place ? next : previous)) << error_;
     save_checkpoint(of.saved, session);
     EXPECT_EQ(read("saved"), next);
     EXPECT_EQ(files(), 2U) << "something was left behind that the next save does not remove";
@@ -82,6 +91,16 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
     of.expect_mended(other);
     return calls;
   });
+  fs::copy_file(of.checkpoint, of.saved, fs::copy_options::overwrite_existing);
+  disturb_calls();
+  save_checkpoint(of.saved, session);
+  EXPECT_EQ(read("saved"), next);
+  Session other(of.run);
+  disturb_calls();
+  load_checkpoint(of.checkpoint, other);
+  fail_call(0, 0);
+  one_step(other);
+  EXPECT_EQ(other.weights_sha256(), of.usual);
   // As if nothing had been saved.
   EXPECT_EQ(session.weights_sha256(), of.usual);
 }
