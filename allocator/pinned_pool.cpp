@@ -12,7 +12,7 @@ namespace vdnn {
 
 namespace {
 
-struct PinnedBlock {
+struct Block {
   AddressRange range;
   // What must have been reached before the block may be written.
   Frontier frontier;
@@ -22,7 +22,7 @@ struct PinnedBlock {
 
 // Waits for the block's last users, then gives it back to the system, even when they failed: they are done
 // with it all the same.
-void give_back(Device& device, const PinnedBlock& block) {
+void give_back(Device& device, const Block& block) {
   try {
     device.synchronize(block.frontier);
   } catch (...) {
@@ -65,7 +65,7 @@ class PinnedPool::Impl {
     if (bytes == 0) {
       throw InvalidArgument("a page-locked block of 0 bytes was asked for");
     }
-    const std::optional<PinnedBlock> block = take(bytes);
+    const std::optional<Block> block = take(bytes);
     if (!block) {
       return std::nullopt;
     }
@@ -131,17 +131,17 @@ class PinnedPool::Impl {
   // One kind of map for both, so that a block moves between them with its node: neither taking nor freeing
   // one can fail for want of memory and lose it.
   using Key = std::pair<std::uint64_t, std::uint64_t>;
-  using Blocks = std::map<Key, PinnedBlock>;
+  using Blocks = std::map<Key, Block>;
 
   // A block of the size, from the cache or new; it counts as in use from here on.
-  std::optional<PinnedBlock> take(std::uint64_t bytes) {
+  std::optional<Block> take(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     for (;;) {
       // The one that was page-locked first: so every step gets what the first got, which had no later ones
       // yet, in whatever order blocks are freed.
       if (const auto found = cache_.lower_bound(Key{bytes, 0});
           found != cache_.end() && found->second.range.bytes == bytes) {
-        PinnedBlock block = found->second;
+        Block block = found->second;
         hand_out(cache_.extract(found));
         return block;
       }
@@ -151,7 +151,7 @@ class PinnedPool::Impl {
       }
       if (locked_bytes_ <= budget_ - bytes) {
         Blocks::node_type node = page_lock(bytes);
-        PinnedBlock block = node.mapped();
+        Block block = node.mapped();
         hand_out(std::move(node));
         return block;
       }
@@ -165,7 +165,7 @@ class PinnedPool::Impl {
   Blocks::node_type page_lock(std::uint64_t bytes) {
     // The node first: memory that is page-locked already would have to be unlocked again without it.
     Blocks fresh;
-    PinnedBlock& block = fresh[Key{}];
+    Block& block = fresh[Key{}];
     block.range = device_.allocate_pinned(bytes);
     block.serial = ++page_locks_;
     locked_bytes_ += bytes;
@@ -189,7 +189,7 @@ class PinnedPool::Impl {
       return false;
     }
     const Blocks::node_type node = cache_.extract(oldest);
-    const PinnedBlock& block = node.mapped();
+    const Block& block = node.mapped();
     lock.unlock();
     try {
       give_back(device_, block);
@@ -203,7 +203,7 @@ class PinnedPool::Impl {
     return true;
   }
 
-  void count_as_given_back(const PinnedBlock& block) {
+  void count_as_given_back(const Block& block) {
     locked_bytes_ -= block.range.bytes;
     given_back_.notify_all();
   }

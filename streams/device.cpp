@@ -215,6 +215,10 @@ void Device::recover() {
   const Frontier submitted = everything();
   try {
     do_synchronize(submitted);
+  } catch (const DeviceError& error) {
+    if (error.lost()) {
+      throw;
+    }
   } catch (...) {
     // What failed is what is to be forgotten.
   }

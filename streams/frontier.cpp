@@ -4,6 +4,15 @@
 
 namespace vdnn {
 
+Frontier& Frontier::operator=(const Frontier& other) {
+  if (this != &other) {
+    spilled_ = other.spilled_;  // the only part that may fail
+    inline_ = other.inline_;
+    size_ = other.size_;
+  }
+  return *this;
+}
+
 std::span<const Point> Frontier::points() const {
   return spilled_.empty() ? std::span<const Point>(inline_.data(), size_) : std::span<const Point>(spilled_);
 }

@@ -35,6 +35,12 @@ class Frontier {
   static constexpr std::size_t kInlinePoints = 6;
 
   Frontier() = default;
+  Frontier(const Frontier&) = default;
+  Frontier(Frontier&&) noexcept = default;
+  // As a whole or, where there is no memory for many points, not at all.
+  Frontier& operator=(const Frontier& other);
+  Frontier& operator=(Frontier&&) noexcept = default;
+  ~Frontier() = default;
   explicit Frontier(Point point) { join(point); }
 
   // How far this frontier has come on `stream`; 0 where it knows nothing of it.

@@ -185,8 +185,15 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
 }
 
 void Executor::give_back_everything() noexcept {
+  Frontier everything;
   try {
-    parts_.device->synchronize(parts_.streams->everything(*parts_.device));
+    everything = parts_.streams->everything(*parts_.device);
+  } catch (
+      ...) {  // no memory to wait for many streams: what may be in use stays with the pools until they go
+    return;
+  }
+  try {
+    parts_.device->synchronize(everything);
   } catch (...) {  // whoever stepped has been told, or will not look any more
   }
   const auto one = [](const auto& free) {

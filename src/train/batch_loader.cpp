@@ -4,6 +4,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -53,8 +54,12 @@ class Ring {
   }
   ~Ring() {
     for (const Slot& slot : slots_) {
-      // Who has a batch and never gave it back can only be copying it in work that has been submitted.
-      pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
+      try {
+        // Who has a batch and never gave it back can only be copying it in work that has been submitted.
+        pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
+      } catch (...) {
+        // Without memory to remember many streams in, the block stays in use until the pool goes.
+      }
     }
   }
   Ring(const Ring&) = delete;
@@ -97,7 +102,11 @@ class BatchLoader::Impl {
       free_.push_back(slot);
     }
     ready_.reserve(slots);
-    thread_ = std::jthread([this, first](const std::stop_token& stop) { run(stop, first); });
+    try {
+      thread_ = std::jthread([this, first](const std::stop_token& stop) { run(stop, first); });
+    } catch (const std::system_error& error) {
+      throw DeviceError(std::string("no thread to load batches: ") + error.what());
+    }
   }
 
   StagedBatch next() {

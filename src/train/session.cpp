@@ -278,7 +278,7 @@ void Session::mend() {
       device_->synchronize_all();
       return;
     } catch (...) {
-      // As a failure that is known.
+      failure_ = std::current_exception();
     }
   }
   close();
@@ -368,11 +368,11 @@ StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, con
     block.used_until(ticket.inputs_copied);
     return wait(ticket);
   } catch (...) {
-    // Nobody knows how far the step has come, and nobody has its ticket to wait for it again.
-    block.used_until(streams_.everything(*device_));
+    // Nobody has the step's ticket to wait for it again, and nobody knows how far it has come.
     if (in_flight_ > 0) {
       failure_ = std::current_exception();
     }
+    block.used_until(streams_.everything(*device_));
     throw;
   }
 }

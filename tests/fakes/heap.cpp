@@ -1,9 +1,13 @@
 #include "fakes/heap.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace vdnn {
@@ -15,12 +19,46 @@ std::atomic<std::int64_t> blocks = 0;
 std::atomic<bool> armed = false;
 std::atomic<std::uint64_t> while_armed = 0;
 std::atomic<std::uint64_t> failing = 0;
+std::atomic<bool> for_good = false;
+
+// Where oneDNN's code lies; empty where it is not loaded.
+struct Code {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+};
+
+int find_onednn(dl_phdr_info* library, std::size_t /*bytes*/, void* found) {
+  if (std::strstr(library->dlpi_name, "libdnnl") == nullptr) {
+    return 0;
+  }
+  for (int part = 0; part < library->dlpi_phnum; ++part) {
+    const auto& header = library->dlpi_phdr[part];
+    if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0) {
+      const std::uintptr_t begin = library->dlpi_addr + header.p_vaddr;
+      *static_cast<Code*>(found) = {.begin = begin, .end = begin + header.p_memsz};
+    }
+  }
+  return 1;
+}
+
+bool called_by_onednn(const void* caller) {
+  static const Code code = [] {
+    Code found;
+    dl_iterate_phdr(find_onednn, &found);
+    return found;
+  }();
+  const auto address = reinterpret_cast<std::uintptr_t>(caller);
+  return address >= code.begin && address < code.end;
+}
 
 template <class Allocate>
-void* counted(const Allocate& allocate) {
+void* counted(const void* caller, const Allocate& allocate) {
   ++of_thread;
-  if (armed.load(std::memory_order_relaxed) && ++while_armed == failing) {
-    throw std::bad_alloc();
+  if (armed.load(std::memory_order_relaxed) && !called_by_onednn(caller)) {
+    const std::uint64_t number = ++while_armed;
+    if (number == failing || (for_good && number > failing)) {
+      throw std::bad_alloc();
+    }
   }
   void* const memory = allocate();
   if (memory == nullptr) {
@@ -47,7 +85,8 @@ std::uint64_t heap_blocks() {
   return static_cast<std::uint64_t>(blocks.load());
 }
 
-HeapFailure::HeapFailure(std::uint64_t fail_at) {
+HeapFailure::HeapFailure(std::uint64_t fail_at, Kind kind) {
+  for_good = kind == Kind::kFromThenOn;
   while_armed = 0;
   failing = fail_at;
   armed = true;
@@ -64,14 +103,16 @@ std::uint64_t HeapFailure::allocations() const {
 }  // namespace vdnn
 
 void* operator new(std::size_t bytes) {
-  return vdnn::counted([&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
+  return vdnn::counted(__builtin_return_address(0),
+                       [&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
 }
 
 // aligned_alloc wants whole multiples of the alignment.
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto unit = static_cast<std::size_t>(alignment);
-  return vdnn::counted(
-      [&] { return std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit); });
+  return vdnn::counted(__builtin_return_address(0), [&] {
+    return std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit);
+  });
 }
 
 void operator delete(void* memory) noexcept {

@@ -120,13 +120,13 @@ inline constexpr std::uint64_t kFaultStride = 7 * VDNN_FAULT_STRIDE;
 inline constexpr std::uint64_t kFaultStride = VDNN_FAULT_STRIDE;
 #endif
 
-// Calls fail_at(n) for the points to be failed; it says how many points there were. Prints, and returns, how
+// Calls fail_at(n) for every `stride`-th point; it says how many points there were. Prints, and returns, how
 // many of them failed.
 template <class FailAt>
-std::uint64_t fail_points(const char* what, const FailAt& fail_at) {
+std::uint64_t fail_points(const char* what, const FailAt& fail_at, std::uint64_t stride = kFaultStride) {
   std::uint64_t failed = 0;
   std::uint64_t points = 0;
-  for (std::uint64_t point = 1;; point += kFaultStride) {
+  for (std::uint64_t point = 1;; point += stride) {
     SCOPED_TRACE(std::string(what) + " " + std::to_string(point));
     points = fail_at(point);
     if (points < point || ::testing::Test::HasFailure()) {
