@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iomanip>
-#include <iostream>
 #include <optional>
 #include <ostream>
 #include <vector>
@@ -31,6 +31,9 @@ class Campaign {
   Tallies run() {
     for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
       kind_ = static_cast<MutationKind>(kind);
+      if (options_.only_kind && kind_ != *options_.only_kind) {
+        continue;
+      }
       const std::uint64_t count = wanted();
       if (const auto all = no_more_than(count)) {
         for (const Mutant& mutant : *all) {
@@ -58,7 +61,7 @@ class Campaign {
     const std::uint64_t length = subject_.schedule.instructions.size();
     const bool one_more =
         mix_seed(seed_, static_cast<std::uint64_t>(kind_)) % length < options_.work % length;
-    return options_.work / length + (one_more ? 1 : 0);
+    return std::max(options_.least, options_.work / length + (one_more ? 1 : 0));
   }
 
   // All breaks of the kind; nothing where there are more than `count`.
@@ -127,11 +130,12 @@ class Campaign {
       const std::string shown = trials_.simulate(schedule, seed, options_.harmless_orders);
       EXPECT_EQ(shown, "") << reproducer_;
     }
-    if (!findings.empty()) {
-      if (counts.refused++ == 0) {
-        std::cout << "harmless, but refused: " << reproducer_ << "; the checker: " << findings.front()
-                  << '\n';
-      }
+    const std::string rule = broken_rule_of_drivers(*subject_.tape, schedule);
+    if (!rule.empty()) {
+      ++counts.refused;
+      EXPECT_FALSE(findings.empty()) << reproducer_ << "; drivers: " << rule;
+    } else if (!findings.empty()) {
+      ADD_FAILURE() << reproducer_ << ": harmless, but refused; the checker: " << findings.front();
     } else if (trials_.compute && counts.computed < options_.most_computed_of_a_kind) {
       ++counts.computed;
       const std::string shown = trials_.compute(schedule);
@@ -152,10 +156,10 @@ class Campaign {
 };
 
 void print_line(std::ostream& out, const std::string& name, const Tally& tally) {
-  out << std::left << std::setw(34) << name << std::right << std::setw(8) << tally.changed + tally.harmless
-      << std::setw(9) << tally.changed << std::setw(9) << tally.found << std::setw(9) << tally.changed_run
-      << std::setw(9) << tally.found_running << std::setw(10) << tally.harmless << std::setw(9)
-      << tally.refused << std::setw(9) << tally.harmless_run << std::setw(9) << tally.computed << '\n';
+  out << std::left << std::setw(34) << name << std::right << std::setw(8) << tally.breaks() << std::setw(9)
+      << tally.changed << std::setw(9) << tally.found << std::setw(9) << tally.changed_run << std::setw(9)
+      << tally.found_running << std::setw(10) << tally.harmless << std::setw(9) << tally.refused
+      << std::setw(9) << tally.harmless_run << std::setw(9) << tally.computed << '\n';
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 // Breaks schedules in every way of mutation.h and holds the checker against the oracle: every break that
-// changes what a schedule means must be found. Optionally the broken schedules are run as well: breaks that
+// changes what a schedule means must be found, and of the others those that break a rule of drivers, and no
+// more. Optionally the broken schedules are run as well: breaks that
 // the oracle calls harmless must show nothing, and those that change the meaning are counted where running
 // shows them.
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "plan/mutation.h"
@@ -17,6 +19,8 @@ namespace vdnn::testing {
 
 // Of one kind of break.
 struct Tally {
+  int breaks() const { return changed + harmless; }
+
   int changed = 0;        // meaning, by the oracle's verdict
   int found = 0;          // of those, by the checker
   int changed_run = 0;    // of those, run
@@ -24,7 +28,7 @@ struct Tally {
   int harmless = 0;
   int harmless_run = 0;  // of those, run in random orders
   int computed = 0;      // of those, run with the layers' mathematics
-  int refused = 0;       // of those, by the checker: rules that are not about meaning
+  int refused = 0;       // of those, by the checker: they break a rule of drivers (oracle.h)
 
   Tally& operator+=(const Tally& other);
 };
@@ -46,16 +50,18 @@ struct Trials {
 
 struct CampaignOptions {
   // Breaks of each kind times instructions of the schedule: long schedules, on which all is slower, have
-  // fewer, and the longest not of every kind. A kind that offers no more breaks than that is exhausted, else
-  // they are drawn.
+  // fewer, and the longest not of every kind, unless `least` says so. A kind that offers no more breaks than
+  // that is exhausted, else they are drawn.
   std::uint64_t work = 1000;
+  std::uint64_t least = 0;                  // breaks of a kind, however long the schedule
+  std::optional<MutationKind> only_kind{};  // none: all kinds
   int harmless_orders = 3;
   int changed_orders = 1;
   int most_computed_of_a_kind = 1;
 };
 
-// Fails the test that calls it for each break that is missed, and each harmless one that is not harmless when
-// it runs, with the line that reproduces it.
+// Fails the test that calls it for each break that is missed, and each harmless one that the checker refuses
+// for no rule of drivers or that is not harmless when it runs, with the line that reproduces it.
 Tallies run_campaign(const Subject& subject, const CampaignOptions& options, const Trials& trials = {});
 
 }  // namespace vdnn::testing

@@ -498,6 +498,31 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
   });
 }
 
+std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule) {
+  for (const Instruction& it : schedule.instructions) {
+    if (it.kind != InstructionKind::kLaunch) {
+      continue;
+    }
+    if (it.stream != StreamRole::kCompute) {
+      return describe(tape, it) + " is on another stream than launches are";
+    }
+    const Algorithm& algorithm = tape.op(it.op).algorithms[schedule.algorithms[it.op]];
+    if (it.operands.back() != kNone && algorithm.workspace_bytes == 0) {
+      return describe(tape, it) + " has a workspace and wants none";
+    }
+    const Action action = action_of(tape, it);
+    for (const std::vector<Place>& places : {action.reads, action.writes}) {
+      for (const Place& place : places) {
+        if (place.value != kNone && tape.value(place.value).persistent() &&
+            schedule.buffers[place.buffer].bytes != tape.value(place.value).bytes) {
+          return describe(tape, it) + " has " + tape.value(place.value).name + " in a buffer of another size";
+        }
+      }
+    }
+  }
+  return {};
+}
+
 Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {
   for (const Instruction& it : intact.instructions) {
     for (const Place& place : action_of(tape, it).reads) {

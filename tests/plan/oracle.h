@@ -16,8 +16,8 @@
 // Broken by definition, without being run: a name of something that is not there; a wait that points forward
 // or at a release; an operand in the other space, or in a buffer too small for it; an op launched, an input
 // loaded or a result read not exactly once a step; a buffer that is used and not allocated and released
-// exactly once. Not looked at: rules that a schedule keeps for the sake of drivers (launches on one stream,
-// no workspace where none is wanted).
+// exactly once. No objection are the rules that a schedule keeps for the sake of drivers;
+// broken_rule_of_drivers() knows them.
 
 #include <array>
 #include <cstdint>
@@ -35,6 +35,11 @@ enum class Exploration : std::uint8_t {
 
 // Are all numbers in range, and has each launch operands for its op? What executors index by.
 bool is_well_formed(const Tape& tape, const Schedule& schedule);
+
+// The rule that a well-formed schedule breaks although drivers rely on it, whatever the schedule means: all
+// launches are on the compute stream, none has a workspace where its algorithm wants none, and a persistent
+// value has the whole of its buffer. Empty: none.
+std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);
 
 class Oracle {
  public:
