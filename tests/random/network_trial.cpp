@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <set>
 #include <span>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <variant>
 
 #include "src/base/random.h"
 #include "tests/exec/executor_rig.h"
@@ -233,12 +239,13 @@ void take_steps(Session& session, const StagedInputs& staged, std::uint64_t coun
   take_results(digest, session, session.wait(*last), results, findings);
 }
 
-// With as many samples of the first batch as there is memory for, if any.
+// With as many samples of the first batch as there is memory for, if any: what came of that is counted, and
+// the suite wants some of it compared.
 void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
   std::int64_t samples = 0;
   try {
     samples = session.evaluation_batch();
-  } catch (const OutOfMemory&) {
+  } catch (const OutOfMemory&) {  // an evaluation is promised no more than training takes
     return;
   }
   const Network& network = session.run().network;
@@ -293,28 +300,55 @@ bool is_refused(PlannedRun run, std::uint64_t budget) {
 class Runs {
  public:
   Runs(const RandomNetwork& random, const TrialOptions& options)
-      : random_(random), options_(options), baseline_(plan(Policy::kBaseline)) {}
+      : random_(random),
+        options_(options),
+        training_(telling(random)),
+        baseline_(plan({.policy = Policy::kBaseline})) {}
 
-  Findings judge() && {
+  Trial judge() && {
     for (const Policy policy : kPolicies) {
       if (policy == options_.policy.value_or(policy)) {
-        judge_policy(policy == Policy::kBaseline ? baseline_ : plan(policy));
+        judge_policy(policy == Policy::kBaseline ? baseline_ : plan({.policy = policy}));
       }
     }
     judge_with_debugging_aids(options_.policy.value_or(kPolicies.at(random_.seed % kPolicies.size())));
-    return std::move(findings_);
+    return std::move(trial_);
   }
 
  private:
-  PlannedRun plan(Policy policy, bool page_aligned_blocks = false) const {
+  // Weights hide a gradient that is too small to move them. Momentum and Adam's moments show all of it; plain
+  // SGD keeps nothing, so that there the host is given the gradients themselves.
+  static TrainingOptions telling(const RandomNetwork& random) {
+    TrainingOptions training = random.training;
+    const auto* sgd = std::get_if<SgdSpec>(&training.optimizer);
+    if (sgd == nullptr || sgd->momentum > 0) {
+      return training;
+    }
+    training.results.clear();
+    const auto ops = make_cpu_ops({});
+    const auto tape = lower_to_tape(random.network, ops->catalog(), training);
+    for (const Value& value : tape->values()) {
+      if (value.kind == ValueKind::kParameterGradient) {
+        training.results.push_back(value.name);
+      }
+    }
+    return training;
+  }
+
+  struct Wanted {
+    std::optional<Policy> policy;  // absent: what plan_run() settles on
+    std::uint64_t budget_bytes = kPlenty;
+    bool page_aligned_blocks = false;
+  };
+  PlannedRun plan(const Wanted& wanted) const {
     return plan_run(random_.network, {.device = "cpu",
-                                      .memory_bytes = kPlenty,
+                                      .memory_bytes = wanted.budget_bytes,
                                       .host_memory_bytes = kPlenty,
                                       .threads = threads(),
-                                      .policy = policy,
+                                      .policy = wanted.policy,
                                       .algorithms = kPreferences.at(random_.seed / 2 % kPreferences.size()),
-                                      .training = random_.training,
-                                      .page_aligned_blocks = page_aligned_blocks});
+                                      .training = training_,
+                                      .page_aligned_blocks = wanted.page_aligned_blocks});
   }
 
   int threads() const {
@@ -338,17 +372,31 @@ class Runs {
   void judge_policy(PlannedRun run) {
     for (const std::uint64_t budget : budgets(run)) {
       run.target.budget_bytes = budget;
-      compare(run, {});
+      compare_once(run);
+      judge_auto(budget);
     }
     const std::uint64_t less = run.smallest_budget_bytes() - run.target.profile.granule_bytes;
     if (!is_refused(run, less)) {
-      findings_.push_back(in_words(run) + ": runs in a granule less than the smallest budget");
+      trial_.findings.push_back(in_words(run) + ": runs in a granule less than the smallest budget");
+    }
+  }
+
+  void judge_auto(std::uint64_t budget) {
+    const PlannedRun settled = plan({.budget_bytes = budget});
+    ++trial_.counts["auto settles on " + to_string(settled.plan.options.policy)];
+    compare_once(settled);
+  }
+
+  // What auto settles on has often been tried before.
+  void compare_once(const PlannedRun& run) {
+    if (tried_.insert(in_words(run)).second) {
+      compare(run, {});
     }
   }
 
   void judge_with_debugging_aids(Policy policy) {
     const bool delayed = random_.seed % 16 < kPolicies.size();
-    PlannedRun run = plan(policy, !delayed);
+    PlannedRun run = plan({.policy = policy, .page_aligned_blocks = !delayed});
     if (delayed) {
       run.target.budget_bytes = run.smallest_budget_bytes();
       compare(run, {.delay_seed = random_.seed});
@@ -361,12 +409,14 @@ class Runs {
     options.seed = random_.seed;
     const std::string where = in_words(run);
     const Outcome outcome = judge_run(run, options);
-    append(findings_, where, outcome.findings);
+    append(trial_.findings, where, outcome.findings);
     for (const auto& [what, digest] : outcome.digests) {
-      const Digested& first =
-          first_.try_emplace(what, Digested{.text = digest, .where = where}).first->second;
-      if (digest != first.text) {
-        append(findings_, where, {what + " has other results than with " + first.where});
+      const auto [first, is_first] = first_.try_emplace(what, Digested{.text = digest, .where = where});
+      const std::string kind = what.substr(0, what.find(' '));  // an evaluation's batch left aside
+      ++trial_.counts[kind];
+      trial_.counts[kind + " compared"] += is_first ? 0 : 1;
+      if (digest != first->second.text) {
+        append(trial_.findings, where, {what + " has other results than with " + first->second.where});
       }
     }
   }
@@ -383,10 +433,32 @@ class Runs {
 
   const RandomNetwork& random_;
   const TrialOptions& options_;
+  TrainingOptions training_;
   PlannedRun baseline_;
   std::map<std::string, Digested> first_;  // run that had this result
-  Findings findings_;
+  std::set<std::string> tried_;
+  Trial trial_;
 };
+
+// --- what to try -------------------------------------------------------------------------------------------
+
+std::uint64_t parse_number(std::string_view argument, std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw InvalidArgument(std::string(argument) + ": not a number of 64 bits");
+  }
+  return number;
+}
+
+Policy parse_policy(std::string_view argument, std::string_view name) {
+  const auto* const policy =
+      std::ranges::find_if(kPolicies, [name](Policy each) { return to_string(each) == name; });
+  if (policy == kPolicies.end()) {
+    throw InvalidArgument(std::string(argument) + ": no such policy");
+  }
+  return *policy;
+}
 
 }  // namespace
 
@@ -421,14 +493,38 @@ Outcome judge_run(const PlannedRun& run, const SessionOptions& options) {
   return outcome;
 }
 
-Findings judge_network(const RandomNetwork& random, const TrialOptions& options) {
+Trial judge_network(const RandomNetwork& random, const TrialOptions& options) {
   try {
-    Findings findings = options.policy || options.budget_bytes ? Findings{} : judge_on_paper(random);
-    append(findings, "cpu", Runs(random, options).judge());
-    return findings;
+    Trial trial = Runs(random, options).judge();
+    if (!options.policy && !options.budget_bytes) {
+      append(trial.findings, "on paper", judge_on_paper(random));
+    }
+    return trial;
   } catch (const Error& error) {
-    return {error.what()};
+    return {.findings = {error.what()}, .counts = {}};
   }
+}
+
+TrialCommand parse_trial(std::span<const std::string_view> arguments) {
+  TrialCommand command;
+  for (const std::string_view argument : arguments) {
+    const std::size_t equals = std::min(argument.find('='), argument.size());
+    const std::string_view flag = argument.substr(0, equals);
+    const std::string_view value = argument.substr(std::min(equals + 1, argument.size()));
+    if (flag == "--seed") {
+      command.seed = parse_number(argument, value);
+    } else if (flag == "--budget") {
+      command.options.budget_bytes = parse_number(argument, value);
+    } else if (flag == "--policy") {
+      command.options.policy = parse_policy(argument, value);
+    } else {
+      throw InvalidArgument(std::string(argument) + ": neither --seed=, --policy= nor --budget=");
+    }
+  }
+  if (!command.seed && !arguments.empty()) {
+    throw InvalidArgument("--policy= and --budget= are for one network, which --seed= has to name");
+  }
+  return command;
 }
 
 }  // namespace vdnn::testing

@@ -7,12 +7,13 @@
 //     does not race or read stale contents, and the schedule takes just the memory that was predicted, fails
 //     in a granule less, and gives everything back. The least workspace limit is kept, a byte less refused.
 //   * For real on `cpu`, under every policy, in the smallest budget and in one drawn between that and twice
-//     what `baseline` takes: the same losses, results, weights and optimizer state to the last bit, an
-//     evaluation between the steps included; the peak and the page-locked memory that were predicted; no call
-//     of the system's allocators after the first step; and a granule less than the smallest budget is
-//     refused. Once more under a policy by seed: with random delays, or watched, so that the process ends,
-//     naming the op, where one touches what it does not declare or what has been released. (What a run takes
-//     with protect_released is not predicted.)
+//     what `baseline` takes, and in each of these budgets under what auto settles on: the same losses,
+//     results, gradients (as momentum or moments, where the optimizer has such), weights and optimizer state
+//     to the last bit, an evaluation between the steps included; the peak and the page-locked memory that
+//     were predicted; no call of the system's allocators after the first step; and a granule less than the
+//     smallest budget is refused. Once more under a policy by seed: with random delays, or watched, so that
+//     the process ends, naming the op, where one touches what it does not declare or what has been released.
+//     (What a run takes with protect_released is not predicted.)
 //
 // The trial is made of functions that say what is wrong, so that tests can hand them what is (see
 // network_trial_test.cpp).
@@ -20,7 +21,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/random/random_network.h"
@@ -53,6 +56,20 @@ struct TrialOptions {
   std::optional<Policy> policy;
   std::optional<std::uint64_t> budget_bytes;  // of real runs, instead of the two
 };
-Findings judge_network(const RandomNetwork& random, const TrialOptions& options = {});
+struct Trial {
+  Findings findings;
+  // How often something has been done: "training" and "evaluation" runs, those of them "compared" with one
+  // before, what "auto settles on".
+  std::map<std::string, int> counts;
+};
+Trial judge_network(const RandomNetwork& random, const TrialOptions& options = {});
+
+// --seed=17 [--policy=all] [--budget=1048576]; nothing at all is no seed. Throws InvalidArgument for anything
+// else.
+struct TrialCommand {
+  std::optional<std::uint64_t> seed;
+  TrialOptions options;
+};
+TrialCommand parse_trial(std::span<const std::string_view> arguments);
 
 }  // namespace vdnn::testing

@@ -12,6 +12,8 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/train/every_layer.h"
 #include "vdnn/cpu_ops.h"
@@ -32,7 +34,8 @@ constexpr std::uint64_t kSeed = 1;
 
 Network forked_network(const std::shared_ptr<const CustomLayer>& custom = std::make_shared<Doubling>()) {
   NetworkBuilder net("forked", {3, 3, 12, 20});
-  const ConvolutionSpec same{.filters = 17, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const ConvolutionSpec same{
+      .filters = 17, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false};
   const Tensor trunk = net.relu("relu", net.convolution("conv", net.input(), same));
   const Tensor aside = net.custom("custom", {net.convolution("left", trunk, same)}, custom);
   const Tensor joined = net.add("join", aside, net.convolution("right", trunk, same));
@@ -145,7 +148,10 @@ RandomNetwork by_hand(const std::shared_ptr<const CustomLayer>& custom) {
 }
 
 TEST(NetworkTrial, HasNothingAgainstWhatIsRight) {
-  EXPECT_THAT(judge_network(by_hand(std::make_shared<Doubling>())), IsEmpty());
+  const Trial trial = judge_network(by_hand(std::make_shared<Doubling>()));
+  EXPECT_THAT(trial.findings, IsEmpty());
+  EXPECT_GT(trial.counts.at("training compared"), 0);
+  EXPECT_GT(trial.counts.at("evaluation compared"), 0);
 }
 
 // What a layer computes depends on how often it has been asked before.
@@ -165,9 +171,39 @@ class Drifting final : public CustomLayer {
 };
 
 TEST(NetworkTrial, FindsResultsThatDependOnWhatRanBefore) {
-  const Findings findings = judge_network(by_hand(std::make_shared<Drifting>()));
+  const Findings findings = judge_network(by_hand(std::make_shared<Drifting>())).findings;
   EXPECT_THAT(findings, Contains(HasSubstr("--policy=all")));
   EXPECT_THAT(findings, Each(HasSubstr("has other results than with --policy=baseline")));
+}
+
+// In backward alone, and so little that no weight moves by it: the filters that learn from it have no bias,
+// which would start at nought. Judging weights after steps of 1e-6, the trial saw nothing of it.
+class DriftingBackwards final : public CustomLayer {
+ public:
+  std::string kind() const override { return "drifting backwards"; }
+  TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
+  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
+  void run(const CustomLaunch& launch) const override {
+    doubling_.run(launch);
+    if (launch.direction == Direction::kForward) {
+      return;
+    }
+    const float drift = 1 + static_cast<float>(++calls_ % 3) * 0x1p-22F;
+    const AddressRange& gradient = launch.operands.writes[0];
+    for (std::size_t i = 0; i < gradient.bytes / sizeof(float); ++i) {
+      pointer_to<float>(gradient.begin)[i] *= drift;
+    }
+  }
+
+ private:
+  Doubling doubling_;
+  mutable std::atomic<int> calls_{0};
+};
+
+TEST(NetworkTrial, FindsGradientsThatNoWeightShows) {
+  const Findings findings = judge_network(by_hand(std::make_shared<DriftingBackwards>())).findings;
+  EXPECT_THAT(findings, Contains(HasSubstr("--policy=all")));
+  EXPECT_THAT(findings, Each(HasSubstr("training has other results than with --policy=baseline")));
 }
 
 // Values that cannot be told apart prove nothing about who read what.
@@ -186,7 +222,31 @@ class Spoiling final : public CustomLayer {
 };
 
 TEST(NetworkTrial, FindsLossesThatAreNotFinite) {
-  EXPECT_THAT(judge_network(by_hand(std::make_shared<Spoiling>())), Contains(HasSubstr("the loss is")));
+  EXPECT_THAT(judge_network(by_hand(std::make_shared<Spoiling>())).findings,
+              Contains(HasSubstr("the loss is")));
+}
+
+// --- commands ----------------------------------------------------------------------------------------------
+
+TrialCommand parsed(const std::vector<std::string_view>& arguments) {
+  return parse_trial(arguments);
+}
+
+TEST(TrialCommand, NamesANetworkAndWhatToTryOfIt) {
+  EXPECT_EQ(parsed({}).seed, std::nullopt);
+  const TrialCommand command = parsed({"--policy=all", "--budget=1048576", "--seed=17"});
+  EXPECT_EQ(command.seed, 17);
+  EXPECT_EQ(command.options.policy, Policy::kOffloadAll);
+  EXPECT_EQ(command.options.budget_bytes, 1048576);
+}
+
+// Seed 17 was tried for the first, every policy for the fourth.
+TEST(TrialCommand, RefusesWhatItDoesNotKnow) {
+  for (const std::string_view wrong :
+       {"--seed=17x", "--seed=", "--seed=-1", "--polcy=all", "--policy=al", "--budget=1MiB", "--seed", ""}) {
+    EXPECT_THROW(parsed({"--seed=17", wrong}), InvalidArgument) << wrong;
+  }
+  EXPECT_THROW(parsed({"--policy=all"}), InvalidArgument);
 }
 
 }  // namespace

@@ -11,7 +11,13 @@
 #include <variant>
 #include <vector>
 
+#include "tests/exec/executor_rig.h"
+#include "tests/random/network_trial.h"
+#include "vdnn/classic_catalog.h"
+#include "vdnn/cpu_ops.h"
 #include "vdnn/custom_layer.h"
+#include "vdnn/predictor.h"
+#include "vdnn/schedule.h"
 
 namespace vdnn::testing {
 namespace {
@@ -188,6 +194,86 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
     const auto found = census.counts().find(what);
     const int count = found == census.counts().end() ? 0 : found->second;
     EXPECT_GE(count, 20) << what;
+  }
+}
+
+// --- schedules ---------------------------------------------------------------------------------------------
+
+// What tapes and schedules have to offer to be wrong about, by name.
+class ScheduleCensus {
+ public:
+  void count(const std::string& catalog, const Tape& tape) {
+    for (const Op& op : tape.ops()) {
+      counts_[catalog + ", ops with a choice of algorithms"] += op.algorithms.size() > 1 ? 1 : 0;
+    }
+    for (const Policy policy : kPolicies) {
+      count(catalog + ", " + to_string(policy), tape, schedule_of(tape, policy));
+    }
+  }
+
+  const std::map<std::string, int>& counts() const { return counts_; }
+
+ private:
+  void count(const std::string& where, const Tape& tape, const Schedule& schedule) {
+    int& overwritten = counts_[where + ", overwritten operands"];
+    int& offloads = counts_[where + ", offloads"];
+    int& prefetches = counts_[where + ", prefetches"];
+    for (const Instruction& instruction : schedule.instructions) {
+      overwritten += overwritten_operands(tape, instruction);
+      offloads += instruction.kind == InstructionKind::kOffload ? 1 : 0;
+      prefetches += instruction.kind == InstructionKind::kPrefetch ? 1 : 0;
+    }
+    std::uint64_t apart = 0;
+    for (const Buffer& buffer : schedule.buffers) {
+      apart += buffer.space == Space::kDevice ? buffer.bytes : 0;
+    }
+    const Prediction predicted = predict(tape, schedule, {.profile = finest_profile()});
+    counts_[where + ", schedules that reuse memory"] += predicted.peak_bytes < apart ? 1 : 0;
+  }
+
+  static int overwritten_operands(const Tape& tape, const Instruction& instruction) {
+    if (instruction.kind != InstructionKind::kLaunch) {
+      return 0;
+    }
+    const Op& op = tape.op(instruction.op);
+    return static_cast<int>(std::ranges::count_if(op.may_overwrite, [&](const Overwrite& permission) {
+      return op.writes[permission.write] != op.reads[permission.read] &&
+             instruction.operands[op.reads.size() + permission.write] ==
+                 instruction.operands[permission.read];
+    }));
+  }
+
+  std::map<std::string, int> counts_;
+};
+
+// Layers alone prove little: were nothing overwritten, moved, reused or chosen, the suite would pass and have
+// tried nothing of it.
+TEST(RandomNetwork, TheSuitesSchedulesHaveSomeOfEverything) {
+  constexpr int kSample = 40;
+  const auto cpu = make_cpu_ops({.threads = 1});
+  const auto classic = make_classic_catalog();
+  ScheduleCensus census;
+  for (int seed = 0; seed < kSample; ++seed) {
+    const RandomNetwork random = make_random_network(static_cast<std::uint64_t>(seed));
+    census.count("cpu", *lower_to_tape(random.network, cpu->catalog(), random.training));
+    census.count("classic", *lower_to_tape(random.network, *classic, random.training));
+  }
+  std::map<std::string, int> wanted;
+  for (const std::string catalog : {"cpu", "classic"}) {
+    wanted[catalog + ", ops with a choice of algorithms"] = kSample;
+    for (const Policy policy : kPolicies) {
+      wanted[catalog + ", " + to_string(policy) + ", overwritten operands"] = 5 * kSample;
+    }
+    for (const Policy policy : {Policy::kOffloadAll, Policy::kOffloadConv}) {
+      wanted[catalog + ", " + to_string(policy) + ", offloads"] = kSample;
+      wanted[catalog + ", " + to_string(policy) + ", prefetches"] = kSample;
+    }
+    for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadAll, Policy::kOffloadConv}) {
+      wanted[catalog + ", " + to_string(policy) + ", schedules that reuse memory"] = kSample / 2;
+    }
+  }
+  for (const auto& [what, least] : wanted) {
+    EXPECT_GE(census.counts().at(what), least) << what;
   }
 }
 
