@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "vdnn/cpu_device.h"
 #include "vdnn/dataset.h"
 #include "vdnn/executor.h"
 #include "vdnn/planned_run.h"
@@ -21,23 +20,18 @@ namespace vdnn {
 struct TrainOptions {
   double learning_rate = 0.01;
   std::string learning_rate_schedule = "constant";  // learning_rate.h
-  std::uint64_t seed = 1;                           // of initialisation and shuffling
   // Exactly one of the two is > 0. Epochs are followed by an evaluation where there is a test split.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
-  std::optional<double> link_gbytes_per_second;
-  bool trace = false;  // record the last few steps
-  // Training goes on from here; its seed counts, not `seed`, and `epochs` and `steps` are those of the whole
-  // training. Data in the order, and the learning rate, of the steps that follow.
+  SessionOptions session = {};  // its seed is that of shuffling, too
+  bool trace = false;           // record the last few steps
+  // Training goes on from here; its seed counts, not that of `session`, and `epochs` and `steps` are those of
+  // the whole training. Data in the order, and the learning rate, of the steps that follow.
   std::optional<TrainingState> start;
   // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in
   // flight.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
-  // Debugging aids of the cpu driver; they want RunOptions::page_aligned_blocks where the driver does.
-  std::optional<std::uint64_t> delay_seed;
-  bool protect_released = false;
-  bool check_accesses = false;
 };
 
 // After each step, when its loss has been read.

@@ -81,8 +81,9 @@ void replay(const ReplayArguments& arguments) {
     summary = plan_summary(run, options);
   } else {
     const DatasetSplits data = open_dataset(dataset_options(run.network, training.data, *options.seed));
-    Trainer trainer(run, data,
-                    {.learning_rate = training.lr, .seed = *options.seed, .steps = *training.steps});
+    Trainer trainer(
+        run, data,
+        {.learning_rate = training.lr, .steps = *training.steps, .session = {.seed = *options.seed}});
     const TrainingResult result = trainer.train({});
     print_result(out, run, result);
     summary = train_summary(run, result, options, training);

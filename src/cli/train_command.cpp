@@ -28,10 +28,10 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
   const TrainingArguments& training = arguments.training;
   TrainOptions options{.learning_rate = training.lr,
                        .learning_rate_schedule = training.lr_schedule,
-                       .seed = arguments.run.seed.value_or(1),
                        .epochs = training.epochs.value_or(0),
                        .steps = training.steps.value_or(0),
-                       .link_gbytes_per_second = training.link_gbytes_per_s,
+                       .session = {.seed = arguments.run.seed.value_or(1),
+                                   .link_gbytes_per_second = training.link_gbytes_per_s},
                        .trace = !arguments.outputs.trace.empty()};
   if (training.save) {
     options.save = [path = *training.save](Session& session) {

@@ -30,14 +30,6 @@ void require_one_duration(const TrainOptions& options) {
   }
 }
 
-SessionOptions session_options(const TrainOptions& options) {
-  return {.seed = options.seed,
-          .link_gbytes_per_second = options.link_gbytes_per_second,
-          .delay_seed = options.delay_seed,
-          .protect_released = options.protect_released,
-          .check_accesses = options.check_accesses};
-}
-
 }  // namespace
 
 class Trainer::Impl {
@@ -45,11 +37,11 @@ class Trainer::Impl {
   Impl(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options)
       : data_(data),
         options_((require_one_duration(options), options)),
-        session_(run, session_options(options)),
+        session_(run, options.session),
         order_{.samples = data.training->size(),
                .batch = run.network.batch(),
                .shuffle = true,
-               .seed = options.start ? options.start->seed : options.seed},
+               .seed = options.start ? options.start->seed : options.session.seed},
         total_steps_(options.epochs > 0 ? checked_multiply(options.epochs, order_.batches_per_epoch())
                                         : options.steps),
         rate_(options.learning_rate_schedule, {.base_rate = options.learning_rate,

@@ -98,8 +98,10 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     return splits;
   }
   static TrainOptions train_options() {
-    return {
-        .learning_rate = 0.003, .learning_rate_schedule = GetParam().schedule, .seed = 5, .steps = kSteps};
+    return {.learning_rate = 0.003,
+            .learning_rate_schedule = GetParam().schedule,
+            .steps = kSteps,
+            .session = {.seed = 5}};
   }
   fs::path after(std::uint64_t step) const { return directory_ / ("step-" + std::to_string(step)); }
 
@@ -126,7 +128,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     const PlannedRun run = plan_resumed_run(checkpoint, network, options);
     const DatasetSplits splits = data(network);
     TrainOptions train = train_options();
-    train.seed = 77;  // the checkpoint's counts
+    train.session.seed = 77;  // the checkpoint's counts
     train.start = checkpoint.state(run);
     train.start->seed += seed_offset;
     TrainingResult result = Trainer(run, splits, train).train({});

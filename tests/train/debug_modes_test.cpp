@@ -31,16 +31,18 @@ class DebugModesTest : public ::testing::TestWithParam<std::tuple<const char*, P
 };
 
 TEST_P(DebugModesTest, ReleasedMemoryIsNotTouched) {
-  EXPECT_EQ(run(true, {.steps = 3, .protect_released = true}).weights_sha256, undisturbed_hash());
+  EXPECT_EQ(run(true, {.steps = 3, .session = {.protect_released = true}}).weights_sha256,
+            undisturbed_hash());
 }
 
 TEST_P(DebugModesTest, OpsTouchWhatTheyDeclareAndNothingElse) {
-  EXPECT_EQ(run(true, {.steps = 3, .check_accesses = true}).weights_sha256, undisturbed_hash());
+  EXPECT_EQ(run(true, {.steps = 3, .session = {.check_accesses = true}}).weights_sha256, undisturbed_hash());
 }
 
 TEST_P(DebugModesTest, BothAtOnce) {
-  EXPECT_EQ(run(true, {.steps = 3, .protect_released = true, .check_accesses = true}).weights_sha256,
-            undisturbed_hash());
+  EXPECT_EQ(
+      run(true, {.steps = 3, .session = {.protect_released = true, .check_accesses = true}}).weights_sha256,
+      undisturbed_hash());
 }
 
 INSTANTIATE_TEST_SUITE_P(NetworksAndPolicies, DebugModesTest,

@@ -19,7 +19,7 @@ class DelaysTest : public ::testing::TestWithParam<Policy> {
     options.policy = GetParam();
     const PlannedRun run = plan_run(options);
     const DatasetSplits data = testing::data_for(run, "synthetic");
-    return Trainer(run, data, {.steps = 5, .delay_seed = delay_seed}).train({}).weights_sha256;
+    return Trainer(run, data, {.steps = 5, .session = {.delay_seed = delay_seed}}).train({}).weights_sha256;
   }
 };
 

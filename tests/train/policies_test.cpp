@@ -49,7 +49,7 @@ TEST_P(PoliciesTest, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
       SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
       const PlannedRun run = plan_run(options(policy, budget));
       const TrainingResult result =
-          Trainer(run, data, {.learning_rate = 0.02F, .seed = 7, .steps = 50}).train({});
+          Trainer(run, data, {.learning_rate = 0.02F, .steps = 50, .session = {.seed = 7}}).train({});
       EXPECT_EQ(result.steps, 50U);
       EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
       EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);

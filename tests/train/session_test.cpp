@@ -158,7 +158,8 @@ TEST(Session, StepsAsTheTrainerDoes) {
   lenet.training.optimizer = SgdSpec{.momentum = 0.9F};
   const PlannedRun run = plan_run(lenet);
   const DatasetSplits data = testing::data_for(run, "synthetic");
-  const TrainingResult trained = Trainer(run, data, {.learning_rate = 0.01, .seed = 4, .steps = 4}).train({});
+  const TrainingResult trained =
+      Trainer(run, data, {.learning_rate = 0.01, .steps = 4, .session = {.seed = 4}}).train({});
 
   Session session(run, {.seed = 4});
   const BatchOrder order{.samples = data.training->size(), .batch = 8, .shuffle = true, .seed = 4};

@@ -192,7 +192,7 @@ TEST_P(TrainerPolicies, FillALastBatchWithNothingButSamples) {
 TEST_P(TrainerPolicies, ASlowLinkChangesNoResult) {
   const TrainOptions fast{.steps = 3};
   TrainOptions slow = fast;
-  slow.link_gbytes_per_second = 0.05;
+  slow.session.link_gbytes_per_second = 0.05;
   EXPECT_EQ(train(lenet(8, GetParam()), fast).weights_sha256,
             train(lenet(8, GetParam()), slow).weights_sha256);
 }
@@ -212,10 +212,10 @@ TEST_P(TrainerPolicies, TracingChangesNoResult) {
 }
 
 TEST(Trainer, TheSeedDecidesAndTheStepsCount) {
-  const TrainingResult first = train(lenet(8), {.seed = 1, .steps = 3});
-  EXPECT_EQ(train(lenet(8), {.seed = 1, .steps = 3}).weights_sha256, first.weights_sha256);
-  EXPECT_NE(train(lenet(8), {.seed = 2, .steps = 3}).weights_sha256, first.weights_sha256);
-  EXPECT_NE(train(lenet(8), {.seed = 1, .steps = 4}).weights_sha256, first.weights_sha256);
+  const TrainingResult first = train(lenet(8), {.steps = 3, .session = {.seed = 1}});
+  EXPECT_EQ(train(lenet(8), {.steps = 3, .session = {.seed = 1}}).weights_sha256, first.weights_sha256);
+  EXPECT_NE(train(lenet(8), {.steps = 3, .session = {.seed = 2}}).weights_sha256, first.weights_sha256);
+  EXPECT_NE(train(lenet(8), {.steps = 4, .session = {.seed = 1}}).weights_sha256, first.weights_sha256);
 }
 
 // --- what cannot be ----------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ TEST(Trainer, DoesNotTrainOnASimulatedDevice) {
 TEST(Trainer, WantsALinkThatMoves) {
   const PlannedRun run = plan_run(lenet(8));
   const DatasetSplits data = testing::data_for(run, "synthetic");
-  EXPECT_THROW(Trainer(run, data, {.steps = 1, .link_gbytes_per_second = 0.0}), InvalidArgument);
+  EXPECT_THROW(Trainer(run, data, {.steps = 1, .session = {.link_gbytes_per_second = 0.0}}), InvalidArgument);
 }
 
 // A data set with a damaged sample.

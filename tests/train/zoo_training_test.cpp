@@ -58,7 +58,7 @@ TEST_P(ZooTraining, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
       const PlannedRun run = plan_run(options_of(GetParam(), policy, budget));
       const DatasetSplits data = testing::data_for(run, "synthetic");
       const TrainingResult result =
-          Trainer(run, data, {.learning_rate = 0.001, .seed = 3, .steps = 10}).train({});
+          Trainer(run, data, {.learning_rate = 0.001, .steps = 10, .session = {.seed = 3}}).train({});
       EXPECT_EQ(result.steps, 10U);
       EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
       EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);

@@ -1,0 +1,140 @@
+// The whole training loop, its loading thread, its evaluations and its saves: every call of the device and
+// every allocation, on whichever thread, from the first save on fails once. The failure is told, typed;
+// nothing hangs, nothing leaks; and training that goes on from the last save, or anew, has the usual bits.
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "fakes/failing_device.h"
+#include "fakes/heap.h"
+#include "tests/faults/fault_case.h"
+#include "tests/temporary_directory.h"
+#include "tests/train/samples.h"
+#include "vdnn/trainer.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::uint64_t kSteps = 5;
+constexpr std::uint64_t kSaveEvery = 2;  // steps: one is in flight, and another one submitted, in between
+
+// What stands above the session does not know of policies: one that brings copies with it serves for all.
+class FailingTrainer : public TemporaryDirectory {
+ protected:
+  void SetUp() override {
+    TemporaryDirectory::SetUp();
+    saved_ = directory_ / "saved";
+    usual_ = train({}, [] {});
+    last_saved_ = Checkpoint(saved_).info().sha256;
+  }
+
+  // One epoch of kSteps steps, and an evaluation whose second batch is short.
+  static DatasetSplits short_epoch(const PlannedRun& run) {
+    const auto first = [&](std::uint64_t samples) {
+      return std::make_unique<FirstSamples>(data_for(run, "synthetic").training, samples);
+    };
+    return {.training = first(2 * kSteps), .test = first(3)};
+  }
+
+  // The whole training; `after_save` is called after every save. Returns the weights.
+  std::string train(const SessionOptions& session, const std::function<void()>& after_save) const {
+    TrainOptions options = options_;
+    options.session = session;
+    options.save = [&](Session& trained) {
+      save_checkpoint(saved_, trained);
+      after_save();
+    };
+    return Trainer(run_, data_, options).train({}).weights_sha256;
+  }
+
+  // Goes on from what was saved, which may have been all, or starts anew.
+  void expect_the_usual_bits() const {
+    TrainOptions options = options_;
+    if (std::filesystem::exists(saved_)) {
+      const Checkpoint checkpoint(saved_);
+      if (checkpoint.info().step == kSteps) {
+        EXPECT_EQ(checkpoint.info().sha256, last_saved_);
+        return;
+      }
+      options.start = checkpoint.state(run_);
+    }
+    EXPECT_EQ(Trainer(run_, data_, options).train({}).weights_sha256, usual_);
+  }
+
+  // Trains on a device with these faults; they, or whatever else, `arm` from the first save on until
+  // `disarm`. The error, if any.
+  template <class Arm, class Disarm>
+  std::string failing(DeviceFaults& faults, const Arm& arm, const Disarm& disarm) const {
+    std::filesystem::remove(saved_);
+    SessionOptions session;
+    session.make_device = [&](const CpuDeviceOptions& cpu) {
+      return std::make_unique<FailingDevice>(make_cpu_device(cpu), faults);
+    };
+    std::string weights;
+    std::string error = typed_error_of([&] {
+      try {
+        weights = train(session, arm);
+      } catch (...) {
+        disarm();
+        throw;
+      }
+      disarm();
+    });
+    EXPECT_EQ(weights, error.empty() ? usual_ : "");
+    EXPECT_EQ(faults.leaked_device_bytes, 0U);
+    EXPECT_EQ(faults.leaked_pinned_bytes, 0U);
+    EXPECT_EQ(faults.leaked_reservations, 0U);
+    return error;
+  }
+
+  const PlannedRun run_ = FaultCase::plan(fault_networks()[0], Policy::kOffloadAll);
+  const TrainOptions options_{.epochs = 1, .save_every = kSaveEvery};
+  const DatasetSplits data_ = short_epoch(run_);
+  std::filesystem::path saved_;
+  std::string usual_;
+  std::string last_saved_;  // the checksum of the last checkpoint, the optimizer's state included
+};
+
+TEST_F(FailingTrainer, EachCallFailsOnceAndTheNextTrainingHasTheUsualBits) {
+  const std::uint64_t failed = fail_points("call", [&](std::uint64_t fail_at) {
+    DeviceFaults faults;
+    faults.fail_at = fail_at;
+    const std::string error = failing(
+        faults, [&] { faults.armed = true; }, [&] { faults.armed = false; });
+    SCOPED_TRACE(faults.failed);
+    EXPECT_EQ(error.empty(), faults.failed.empty())
+        << "the failure was told to nobody, or there was none: " << error;
+    expect_the_usual_bits();
+    return faults.points.load();
+  });
+  EXPECT_GE(failed, 100U / kFaultStride);
+}
+
+TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits) {
+  const std::uint64_t failed = fail_points("allocation", [&](std::uint64_t fail_at) {
+    const std::uint64_t blocks = heap_blocks();
+    std::uint64_t allocations = 0;
+    DeviceFaults none;
+    std::optional<HeapFailure> failure;
+    const auto arm = [&] {
+      if (!failure) {
+        failure.emplace(fail_at);
+      }
+    };
+    const auto disarm = [&] {
+      allocations = failure->allocations();
+      failure.reset();
+    };
+    const std::string error = failing(none, arm, disarm);
+    EXPECT_EQ(error.empty(), allocations < fail_at)
+        << "the failure was told to nobody, or there was none: " << error;
+    EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
+    expect_the_usual_bits();
+    return allocations;
+  });
+  EXPECT_GE(failed, 100U / kFaultStride);
+}
+
+}  // namespace
+}  // namespace vdnn::testing
