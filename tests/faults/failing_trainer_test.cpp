@@ -136,5 +136,25 @@ TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits)
   EXPECT_GE(failed, 100U / kFaultStride);
 }
 
+// A batch that its caller never gave back is freed behind everything submitted; with more streams than a
+// frontier holds inline that takes memory, and the destructor of the loader, which had none, ended the
+// process.
+TEST(FailingLoader, EndsWithABatchOutAndNoMemoryForTheFrontier) {
+  const auto device = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20});
+  for (std::size_t stream = 0; stream <= Frontier::kInlinePoints; ++stream) {
+    device->submit(device->create_stream("s" + std::to_string(stream)),
+                   {.name = "nothing", .reads = {}, .writes = {}, .cost = {}, .run = [](void*) {}});
+  }
+  PinnedPool pool(*device);
+  const DatasetSplits data =
+      open_dataset({.text = "synthetic", .sample_dims = {1, 4, 4}, .target_dims = {}, .classes = 2});
+  auto loader = std::make_unique<BatchLoader>(*device, pool, *data.training,
+                                              BatchOrder{.samples = data.training->size(), .batch = 2}, 0, 1);
+  loader->next();
+  const HeapFailure failure(1);
+  loader.reset();
+  EXPECT_GE(failure.allocations(), 1U);
+}
+
 }  // namespace
 }  // namespace vdnn::testing
