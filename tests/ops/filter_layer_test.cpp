@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <variant>
 
+#include "tests/ops/filter_layer_check.h"
 #include "tests/ops/layer_cases.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
@@ -16,17 +16,6 @@ namespace vdnn::testing {
 namespace {
 
 using reference::Array;
-
-std::vector<reference::Product> products_of(const LayerCase& layer, const Dims& filter) {
-  const Dims& x = layer.inputs[0].dims;
-  if (const auto* convolution = std::get_if<ConvolutionSpec>(&layer.spec)) {
-    return reference::convolution(x, filter, window_of(*convolution));
-  }
-  if (const auto* transposed = std::get_if<TransposedConvolutionSpec>(&layer.spec)) {
-    return reference::transposed_convolution(x, filter, window_of(*transposed));
-  }
-  return reference::fully_connected(x, filter);
-}
 
 struct Case {
   LayerCase layer;
@@ -46,19 +35,10 @@ class FilterLayerTest : public ::testing::TestWithParam<Case> {
  protected:
   const LayerCase& layer() const { return GetParam().layer; }
 
-  // A harness with all operands set.
   std::unique_ptr<OpHarness> harness(std::size_t shift = 0) {
-    auto made = std::make_unique<OpHarness>(*library_, layer(), Mode::kTraining, shift);
-    made->set(kX, x_);
-    made->set(kDY, dy_);
-    made->set(kFilter, filter_);
-    if (has_bias()) {
-      made->set(kBias, bias_);
-    }
-    return made;
+    return operands_.harness(*library_, layer(), shift);
   }
-
-  bool has_bias() const { return !bias_.dims.empty(); }
+  bool has_bias() const { return operands_.has_bias(); }
 
   std::vector<Operand> and_bias(std::vector<Operand> operands, const Operand& bias) const {
     if (has_bias()) {
@@ -67,63 +47,12 @@ class FilterLayerTest : public ::testing::TestWithParam<Case> {
     return operands;
   }
 
-  static Dims filter_dims(const LayerCase& layer) {
-    Dims dims = layer.inputs[0].dims;
-    dims[0] = layer.output.dims[1];
-    if (const auto* convolution = std::get_if<ConvolutionSpec>(&layer.spec)) {
-      dims[1] /= convolution->groups;
-      std::ranges::copy(convolution->kernel, dims.begin() + 2);
-    } else if (const auto* transposed = std::get_if<TransposedConvolutionSpec>(&layer.spec)) {
-      std::ranges::copy(transposed->kernel, dims.begin() + 2);
-    }
-    return dims;
-  }
-
-  static Array bias(const LayerCase& layer) {
-    const bool has = std::visit(
-        [](const auto& spec) {
-          if constexpr (requires { spec.bias; }) {
-            return spec.bias;
-          }
-          return false;
-        },
-        layer.spec);
-    return has ? random_array({layer.output.dims[1]}, 24) : Array();
-  }
-
   std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
-  Array x_ = random_array(layer().inputs[0].dims, 21);
-  Array dy_ = random_array(layer().output.dims, 22);
-  Array filter_ = random_array(filter_dims(layer()), 23);
-  Array bias_ = bias(layer());  // empty where there is none
+  const FilterLayerOperands operands_{layer()};
 };
 
 TEST_P(FilterLayerTest, EveryAlgorithmIsWithinTheErrorBound) {
-  const auto op = harness();
-  const reference::FilterPasses expected = reference::filter_passes(
-      products_of(layer(), filter_.dims), {.x = x_, .filter = filter_, .bias = bias_, .dy = dy_});
-  for (OpId id = 0; id < op->recipes().size(); ++id) {
-    for (std::uint32_t i = 0; i < op->recipe(id).algorithms.size(); ++i) {
-      SCOPED_TRACE(op->tape().op(id).name + " " + op->recipe(id).algorithms[i].name);
-      op->run(id, {.algorithm = i, .in_place = {}});
-      switch (op->recipe(id).direction) {
-        case Direction::kForward:
-          expect_within_bounds(op->get(kY), expected.output);
-          break;
-        case Direction::kBackwardData:
-          expect_within_bounds(op->get(kDX), expected.input_gradient);
-          break;
-        case Direction::kBackwardFilter:
-          expect_within_bounds(op->get(kDFilter), expected.filter_gradient);
-          if (has_bias()) {
-            expect_within_bounds(op->get(kDBias), expected.bias_gradient);
-          }
-          break;
-        case Direction::kUpdate:
-          FAIL();
-      }
-    }
-  }
+  expect_filter_layer_within_bounds(*library_, layer());
 }
 
 TEST_P(FilterLayerTest, RunsAreBitIdenticalAtOtherAddresses) {
@@ -148,20 +77,20 @@ std::size_t zeros_in(GuardedBuffer& buffer) {
 
 TEST_P(FilterLayerTest, PackingIsUndoneByUnpackingAndPadsWithZeros) {
   const auto op = harness();
-  expect_equal(op->get(kFilter), filter_);
+  expect_equal(op->get(kFilter), operands_.filter);
   if (has_bias()) {
-    expect_equal(op->get(kBias), bias_);
+    expect_equal(op->get(kBias), operands_.bias);
   }
   // No element of the filter is zero: what is zero is padding, and padding is all that is added.
   GuardedBuffer& storage = op->buffer(kFilter);
-  EXPECT_EQ(zeros_in(storage), storage.as<float>().size() - filter_.data.size());
+  EXPECT_EQ(zeros_in(storage), storage.as<float>().size() - operands_.filter.data.size());
 }
 
 TEST_P(FilterLayerTest, PaddingStaysZeroInGradientsAndUpdates) {
   const auto op = harness();
   const OpId backward = op->writer(kDFilter);
   GuardedBuffer& gradient = op->buffer(kDFilter);
-  const std::size_t padding = gradient.as<float>().size() - filter_.data.size();
+  const std::size_t padding = gradient.as<float>().size() - operands_.filter.data.size();
   for (std::uint32_t i = 0; i < op->recipe(backward).algorithms.size(); ++i) {
     SCOPED_TRACE(op->recipe(backward).algorithms[i].name);
     op->run(backward, {.algorithm = i, .in_place = {}});

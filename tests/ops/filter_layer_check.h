@@ -1,0 +1,28 @@
+#pragma once
+// Layers with filters, held to the reference in double precision.
+
+#include <cstddef>
+#include <memory>
+
+#include "tests/ops/layer_cases.h"
+
+namespace vdnn::testing {
+
+// What a layer with a filter is given, drawn at random, none of it zero.
+struct FilterLayerOperands {
+  explicit FilterLayerOperands(const LayerCase& layer);
+
+  bool has_bias() const { return !bias.dims.empty(); }
+  // A harness with all of them set.
+  std::unique_ptr<OpHarness> harness(OpLibrary& library, const LayerCase& layer, std::size_t shift = 0) const;
+
+  reference::Array x;
+  reference::Array dy;
+  reference::Array filter;
+  reference::Array bias;  // empty where there is none
+};
+
+// Fails the test where an algorithm of any pass is further from the reference than its bound.
+void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& layer);
+
+}  // namespace vdnn::testing
