@@ -44,11 +44,9 @@ const char* pass_of(Direction direction) {
   return "update ";
 }
 
-// "forward jit:avx2", ...: what the layer may run, in any of its passes.
-std::set<std::string> engines_of(const OpCatalog& catalog, const LayerCase& layer) {
+// "forward jit:avx2", ...: what a layer may run, in any of its passes.
+std::set<std::string> engines_of(const LayerRecipe& recipe) {
   std::set<std::string> names;
-  const LayerRecipe recipe =
-      catalog.recipe(layer.spec, layer.inputs, std::array{layer.output}, Mode::kTraining);
   for (const std::vector<OpRecipe>* ops : {&recipe.forward, &recipe.backward}) {
     for (const OpRecipe& op : *ops) {
       for (const Algorithm& algorithm : op.algorithms) {
@@ -63,13 +61,23 @@ std::set<std::string> engines_of(const OpCatalog& catalog, const LayerCase& laye
 std::set<std::string> verified_engines(const OpCatalog& catalog) {
   std::set<std::string> names;
   for (const LayerCase& layer : filter_layer_cases()) {
-    names.merge(engines_of(catalog, layer));
+    names.merge(
+        engines_of(catalog.recipe(layer.spec, layer.inputs, std::array{layer.output}, Mode::kTraining)));
   }
   return names;
 }
 
-// The layer of an op with one sample and little space, as the reference in double precision can do it; empty
-// where there is no such layer.
+bool fits(const Dims& input, const ConvolutionSpec& spec) {
+  for (std::size_t axis = 0; axis < spec.kernel.size(); ++axis) {
+    const std::int64_t dilation = spec.dilation.empty() ? 1 : spec.dilation[axis];
+    if (input[axis + 2] + 2 * spec.padding[axis] < (spec.kernel[axis] - 1) * dilation + 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The layer of an op with one sample and little space; empty where its window does not fit into that.
 std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
   Dims input = op.layer_inputs[0].dims;
   input[0] = 1;
@@ -82,35 +90,31 @@ std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
   if (const auto* transposed = std::get_if<TransposedConvolutionSpec>(&op.spec)) {
     return transposed_convolution_case(op.name, input, *transposed);
   }
-  const LayerCase layer = convolution_case(op.name, input, std::get<ConvolutionSpec>(op.spec));
-  return std::ranges::all_of(layer.output.dims, [](std::int64_t size) { return size > 0; })
-             ? std::optional(layer)
-             : std::nullopt;
+  const auto& convolution = std::get<ConvolutionSpec>(op.spec);
+  return fits(input, convolution) ? std::optional(convolution_case(op.name, input, convolution))
+                                  : std::nullopt;
 }
 
-// So many products take the reference a second or two.
+// What the reference in double precision does in a second or two.
 constexpr double kMostProducts = 5e6;
 
-// The cheapest small layer, of those that `ops` belong to, that may take `engine`.
+// Of the layers that `ops` belong to, a small one that may take `engine`.
 std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::string& engine,
                                           const std::vector<const Op*>& ops) {
-  std::optional<LayerCase> cheapest;
-  double least = kMostProducts;
-  for (const Op* op : ops) {
-    for (const std::int64_t space : {3, 5, 7, 14, 28}) {
+  for (const std::int64_t space : {3, 5, 7, 14, 28}) {
+    for (const Op* op : ops) {
       const std::optional<LayerCase> layer = smaller(*op, space);
-      if (!layer || !engines_of(catalog, *layer).contains(engine)) {
+      if (!layer) {
         continue;
       }
       const LayerRecipe recipe =
           catalog.recipe(layer->spec, layer->inputs, std::array{layer->output}, Mode::kTraining);
-      if (const double products = recipe.forward[0].cost.flops / 2; products <= least) {
-        least = products;
-        cheapest = layer;
+      if (recipe.forward[0].cost.flops / 2 <= kMostProducts && engines_of(recipe).contains(engine)) {
+        return layer;
       }
     }
   }
-  return cheapest;
+  return std::nullopt;
 }
 
 // cuDNN 9.8 to 9.10 computed bf16 convolutions in 3-D wrongly (pytorch#163539). Whatever oneDNN chooses, or
