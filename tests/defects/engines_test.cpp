@@ -103,7 +103,7 @@ std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::s
                                           const std::vector<const Op*>& ops) {
   for (const std::int64_t space : {3, 5, 7, 14, 28}) {
     for (const Op* op : ops) {
-      const std::optional<LayerCase> layer = smaller(*op, space);
+      std::optional<LayerCase> layer = smaller(*op, space);
       if (!layer) {
         continue;
       }
