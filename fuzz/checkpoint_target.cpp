@@ -16,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 Network network() {
   NetworkBuilder net("tiny", {1, 1, 4, 4});
   const Tensor x = net.convolution("conv1", net.input(),

@@ -14,11 +14,6 @@ constexpr std::size_t kRecordBytes = 3073;
 constexpr std::array<const char*, 6> kFiles{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                             "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 }  // namespace
 
 bool run_cifar10(Input input) {

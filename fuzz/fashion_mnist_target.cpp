@@ -15,11 +15,6 @@ namespace {
 constexpr std::size_t kPixels = 784;  // 28x28
 constexpr std::size_t kLabelsHeader = 8;
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 // Empty where the tree does not have it.
 Bytes contents_of(const std::vector<TreeFile>& files, const std::string& name) {
   const auto found = std::ranges::find(files, name, &TreeFile::name);

@@ -13,11 +13,6 @@ namespace vdnn::fuzz {
 
 namespace {
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 // The header as its definition has it: two zeros, the type, the rank, four bytes a dimension.
 Bytes header_of(const Dims& dims) {
   Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};

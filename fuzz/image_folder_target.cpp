@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::int64_t kClasses = 2;
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 // Samples are listed class by class. A file that is damaged is found when its sample is read.
 void check_split(const Dataset& data) {
   require(data.size() >= static_cast<std::uint64_t>(kClasses) && data.classes() == kClasses,
@@ -34,12 +29,12 @@ void check_split(const Dataset& data) {
 }  // namespace
 
 bool run_image_folder(Input input) {
-  scratch().clear();
-  unpack(parse_tree(input), scratch().directory());
+  const std::filesystem::path folder = scratch().empty_directory("tree");
+  unpack(parse_tree(input), folder);
   // A folder with more or fewer classes is sound: it is the network that does not fit, an InvalidArgument.
-  const auto splits = attempt<DataError>([] {
+  const auto splits = attempt<DataError>([&] {
     const DatasetOptions options{
-        .text = "images:" + scratch().directory().string(), .sample_dims = {3, 6, 5}, .classes = kClasses};
+        .text = "images:" + folder.string(), .sample_dims = {3, 6, 5}, .classes = kClasses};
     return attempt<InvalidArgument>([&] { return open_dataset(options); });
   });
   if (!splits || !*splits) {

@@ -15,11 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using Data = std::vector<std::byte>;
 
-const Scratch& scratch() {
-  static const Scratch kScratch;
-  return kScratch;
-}
-
 std::vector<Data> data_of(const SafetensorsFile& file) {
   std::vector<Data> data;
   for (const SafetensorsTensor& tensor : file.tensors()) {

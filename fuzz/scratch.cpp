@@ -33,10 +33,16 @@ fs::path Scratch::write(const std::string& name, Input bytes) const {
   return path;
 }
 
-void Scratch::clear() const {
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory_)) {
-    fs::remove_all(entry.path());
-  }
+fs::path Scratch::empty_directory(const std::string& name) const {
+  fs::path path = directory_ / name;
+  fs::remove_all(path);
+  fs::create_directory(path);
+  return path;
+}
+
+const Scratch& scratch() {
+  static const Scratch kScratch;
+  return kScratch;
 }
 
 Bytes read_bytes(const fs::path& path) {

@@ -20,11 +20,15 @@ class Scratch {
   const std::filesystem::path& directory() const { return directory_; }
   // Where the file is.
   std::filesystem::path write(const std::string& name, Input bytes) const;
-  void clear() const;
+  // A directory with nothing in it, whatever it held.
+  std::filesystem::path empty_directory(const std::string& name) const;
 
  private:
   std::filesystem::path directory_;
 };
+
+// The process's. All its targets share it: none may mind what others have left there.
+const Scratch& scratch();
 
 Bytes read_bytes(const std::filesystem::path& path);
 

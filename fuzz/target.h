@@ -1,11 +1,12 @@
 #pragma once
 // Fuzz targets: readers of what others wrote, each held to its contract for any bytes at all. A target asks
-// more than that nothing crashes: only the exceptions that the reader's header names may come out, what is
-// accepted comes back the same after it was written again, and memory stays in proportion to the input.
+// more than that nothing crashes: only the exceptions that the reader's header names may come out, and what
+// is accepted comes back the same after it was written again.
 //
 // Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) looks for inputs; the
 // test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
-// what was found once stays.
+// what was found once stays. That a small input asks for much memory is noticed by libFuzzer alone, where one
+// allocation exceeds 768 MiB or the process 2 GiB.
 
 #include <cstddef>
 #include <cstdint>

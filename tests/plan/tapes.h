@@ -52,6 +52,12 @@ class TapeDraft {
     if (parts_.values.back().loaded()) {
       parts_.inputs.push_back(id);
     }
+    if (kind == ValueKind::kParameter) {
+      ParameterRecipe recipe;
+      recipe.name = name;
+      recipe.storage_bytes = bytes;
+      parts_.parameters.push_back({.value = id, .state = {}, .recipe = recipe});
+    }
     if (kind == ValueKind::kMetrics) {
       parts_.results.push_back(id);
       parts_.loss_weights.push_back(1);
