@@ -18,7 +18,9 @@
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/error.h"
+#include "vdnn/planned_run.h"
 #include "vdnn/predictor.h"
+#include "vdnn/size.h"
 
 namespace vdnn::testing {
 namespace {
@@ -242,6 +244,37 @@ TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
     }
     std::cout << std::endl;
   }
+}
+
+// The defect planted: a budget that fits on paper, what is handed out at once in whole granules, where the
+// pool commits more. It is refused before anything runs, with the budget that suffices.
+TEST(KnownDefects, BudgetThatFitsOnPaperAloneIsRefusedBeforeARun) {
+  const SimProfile profile = sim_profile("titan-x");
+  std::size_t planted = 0;
+  for (const std::string& model : model_names()) {
+    for (const Policy policy : kPolicies) {
+      SCOPED_TRACE(model + ", " + to_string(policy));
+      RunOptions options{.device = "sim:titan-x",
+                         .memory_bytes = kBoundless,
+                         .host_memory_bytes = kBoundless,
+                         .policy = policy,
+                         .training = kMomentum};
+      const PlannedRun run = plan_run(zoo_network(model, 16), options);
+      const auto device = make_sim(profile);
+      const Peak peak = peak_of(*device, *run.tape, run.schedule);
+      const std::uint64_t paper = round_up(peak.live, profile.granule_bytes);
+      if (paper < peak.committed) {
+        ++planted;
+        options.memory_bytes = paper + run.target.library_bytes;
+        const PlannedRun on_paper = plan_run(zoo_network(model, 16), options);
+        EXPECT_THROW(require_fit(on_paper), OutOfMemory);
+        options.memory_bytes = on_paper.smallest_budget_bytes();
+        EXPECT_NO_THROW(require_fit(plan_run(zoo_network(model, 16), options)));
+      }
+    }
+  }
+  std::cout << planted << " budgets that fit on paper alone\n";
+  EXPECT_GT(planted, 0U);
 }
 
 }  // namespace
