@@ -267,8 +267,8 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
 
 RunArguments from_origin(const std::string& text) {
   try {
-    // One object of numbers and texts.
-    const auto json = parse_json_text<nlohmann::json>(text, 1);
+    // One object of numbers and texts; what nests in it by mistake is refused by its name.
+    const auto json = parse_json_text<nlohmann::json>(text, 2);
     if (!json.is_object()) {
       throw DataError("it is no JSON object of options");
     }

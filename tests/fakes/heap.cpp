@@ -68,6 +68,27 @@ void* counted(const void* caller, const Allocate& allocate) {
   return memory;
 }
 
+void* plain(const void* caller, std::size_t bytes) {
+  return counted(caller, [&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
+}
+
+// aligned_alloc wants whole multiples of the alignment.
+void* aligned(const void* caller, std::size_t bytes, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  return counted(caller, [&] {
+    return std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit);
+  });
+}
+
+template <class Allocate>
+void* or_null(const Allocate& allocate) {
+  try {
+    return allocate();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void give_back(void* memory) {
   if (memory != nullptr) {
     --blocks;
@@ -102,28 +123,53 @@ std::uint64_t HeapFailure::allocations() const {
 
 }  // namespace vdnn
 
+// All forms: whatever one of them has made another one may give back, and sanitizers bring their own.
 void* operator new(std::size_t bytes) {
-  return vdnn::counted(__builtin_return_address(0),
-                       [&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
+  return vdnn::plain(__builtin_return_address(0), bytes);
 }
-
-// aligned_alloc wants whole multiples of the alignment.
+void* operator new[](std::size_t bytes) {
+  return vdnn::plain(__builtin_return_address(0), bytes);
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  const auto unit = static_cast<std::size_t>(alignment);
-  return vdnn::counted(__builtin_return_address(0), [&] {
-    return std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit);
-  });
+  return vdnn::aligned(__builtin_return_address(0), bytes, alignment);
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return vdnn::aligned(__builtin_return_address(0), bytes, alignment);
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return vdnn::or_null([&, caller = __builtin_return_address(0)] { return vdnn::plain(caller, bytes); });
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return vdnn::or_null([&, caller = __builtin_return_address(0)] { return vdnn::plain(caller, bytes); });
 }
 
 void operator delete(void* memory) noexcept {
   vdnn::give_back(memory);
 }
+void operator delete[](void* memory) noexcept {
+  vdnn::give_back(memory);
+}
 void operator delete(void* memory, std::size_t) noexcept {
+  vdnn::give_back(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
   vdnn::give_back(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
   vdnn::give_back(memory);
 }
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  vdnn::give_back(memory);
+}
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  vdnn::give_back(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  vdnn::give_back(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  vdnn::give_back(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
   vdnn::give_back(memory);
 }
