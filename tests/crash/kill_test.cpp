@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tests/crash/command.h"
+#include "tests/extent.h"
 #include "tests/temporary_directory.h"
 #include "vdnn/checkpoint.h"
 
@@ -188,9 +189,11 @@ TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
   const std::string last_checkpoint = read("checkpoint");
   // Some come too late, or find that the one before struck in the last save. Where most do, the test is
   // broken.
-  constexpr int kMostTrainings = 2 * VDNN_KILLS;
-  for (int training = 0; kills_ < VDNN_KILLS && !HasFailure(); ++training) {
-    ASSERT_LT(training, kMostTrainings);
+  const int kills =
+      static_cast<int>(testing::extent({.usual = 20, .under_sanitizers = 20, .in_long_run = 100}));
+  const int most_trainings = 2 * kills;
+  for (int training = 0; kills_ < kills && !HasFailure(); ++training) {
+    ASSERT_LT(training, most_trainings);
     SCOPED_TRACE("seed " + std::to_string(training));
     random_.seed(static_cast<std::uint64_t>(training));
     kill_training();

@@ -43,9 +43,8 @@ Network small() {
 void save(
     const fs::path& path, std::uint64_t seed, const std::function<void()>& before = [] {}) {
   constexpr std::uint64_t kAmple = 64 << 20;
-  Session session(
-      plan_run(small(), {.device = "cpu", .memory_bytes = kAmple, .host_memory_bytes = kAmple, .threads = 1}),
-      {.seed = seed});
+  const RunOptions ample{.device = "cpu", .memory_bytes = kAmple, .host_memory_bytes = kAmple, .threads = 1};
+  Session session(plan_run(small(), ample), {.seed = seed});
   before();
   save_checkpoint(path, session);
 }

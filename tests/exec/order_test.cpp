@@ -16,14 +16,15 @@
 #include "exec/held_back_device.h"
 #include "exec/networks.h"
 #include "exec/permitted_orders.h"
+#include "extent.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 namespace {
 
-// The program of the label `long` is compiled with more.
-constexpr std::uint64_t kSeeds = VDNN_ORDER_SEEDS;
-constexpr std::uint64_t kBrokenSeeds = kSeeds / 10;
+// A policy.
+const std::uint64_t kSeeds = extent({.usual = 100, .under_sanitizers = 100, .in_long_run = 1000});
+const std::uint64_t kBrokenSeeds = kSeeds / 10;
 
 // All memory comes back: to the pools, and then to the system.
 void run_and_release(Device& device, const Tape& tape, const Schedule& schedule) {

@@ -51,8 +51,10 @@ class FailingCalls : public TemporaryDirectory, public ::testing::WithParamInter
 
 TEST_P(FailingCalls, EachFailsOnceAndTheNextRunHasTheUsualBits) {
   const FaultCase of(GetParam(), directory_);
-  const std::uint64_t failed = fail_points("call", [&](std::uint64_t fail_at) { return live(of, fail_at); });
-  EXPECT_GE(failed, 100U / kFaultStride);
+  const std::uint64_t stride = fault_stride(1);
+  const std::uint64_t failed =
+      fail_points("call", stride, [&](std::uint64_t fail_at) { return live(of, fail_at); });
+  EXPECT_GE(failed, 100U / stride);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, FailingCalls, fault_parameters(), name_of_fault_parameter);

@@ -62,6 +62,7 @@ class FailingFiles : public TemporaryDirectory, public ::testing::WithParamInter
 };
 
 TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
+  const std::uint64_t stride = fault_stride(1);
   const FaultCase of(GetParam(), directory_);
   Session session(of.run);
   session.restore(of.state);
@@ -71,7 +72,7 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
   const std::string previous = read("checkpoint");
   ASSERT_NE(next, previous);
   std::uint64_t told = 0;
-  fail_points("call", [&](std::uint64_t fail_at) {
+  fail_points("call", stride, [&](std::uint64_t fail_at) {
     fs::copy_file(of.checkpoint, of.saved, fs::copy_options::overwrite_existing);
     write("saved.vdnn-tmp1", "of a killed process");
     const std::uint64_t calls = failing(fail_at, [&] { save_checkpoint(of.saved, session); });
@@ -84,8 +85,8 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
     EXPECT_EQ(files(), 2U) << "something was left behind that the next save does not remove";
     return calls;
   });
-  EXPECT_GE(told, 10U / kFaultStride);
-  fail_points("call", [&](std::uint64_t fail_at) {
+  EXPECT_GE(told, 10U / stride);
+  fail_points("call", stride, [&](std::uint64_t fail_at) {
     Session other(of.run);
     const std::uint64_t calls = failing(fail_at, [&] { load_checkpoint(of.checkpoint, other); });
     of.expect_mended(other);

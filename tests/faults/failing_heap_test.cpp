@@ -60,16 +60,16 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
       of.expect_the_usual_bits();
       return allocations;
     };
-    EXPECT_GE(fail_points("allocation", fail_at, stride), 1000U / stride);
+    EXPECT_GE(fail_points("allocation", stride, fail_at), 1000U / stride);
   }
 };
 
 TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
-  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kOnce, kFaultStride);
+  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kOnce, fault_stride(37));
 }
 
 TEST_P(FailingHeap, NoAllocationSucceedsFromOneOnAndTheNextRunHasTheUsualBits) {
-  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * kFaultStride);
+  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(37));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, FailingHeap, fault_parameters(), name_of_fault_parameter);

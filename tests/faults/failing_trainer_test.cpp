@@ -97,7 +97,8 @@ class FailingTrainer : public TemporaryDirectory {
 };
 
 TEST_F(FailingTrainer, EachCallFailsOnceAndTheNextTrainingHasTheUsualBits) {
-  const std::uint64_t failed = fail_points("call", [&](std::uint64_t fail_at) {
+  const std::uint64_t stride = fault_stride(16);
+  const std::uint64_t failed = fail_points("call", stride, [&](std::uint64_t fail_at) {
     DeviceFaults faults;
     faults.fail_at = fail_at;
     const bool told = failing(
@@ -107,11 +108,12 @@ TEST_F(FailingTrainer, EachCallFailsOnceAndTheNextTrainingHasTheUsualBits) {
     expect_the_usual_bits();
     return faults.points.load();
   });
-  EXPECT_GE(failed, 100U / kFaultStride);
+  EXPECT_GE(failed, 100U / stride);
 }
 
 TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits) {
-  const std::uint64_t failed = fail_points("allocation", [&](std::uint64_t fail_at) {
+  const std::uint64_t stride = fault_stride(16);
+  const std::uint64_t failed = fail_points("allocation", stride, [&](std::uint64_t fail_at) {
     const std::uint64_t blocks = heap_blocks();
     std::uint64_t allocations = 0;
     DeviceFaults none;
@@ -131,7 +133,7 @@ TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits)
     expect_the_usual_bits();
     return allocations;
   });
-  EXPECT_GE(failed, 100U / kFaultStride);
+  EXPECT_GE(failed, 100U / stride);
 }
 
 // A batch that its caller never gave back is freed behind everything submitted; with more streams than a

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/extent.h"
 #include "tests/train/every_layer.h"
 #include "tests/train/random_inputs.h"
 #include "tests/train/training_runs.h"
@@ -113,17 +114,15 @@ class FaultCase {
   std::string usual;
 };
 
-// Every VDNN_FAULT_STRIDE-th point fails. Instrumented programs are many times slower, and fail fewer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr std::uint64_t kFaultStride = 7 * VDNN_FAULT_STRIDE;
-#else
-inline constexpr std::uint64_t kFaultStride = VDNN_FAULT_STRIDE;
-#endif
+// Every how many points one fails: all of them in a long run.
+inline std::uint64_t fault_stride(std::uint64_t usual) noexcept {
+  return extent({.usual = usual, .under_sanitizers = 7 * usual, .in_long_run = 1});
+}
 
 // Calls fail_at(n) for every `stride`-th point; it says how many points there were. Prints, and returns, how
 // many of them failed.
 template <class FailAt>
-std::uint64_t fail_points(const char* what, const FailAt& fail_at, std::uint64_t stride = kFaultStride) {
+std::uint64_t fail_points(const char* what, std::uint64_t stride, const FailAt& fail_at) {
   std::uint64_t failed = 0;
   std::uint64_t points = 0;
   for (std::uint64_t point = 1;; point += stride) {

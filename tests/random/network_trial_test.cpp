@@ -154,19 +154,33 @@ TEST(NetworkTrial, HasNothingAgainstWhatIsRight) {
   EXPECT_GT(trial.counts.at("evaluation compared"), 0);
 }
 
-// What a layer computes depends on how often it has been asked before.
-class Drifting final : public CustomLayer {
+// A layer that doubles, and then does to what it has written what it should not.
+class SpoiledDoubling : public CustomLayer {
  public:
-  std::string kind() const override { return "drifting"; }
   TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
   LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
-  void run(const CustomLaunch& launch) const override {
+  void run(const CustomLaunch& launch) const final {
     doubling_.run(launch);
-    *pointer_to<float>(launch.operands.writes[0].begin) += static_cast<float>(++calls_);
+    const AddressRange& written = launch.operands.writes[0];
+    spoil(launch.direction, {pointer_to<float>(written.begin), written.bytes / sizeof(float)});
   }
 
  private:
+  virtual void spoil(Direction direction, std::span<float> written) const = 0;
+
   Doubling doubling_;
+};
+
+// What a layer computes depends on how often it has been asked before.
+class Drifting final : public SpoiledDoubling {
+ public:
+  std::string kind() const override { return "drifting"; }
+
+ private:
+  void spoil(Direction /*direction*/, std::span<float> written) const override {
+    written[0] += static_cast<float>(++calls_);
+  }
+
   mutable std::atomic<int> calls_{0};
 };
 
@@ -176,27 +190,21 @@ TEST(NetworkTrial, FindsResultsThatDependOnWhatRanBefore) {
   EXPECT_THAT(findings, Each(HasSubstr("has other results than with --policy=baseline")));
 }
 
-// In backward alone, and so little that no weight moves by it: the filters that learn from it have no bias,
-// which would start at nought. Judging weights after steps of 1e-6, the trial saw nothing of it.
-class DriftingBackwards final : public CustomLayer {
+// In backward alone, one element by an ulp or two: so little that no weight moves by it. The filters that
+// learn from it have no bias, which would start at nought. Judging weights after steps of 1e-6, the trial saw
+// nothing.
+class DriftingBackwards final : public SpoiledDoubling {
  public:
   std::string kind() const override { return "drifting backwards"; }
-  TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
-  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
-  void run(const CustomLaunch& launch) const override {
-    doubling_.run(launch);
-    if (launch.direction == Direction::kForward) {
-      return;
-    }
-    const float drift = 1 + static_cast<float>(++calls_ % 3) * 0x1p-22F;
-    const AddressRange& gradient = launch.operands.writes[0];
-    for (std::size_t i = 0; i < gradient.bytes / sizeof(float); ++i) {
-      pointer_to<float>(gradient.begin)[i] *= drift;
-    }
-  }
 
  private:
-  Doubling doubling_;
+  void spoil(Direction direction, std::span<float> written) const override {
+    if (direction == Direction::kForward) {
+      return;
+    }
+    written[0] *= 1 + static_cast<float>(++calls_ % 3) * 0x1p-22F;
+  }
+
   mutable std::atomic<int> calls_{0};
 };
 
@@ -207,18 +215,14 @@ TEST(NetworkTrial, FindsGradientsThatNoWeightShows) {
 }
 
 // Values that cannot be told apart prove nothing about who read what.
-class Spoiling final : public CustomLayer {
+class Spoiling final : public SpoiledDoubling {
  public:
   std::string kind() const override { return "spoiling"; }
-  TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
-  LayerRecipe describe(const CustomQuestion& question) const override { return doubling_.describe(question); }
-  void run(const CustomLaunch& launch) const override {
-    doubling_.run(launch);
-    *pointer_to<float>(launch.operands.writes[0].begin) = std::numeric_limits<float>::quiet_NaN();
-  }
 
  private:
-  Doubling doubling_;
+  void spoil(Direction /*direction*/, std::span<float> written) const override {
+    written[0] = std::numeric_limits<float>::quiet_NaN();
+  }
 };
 
 TEST(NetworkTrial, FindsLossesThatAreNotFinite) {

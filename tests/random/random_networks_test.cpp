@@ -13,14 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/extent.h"
 #include "tests/random/network_trial.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
 namespace {
 
-// The program of the label `long` is compiled with more, those of sanitizers with less.
-constexpr std::uint64_t kNetworks = VDNN_RANDOM_NETWORKS;
+const std::uint64_t kNetworks = extent({.usual = 500, .under_sanitizers = 24, .in_long_run = 5000});
 constexpr std::uint64_t kShards = 8;
 
 std::string reproducer(std::uint64_t seed) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "exec/permitted_orders.h"
+#include "extent.h"
 #include "plan/mutation_campaign.h"
 #include "train/random_inputs.h"
 #include "vdnn/classic_catalog.h"
@@ -30,9 +31,8 @@
 namespace vdnn::testing {
 namespace {
 
-// Breaks of one kind times instructions of the schedule; the program of the label `long` is compiled with
-// more.
-constexpr std::uint64_t kWork = VDNN_MUTATION_WORK;
+// Breaks of one kind times instructions of the schedule.
+const std::uint64_t kWork = extent({.usual = 500, .under_sanitizers = 500, .in_long_run = 8000});
 
 std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t seed, int orders) {
   for (int order = 0; order < orders; ++order) {
