@@ -189,8 +189,7 @@ TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
   const std::string last_checkpoint = read("checkpoint");
   // Some come too late, or find that the one before struck in the last save. Where most do, the test is
   // broken.
-  const int kills =
-      static_cast<int>(testing::extent({.usual = 20, .under_sanitizers = 20, .in_long_run = 100}));
+  const int kills = static_cast<int>(testing::extent({.usual = 20, .in_long_run = 100}));
   const int most_trainings = 2 * kills;
   for (int training = 0; kills_ < kills && !HasFailure(); ++training) {
     ASSERT_LT(training, most_trainings);

@@ -22,8 +22,8 @@
 namespace vdnn::testing {
 namespace {
 
-// A policy.
-const std::uint64_t kSeeds = extent({.usual = 100, .under_sanitizers = 100, .in_long_run = 1000});
+// For each policy.
+const std::uint64_t kSeeds = extent({.usual = 100, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = kSeeds / 10;
 
 // All memory comes back: to the pools, and then to the system.

@@ -69,6 +69,7 @@ TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
 }
 
 TEST_P(FailingHeap, NoAllocationSucceedsFromOneOnAndTheNextRunHasTheUsualBits) {
+  // An eighth of the points: what comes after the first failure fails soon, whatever it is.
   fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(37));
 }
 

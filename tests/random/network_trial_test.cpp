@@ -190,7 +190,7 @@ TEST(NetworkTrial, FindsResultsThatDependOnWhatRanBefore) {
   EXPECT_THAT(findings, Each(HasSubstr("has other results than with --policy=baseline")));
 }
 
-// In backward alone, one element by an ulp or two: so little that no weight moves by it. The filters that
+// In backward alone, one element by a few ulps: so little that no weight moves by it. The filters that
 // learn from it have no bias, which would start at nought. Judging weights after steps of 1e-6, the trial saw
 // nothing.
 class DriftingBackwards final : public SpoiledDoubling {
