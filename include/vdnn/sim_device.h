@@ -39,8 +39,8 @@ struct SimProfile {
   std::string source;         // where the figures come from, for people
 };
 
-// "titan-x" (the vDNN paper's machine), "h200", and "cpu" (the machine class that CI runs on). Throws
-// InvalidArgument that lists the names.
+// "titan-x" (the vDNN paper's machine), "a100", "rtx4090", "h200", "b200", and "cpu" (the machine class that
+// CI runs on). Throws InvalidArgument that lists the names.
 SimProfile sim_profile(const std::string& name);
 std::vector<std::string> sim_profile_names();
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <thread>
 
+#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/known_gpus.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
@@ -91,23 +93,46 @@ bool is_cpu(const RunTarget& target) {
   return !target.simulated || target.name == std::string(kSimPrefix) + "cpu";
 }
 
-PlannedRun prepare(Network network, const RunOptions& options) {
-  RunTarget target = resolve_target(options);
+struct Lowered {
   std::shared_ptr<OpLibrary> library;
   std::shared_ptr<const OpCatalog> catalog;
-  if (is_cpu(target)) {
-    library = make_cpu_ops({.threads = target.threads});
-    catalog = {library, &library->catalog()};
-  } else {
-    catalog = make_classic_catalog();
-  }
+  std::shared_ptr<const Tape> tape;
+};
+
+Lowered lower_for_cpu(const Network& network, const RunOptions& options, int threads) {
+  const std::shared_ptr<OpLibrary> library = make_cpu_ops({.threads = threads});
+  return {
+      library, {library, &library->catalog()}, lower_to_tape(network, library->catalog(), options.training)};
+}
+
+Lowered lower(const Network& network, const RunOptions& options, std::shared_ptr<const OpCatalog> catalog) {
   std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, options.training);
+  return {nullptr, std::move(catalog), std::move(tape)};
+}
+
+// With the engines that the GPU has. One model for a whole network: where an engine of one of its
+// convolutions is not known, all of them are the classic ones.
+Lowered lower_for_gpu(const Network& network, const RunOptions& options, std::string_view gpu) {
+  if (std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu)) {
+    try {
+      return lower(network, options, cuda::make_engine_catalog(std::move(engines)));
+    } catch (const cuda::NoEngine&) {
+      // The classic catalog has an algorithm for everything, and its name is what is reported.
+    }
+  }
+  return lower(network, options, make_classic_catalog());
+}
+
+PlannedRun prepare(Network network, const RunOptions& options) {
+  RunTarget target = resolve_target(options);
+  Lowered lowered = is_cpu(target) ? lower_for_cpu(network, options, target.threads)
+                                   : lower_for_gpu(network, options, target.profile.name);
   return {.options = options,
           .target = std::move(target),
           .network = std::move(network),
-          .catalog = std::move(catalog),
-          .library = std::move(library),
-          .tape = std::move(tape),
+          .catalog = std::move(lowered.catalog),
+          .library = std::move(lowered.library),
+          .tape = std::move(lowered.tape),
           .plan = {},
           .schedule = {},
           .prediction = {}};

@@ -11,8 +11,8 @@ constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
 constexpr std::uint64_t kGiB = 1024 * kMiB;
 
-const std::array<SimProfile, 3>& profiles() {
-  static const std::array<SimProfile, 3> kProfiles{{
+const std::array<SimProfile, 6>& profiles() {
+  static const std::array<SimProfile, 6> kProfiles{{
       {
           .name = "titan-x",
           .memory_bytes = 12 * kGiB,
@@ -27,6 +27,36 @@ const std::array<SimProfile, 3>& profiles() {
           .source =
               "Titan X (Maxwell) as in the vDNN paper: 0.6 of its 7 TFLOP/s fp32 peak, 0.8 of its 336 GB/s, "
               "PCIe gen3 at the 12.8 GB/s measured there, each way; 5 us a launch is assumed",
+      },
+      {
+          .name = "a100",
+          .memory_bytes = 81153 * kMiB,
+          .host_memory_bytes = 512 * kGiB,
+          .granule_bytes = 2 * kMiB,
+          .alignment_bytes = 512,
+          .flops_per_second = 0.6 * 19.5e12,
+          .bytes_per_second = 0.8 * 2039e9,
+          .device_to_host_bytes_per_second = 25e9,
+          .host_to_device_bytes_per_second = 25e9,
+          .launch_seconds = 3e-6,
+          .source = "A100 SXM4 80 GB by its datasheet: 0.6 of the 19.5 TFLOP/s fp32 peak (no TF32), 0.8 of "
+                    "its 2039 GB/s, PCIe gen4 at the 25 GB/s reported one way; 512 GiB of host memory and 3 "
+                    "us a launch are assumed",
+      },
+      {
+          .name = "rtx4090",
+          .memory_bytes = 24564 * kMiB,
+          .host_memory_bytes = 512 * kGiB,
+          .granule_bytes = 2 * kMiB,
+          .alignment_bytes = 512,
+          .flops_per_second = 0.6 * 82.6e12,
+          .bytes_per_second = 0.8 * 1008e9,
+          .device_to_host_bytes_per_second = 25e9,
+          .host_to_device_bytes_per_second = 25e9,
+          .launch_seconds = 3e-6,
+          .source = "RTX 4090 by its datasheet: 0.6 of the 82.6 TFLOP/s fp32 peak (no TF32), 0.8 of its 1008 "
+                    "GB/s, PCIe gen4 at the 25 GB/s reported one way; 512 GiB of host memory and 3 us a "
+                    "launch are assumed",
       },
       {
           .name = "h200",
@@ -44,6 +74,21 @@ const std::array<SimProfile, 3>& profiles() {
                     "4.3 TB/s that a copy reached of 4.8, PCIe gen5 as reported for H100 (52.8 GB/s to the "
                     "host, about "
                     "55 by copy engine from it); 512 GiB of host memory and 3 us a launch are assumed",
+      },
+      {
+          .name = "b200",
+          .memory_bytes = 183359 * kMiB,
+          .host_memory_bytes = 512 * kGiB,
+          .granule_bytes = 2 * kMiB,
+          .alignment_bytes = 512,
+          .flops_per_second = 0.6 * 75e12,
+          .bytes_per_second = 0.8 * 8e12,
+          .device_to_host_bytes_per_second = 52.8e9,
+          .host_to_device_bytes_per_second = 55e9,
+          .launch_seconds = 3e-6,
+          .source = "B200 by the datasheet of the HGX board: 0.6 of the 75 TFLOP/s fp32 peak (no TF32), 0.8 "
+                    "of its 8 TB/s, PCIe gen5 as reported for H100 (52.8 GB/s to the host, about 55 by copy "
+                    "engine from it); 512 GiB of host memory and 3 us a launch are assumed",
       },
       {
           .name = "cpu",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
@@ -19,7 +20,10 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr std::uint64_t kAmple = std::uint64_t{4} << 30;
 constexpr std::uint64_t kGranule = 64 << 10;  // of cpu
@@ -172,6 +176,43 @@ TEST(PlannedRunDevices, SimulatedOnesPlanEveryModelAndPolicy) {
       }
     }
   }
+}
+
+RunOptions simulated(const std::string& gpu, std::int64_t batch) {
+  RunOptions run = options("alexnet", batch);
+  run.device = "sim:" + gpu;
+  run.policy = Policy::kOffloadNone;
+  run.memory_bytes.reset();
+  return run;
+}
+
+std::uint64_t largest_workspace(const RunOptions& run) {
+  const PlannedRun planned = plan_run(run);
+  std::uint64_t largest = 0;
+  for (std::uint32_t id = 0; id < planned.tape->ops().size(); ++id) {
+    largest = std::max(largest, planned.tape->op(id).algorithms[planned.plan.algorithms[id]].workspace_bytes);
+  }
+  return largest;
+}
+
+TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {
+  for (const std::string gpu : {"a100", "rtx4090", "h200", "b200"}) {
+    SCOPED_TRACE(gpu);
+    RunOptions run = simulated(gpu, 64);
+    EXPECT_THAT(plan_run(run).catalog->algorithms_source(), StartsWith("cudnn 9."));
+    const std::uint64_t fast = largest_workspace(run);
+    run.workspace_limit = fast - 1;
+    EXPECT_LT(largest_workspace(run), fast);
+    run.workspace_limit.reset();
+    run.algorithms = AlgorithmPreference::kMemory;
+    EXPECT_LT(largest_workspace(run), fast);
+  }
+  EXPECT_EQ(plan_run(simulated("titan-x", 64)).catalog->algorithms_source(), "classic");
+}
+
+TEST(PlannedRunDevices, EnginesThatAreNotRecordedAreThoseOfCudnnOrClassic) {
+  const std::string source = plan_run(simulated("h200", 63)).catalog->algorithms_source();
+  EXPECT_THAT(source, AnyOf("classic", AllOf(StartsWith("cudnn 9."), Not(HasSubstr("recorded")))));
 }
 
 // --- options -----------------------------------------------------------------------------------------------

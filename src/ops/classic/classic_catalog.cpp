@@ -1,5 +1,8 @@
 #include "vdnn/classic_catalog.h"
 
+#include <utility>
+
+#include "src/ops/classic/convolution_algorithms.h"
 #include "src/ops/classic/layers.h"
 #include "src/ops/standard_losses.h"
 #include "src/ops/standard_recipes.h"
@@ -12,6 +15,9 @@ namespace {
 
 class ClassicCatalog final : public OpCatalog {
  public:
+  ClassicCatalog(classic::ConvolutionAlgorithms algorithms, std::string source)
+      : convolution_algorithms_(std::move(algorithms)), source_(std::move(source)) {}
+
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs, Mode mode) const override {
     return std::visit([&](const auto& known) { return layer(known, {inputs, outputs}, mode); }, spec);
@@ -29,13 +35,15 @@ class ClassicCatalog final : public OpCatalog {
     return ops::standard_gradient_norm(spec, parameters, classic::direct());
   }
 
-  std::string algorithms_source() const override { return "classic"; }
+  std::string algorithms_source() const override { return source_; }
 
  private:
   template <class Spec>
-  static LayerRecipe layer(const Spec& spec, const ops::LayerTypes& types, Mode mode) {
+  LayerRecipe layer(const Spec& spec, const ops::LayerTypes& types, Mode mode) const {
     const ops::LayerAlgorithms algorithms{.forward = classic::direct(), .backward = classic::direct()};
-    if constexpr (requires { classic::make_recipe(spec, types, mode); }) {
+    if constexpr (requires { classic::make_recipe(spec, types, mode, convolution_algorithms_); }) {
+      return classic::make_recipe(spec, types, mode, convolution_algorithms_);
+    } else if constexpr (requires { classic::make_recipe(spec, types, mode); }) {
       return classic::make_recipe(spec, types, mode);
     } else if constexpr (requires { ops::standard_recipe(spec, types, mode, algorithms); }) {
       return ops::standard_recipe(spec, types, mode, algorithms);
@@ -55,12 +63,19 @@ class ClassicCatalog final : public OpCatalog {
   static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
     return ops::custom_recipe(spec, types, mode, "sim", 1);
   }
+
+  classic::ConvolutionAlgorithms convolution_algorithms_;
+  std::string source_;
 };
 
 }  // namespace
 
 std::unique_ptr<OpCatalog> make_classic_catalog() {
-  return std::make_unique<ClassicCatalog>();
+  return classic::make_catalog(classic::convolution_algorithms, "classic");
+}
+
+std::unique_ptr<OpCatalog> classic::make_catalog(ConvolutionAlgorithms algorithms, std::string source) {
+  return std::make_unique<ClassicCatalog>(std::move(algorithms), std::move(source));
 }
 
 }  // namespace vdnn

@@ -30,26 +30,14 @@
 // outputs, and 32, 24 and 28 operations for a tile of data (once a block of 64 filters), of output and of
 // filter (Lavin and Gray 2016).
 
-#include <cstdint>
 #include <vector>
 
+#include "src/ops/convolution.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::classic {
 
-// A convolution by the operands of its forward pass. Space and windows have one entry a dimension.
-struct Convolution {
-  std::int64_t batch = 0;
-  std::int64_t input_channels = 0;
-  std::int64_t output_channels = 0;
-  Dims input;
-  Dims output;
-  Dims kernel;
-  Dims stride;
-  Dims padding;
-  Dims dilation;  // empty: 1 everywhere
-  std::int64_t groups = 1;
-};
+using ops::Convolution;
 
 // Fastest first; among equals less workspace. `pass`: forward or one of the gradients. Throws InvalidArgument
 // where a workspace overflows 64 bits.

@@ -7,19 +7,13 @@ namespace vdnn::classic {
 
 namespace {
 
-Dims space_of(const TensorType& type) {
-  return {type.dims.begin() + 2, type.dims.end()};
-}
-
 std::int64_t elements_a_filter(const TensorType& filter) {
   return static_cast<std::int64_t>(filter.elements()) / filter.dims[0];
 }
 
-// What the three passes are computed by, and what each of them costs.
+// What each pass is computed by, asked of those that there are, and what each of them costs.
 struct Passes {
-  std::vector<Algorithm> forward;
-  std::vector<Algorithm> backward_filter;
-  std::vector<Algorithm> backward_data;
+  std::function<std::vector<Algorithm>(Direction)> algorithms;
   Cost cost;
 };
 
@@ -37,20 +31,20 @@ LayerRecipe filter_layer(const TensorType& filter, bool has_bias, const Passes& 
                      .reads = {{kInput, 0}, {kParameter, 0}},
                      .writes = {{kOutput, 0}},
                      .may_overwrite = {},
-                     .algorithms = passes.forward,
+                     .algorithms = passes.algorithms(Direction::kForward),
                      .cost = passes.cost}};
   if (mode == Mode::kTraining) {
     recipe.backward = {{.direction = Direction::kBackwardFilter,
                         .reads = {{kInput, 0}, {kOutputGradient, 0}},
                         .writes = {{kParameterGradient, 0}},
                         .may_overwrite = {},
-                        .algorithms = passes.backward_filter,
+                        .algorithms = passes.algorithms(Direction::kBackwardFilter),
                         .cost = passes.cost},
                        {.direction = Direction::kBackwardData,
                         .reads = {{kOutputGradient, 0}, {kParameter, 0}},
                         .writes = {{kInputGradient, 0}},
                         .may_overwrite = {},
-                        .algorithms = passes.backward_data,
+                        .algorithms = passes.algorithms(Direction::kBackwardData),
                         .cost = passes.cost}};
   }
   if (has_bias) {
@@ -64,6 +58,18 @@ LayerRecipe filter_layer(const TensorType& filter, bool has_bias, const Passes& 
   return recipe;
 }
 
+// From output to input: data and their gradient change places.
+Direction exchanged(Direction pass) {
+  switch (pass) {
+    case Direction::kForward:
+      return Direction::kBackwardData;
+    case Direction::kBackwardData:
+      return Direction::kForward;
+    default:
+      return pass;
+  }
+}
+
 // Of K x C x window.
 TensorType filter_type(std::int64_t filters, std::int64_t channels, const Dims& window) {
   TensorType type{.dims = {filters, channels}};
@@ -73,44 +79,23 @@ TensorType filter_type(std::int64_t filters, std::int64_t channels, const Dims& 
 
 }  // namespace
 
-LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode) {
+LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& algorithms) {
   ops::require_count(types.inputs, 1, "inputs of a convolution");
   const TensorType& x = types.inputs[0];
-  const TensorType& y = types.outputs[0];
-  const Convolution convolution{.batch = x.dims[0],
-                                .input_channels = x.dims[1],
-                                .output_channels = spec.filters,
-                                .input = space_of(x),
-                                .output = space_of(y),
-                                .kernel = spec.kernel,
-                                .stride = spec.stride,
-                                .padding = spec.padding,
-                                .dilation = spec.dilation,
-                                .groups = spec.groups};
-  const Passes passes{.forward = convolution_algorithms(convolution, Direction::kForward),
-                      .backward_filter = convolution_algorithms(convolution, Direction::kBackwardFilter),
-                      .backward_data = convolution_algorithms(convolution, Direction::kBackwardData),
+  const Convolution convolution = ops::convolution_of(spec, x, types.outputs[0]);
+  const Passes passes{.algorithms = [&](Direction pass) { return algorithms(convolution, pass); },
                       .cost = convolution_cost(convolution)};
   return filter_layer(filter_type(spec.filters, x.dims[1] / spec.groups, spec.kernel), spec.bias, passes,
                       mode);
 }
 
-LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode) {
+LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& algorithms) {
   ops::require_count(types.inputs, 1, "inputs of a transposed convolution");
   const TensorType& x = types.inputs[0];
-  const TensorType& y = types.outputs[0];
-  const Convolution from_output{.batch = x.dims[0],
-                                .input_channels = spec.filters,
-                                .output_channels = x.dims[1],
-                                .input = space_of(y),
-                                .output = space_of(x),
-                                .kernel = spec.kernel,
-                                .stride = spec.stride,
-                                .padding = spec.padding,
-                                .dilation = {}};
-  const Passes passes{.forward = convolution_algorithms(from_output, Direction::kBackwardData),
-                      .backward_filter = convolution_algorithms(from_output, Direction::kBackwardFilter),
-                      .backward_data = convolution_algorithms(from_output, Direction::kForward),
+  const Convolution from_output = ops::convolution_of(spec, x, types.outputs[0]);
+  const Passes passes{.algorithms = [&](Direction pass) { return algorithms(from_output, exchanged(pass)); },
                       .cost = convolution_cost(from_output)};
   return filter_layer(filter_type(spec.filters, x.dims[1], spec.kernel), spec.bias, passes, mode);
 }
@@ -120,11 +105,8 @@ LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& t
   const TensorType& x = types.inputs[0];
   TensorType weights{.dims = x.dims};
   weights.dims[0] = spec.outputs;
-  const std::vector<Algorithm> gemm{{.name = "gemm"}};
   const Passes passes{
-      .forward = gemm,
-      .backward_filter = gemm,
-      .backward_data = gemm,
+      .algorithms = [](Direction) { return std::vector<Algorithm>{{.name = "gemm"}}; },
       .cost = {.flops = 2 * static_cast<double>(x.dims[0]) * static_cast<double>(weights.elements()),
                .bytes = static_cast<double>(x.bytes()) + static_cast<double>(types.outputs[0].bytes()) +
                         static_cast<double>(weights.bytes())}};

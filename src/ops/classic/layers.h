@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "src/ops/classic/catalog.h"
 #include "src/ops/recipes.h"
 #include "vdnn/op_catalog.h"
 
@@ -12,9 +13,11 @@ namespace vdnn::classic {
 // The one way to compute everything that is neither a convolution nor a matrix product.
 std::vector<Algorithm> direct();
 
-LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& algorithms);
 // The passes of the convolution from its output to its input, exchanged.
-LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& algorithms);
 // Matrix products, which want no workspace.
 LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode);
 // Saves nothing: backward reads X, Y and dY.

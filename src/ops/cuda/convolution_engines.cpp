@@ -1,0 +1,255 @@
+// clang-format off: cudnn-frontend wants to be told how it is used before it is included.
+// cuDNN is opened while the program runs; neither its log nor its files are wanted.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define NV_CUDNN_FRONTEND_DISABLE_LOGGING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+// clang-format on
+
+#include "src/ops/cuda/convolution_engines.h"
+
+#include <cudnn_frontend.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "vdnn/error.h"
+
+// cudnn-frontend looks all functions of cuDNN up here, and wants its user to define it.
+void* cudnn_frontend::cudnn_dlhandle = nullptr;
+
+namespace vdnn::cuda {
+
+namespace {
+
+namespace fe = cudnn_frontend;
+
+constexpr std::size_t kOldestThatPlansWithoutDevice = 90800;
+
+std::string to_text(std::size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+void* open_cudnn() {
+  const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const reason = dlerror();
+    throw DeviceError("cuDNN cannot be loaded: " + (reason == nullptr ? name : std::string(reason)));
+  }
+  fe::cudnn_dlhandle = handle;
+  return handle;
+}
+
+// Once a process, and never closed: cudnn-frontend remembers what it has looked up.
+void require_cudnn() {
+  static void* const kHandle = open_cudnn();
+  static_cast<void>(kHandle);
+}
+
+// On one line, and of the first engine that it names: cuDNN says of every engine why it cannot.
+std::string first_reason(const std::string& message) {
+  std::string reason = message.substr(0, message.find("\n\n"));
+  std::ranges::replace(reason, '\n', ' ');
+  return reason;
+}
+
+void require(const fe::error_t& error, const EngineQuestion& question) {
+  if (error.is_bad()) {
+    throw NoEngine(question, first_reason(error.err_msg));
+  }
+}
+
+fe::DataType_t data_type(ElementType elements) {
+  switch (elements) {
+    case ElementType::kF32:
+      return fe::DataType_t::FLOAT;
+    case ElementType::kF16:
+      return fe::DataType_t::HALF;
+    case ElementType::kBf16:
+      return fe::DataType_t::BFLOAT16;
+    case ElementType::kI32:
+      return fe::DataType_t::INT32;
+    case ElementType::kU8:
+      return fe::DataType_t::UINT8;
+  }
+  throw InvalidArgument("there is no such element type");
+}
+
+fe::DataType_t sum_type(ElementType elements) {
+  const bool whole = elements == ElementType::kI32 || elements == ElementType::kU8;
+  return whole ? fe::DataType_t::INT32 : fe::DataType_t::FLOAT;
+}
+
+Dims joined(Dims front, const Dims& space) {
+  front.insert(front.end(), space.begin(), space.end());
+  return front;
+}
+
+// Channels lie innermost, what is written first outermost.
+Dims channels_last_strides(const Dims& dims) {
+  Dims strides(dims.size());
+  strides[1] = 1;
+  std::int64_t stride = dims[1];
+  for (std::size_t i = dims.size() - 1; i >= 2; --i) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  strides[0] = stride;
+  return strides;
+}
+
+NumericalNote note_of(cudnnBackendNumericalNote_t note) {
+  switch (note) {
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+      return NumericalNote::kTensorCore;
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+      return NumericalNote::kDownConvertInputs;
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      return NumericalNote::kReducedPrecisionReduction;
+    case CUDNN_NUMERICAL_NOTE_FFT:
+      return NumericalNote::kFft;
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      return NumericalNote::kNondeterministic;
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+      return NumericalNote::kWinograd;
+    case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:
+      return NumericalNote::kStrictNanPropagation;
+    default:
+      return NumericalNote::kUnknown;
+  }
+}
+
+// Asked of the plan: cudnn-frontend's own list does not know all of cuDNN's notes.
+std::vector<NumericalNote> notes_of(const fe::ExecutionPlan& plan) {
+  std::vector<NumericalNote> notes;
+  for (const cudnnBackendNumericalNote_t note : plan.getAllNumericNotes()) {
+    if (std::ranges::find(notes, note_of(note)) == notes.end()) {
+      notes.push_back(note_of(note));
+    }
+  }
+  return notes;
+}
+
+// One pass as a graph of one node.
+class ConvolutionGraph : public fe::graph::Graph {
+ public:
+  explicit ConvolutionGraph(const EngineQuestion& question)
+      : c_(question.convolution), type_(data_type(question.elements)) {
+    set_io_data_type(type_).set_intermediate_data_type(type_).set_compute_data_type(
+        sum_type(question.elements));
+    switch (question.direction) {
+      case Direction::kForward:
+        make(conv_fprop(tensor("X", x()), tensor("W", w()), attributes<fe::graph::Conv_fprop_attributes>()),
+             y());
+        return;
+      case Direction::kBackwardData:
+        make(conv_dgrad(tensor("dY", y()), tensor("W", w()), attributes<fe::graph::Conv_dgrad_attributes>()),
+             x());
+        return;
+      case Direction::kBackwardFilter:
+        make(conv_wgrad(tensor("dY", y()), tensor("X", x()), attributes<fe::graph::Conv_wgrad_attributes>()),
+             w());
+        return;
+      case Direction::kUpdate:
+        break;
+    }
+    throw InvalidArgument("a convolution has no update pass");
+  }
+
+  // What each plan has to say of itself; nothing of a plan that cannot be built.
+  std::vector<Engine> engines() {
+    std::vector<Engine> built;
+    std::set<std::string> names;
+    for (std::int64_t i = 0; i < get_execution_plan_count(); ++i) {
+      Engine engine;
+      if (get_plan_name_at_index(i, engine.name).is_bad() || !names.insert(engine.name).second ||
+          build_plan_at_index(i).is_bad()) {
+        continue;
+      }
+      engine.workspace_bytes = static_cast<std::uint64_t>(get_workspace_size_plan_at_index(i));
+      engine.notes = notes_of(*plans.get_execution_plans().at(static_cast<std::size_t>(i)));
+      built.push_back(std::move(engine));
+    }
+    return built;
+  }
+
+ private:
+  using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+  Dims x() const { return joined({c_.batch, c_.input_channels}, c_.input); }
+  Dims y() const { return joined({c_.batch, c_.output_channels}, c_.output); }
+  Dims w() const { return joined({c_.output_channels, c_.input_channels / c_.groups}, c_.kernel); }
+
+  Tensor tensor(const char* name, const Dims& dims) {
+    return Graph::tensor(fe::graph::Tensor_attributes()
+                             .set_name(name)
+                             .set_dim(dims)
+                             .set_stride(channels_last_strides(dims))
+                             .set_data_type(type_));
+  }
+  static void make(const Tensor& result, const Dims& dims) {
+    result->set_output(true).set_dim(dims).set_stride(channels_last_strides(dims));
+  }
+  template <class Attributes>
+  Attributes attributes() const {
+    Attributes attributes;
+    attributes.set_padding(c_.padding).set_stride(c_.stride).set_dilation(ops::dilation_of(c_));
+    return attributes;
+  }
+
+  const ops::Convolution& c_;
+  fe::DataType_t type_;
+};
+
+}  // namespace
+
+std::string cudnn_version() {
+  require_cudnn();
+  return to_text(fe::detail::get_backend_version());
+}
+
+struct ConvolutionEngines::Device {
+  std::shared_ptr<const fe::DeviceProperties> properties;
+};
+
+ConvolutionEngines::ConvolutionEngines(std::string_view device_properties) {
+  require_cudnn();
+  const std::size_t version = fe::detail::get_backend_version();
+  if (version < kOldestThatPlansWithoutDevice) {
+    throw DeviceError("cuDNN " + to_text(version) + " cannot plan without a device; " +
+                      to_text(kOldestThatPlansWithoutDevice) + " and later can");
+  }
+  auto properties = std::make_shared<fe::DeviceProperties>();
+  const fe::error_t error = properties->deserialize({device_properties.begin(), device_properties.end()});
+  if (error.is_bad()) {
+    throw InvalidArgument("device properties for cuDNN: " + first_reason(error.err_msg));
+  }
+  device_ = std::make_unique<Device>(Device{std::move(properties)});
+}
+
+ConvolutionEngines::~ConvolutionEngines() = default;
+
+std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) const {
+  ConvolutionGraph graph(question);
+  graph.set_device_properties(device_->properties);
+  require(graph.validate(), question);
+  require(graph.build_operation_graph(), question);
+  require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
+  std::vector<Engine> engines = graph.engines();
+  if (engines.empty()) {
+    throw NoEngine(question, "cuDNN can build none of the engines that it lists");
+  }
+  return engines;
+}
+
+std::string ConvolutionEngines::name() const {
+  return "cudnn " + cudnn_version();
+}
+
+}  // namespace vdnn::cuda

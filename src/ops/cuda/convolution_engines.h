@@ -1,0 +1,42 @@
+#pragma once
+// The engines that cuDNN has for a convolution on a GPU, each with the workspace that it wants. cuDNN's graph
+// API plans from serialised device properties alone: no device, no driver and no handle are needed, so that
+// plans can be made and tested on any machine that has the library (`share/devices/` has such properties).
+//
+// cuDNN is opened when it is first asked for (`dlopen`), so that programs start where it is not installed;
+// cudnn-frontend, whose headers take a minute to compile, is included by one source, and nothing of either
+// shows here.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/ops/cuda/engine_source.h"
+
+namespace vdnn::cuda {
+
+// The libcudnn that is loaded, "9.19.0". Throws DeviceError where it cannot be loaded, or was not there to
+// build with.
+std::string cudnn_version();
+
+class ConvolutionEngines final : public EngineSource {
+ public:
+  // `device_properties`: JSON as cuDNN writes it. Throws DeviceError where cuDNN cannot be loaded or cannot
+  // plan without a device (before 9.8), InvalidArgument where it refuses the properties.
+  explicit ConvolutionEngines(std::string_view device_properties);
+  ~ConvolutionEngines() override;
+  ConvolutionEngines(const ConvolutionEngines&) = delete;
+  ConvolutionEngines& operator=(const ConvolutionEngines&) = delete;
+
+  // In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. Each
+  // could be built; no name comes twice. Throws NoEngine with cuDNN's reason.
+  std::vector<Engine> list(const EngineQuestion& question) const override;
+  std::string name() const override;
+
+ private:
+  struct Device;
+  std::unique_ptr<const Device> device_;
+};
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,59 @@
+#pragma once
+// Which of the engines that a library has for an op: the fastest that is permitted and whose workspace fits.
+//
+// How fast an engine is only a device can tell. Without one, cuDNN's order stands in for time: its heuristic
+// lists what it takes to be faster first. So time is ordinal here, the position in the list, and no seconds
+// are made up. A larger budget permits more engines and takes none away, so it never leads to a later
+// position: the model is monotone in the budget.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vdnn::cuda {
+
+// What cuDNN says of an engine's numbers.
+enum class NumericalNote : std::uint8_t {
+  kTensorCore,         // of fp32: inputs are rounded to TF32
+  kDownConvertInputs,  // inputs are rounded to a smaller type
+  kReducedPrecisionReduction,
+  kFft,
+  kNondeterministic,
+  kWinograd,
+  kStrictNanPropagation,
+  kUnknown  // one that a later cuDNN has: it may say anything
+};
+
+struct Engine {
+  std::string name;  // cuDNN's: "eng" with the engine's number, then its knobs
+  std::uint64_t workspace_bytes = 0;
+  std::vector<NumericalNote> notes;
+
+  bool has(NumericalNote note) const;
+  bool deterministic() const;  // same operands, same bits
+  // Are inputs rounded to a smaller type? On tensor cores fp32 is, to TF32.
+  bool rounds_inputs() const;
+  friend bool operator==(const Engine&, const Engine&) = default;
+};
+
+struct EngineLimits {
+  std::uint64_t workspace_bytes = 0;  // at most
+  bool deterministic = false;         // only engines that are
+  // Also engines that round their inputs; permit it where these are smaller than fp32 already, for what
+  // tensor cores do to those is exact.
+  bool rounded_inputs = true;
+};
+
+bool permits(const EngineLimits& limits, const Engine& engine);
+
+// The position of the first engine that keeps to the limits; empty where none does.
+std::optional<std::size_t> choose_engine(std::span<const Engine> fastest_first, const EngineLimits& limits);
+
+// Without those that no limits make the choice: an engine before them is permitted wherever they are. In the
+// same order.
+std::vector<Engine> choosable(std::span<const Engine> fastest_first);
+
+}  // namespace vdnn::cuda

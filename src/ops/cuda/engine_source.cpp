@@ -1,0 +1,54 @@
+#include "src/ops/cuda/engine_source.h"
+
+namespace vdnn::cuda {
+
+using vdnn::to_string;  // of a shape
+
+namespace {
+
+const char* name_of(ElementType elements) {
+  switch (elements) {
+    case ElementType::kF32:
+      return "fp32";
+    case ElementType::kF16:
+      return "fp16";
+    case ElementType::kBf16:
+      return "bf16";
+    case ElementType::kI32:
+      return "int32";
+    case ElementType::kU8:
+      return "uint8";
+  }
+  return "?";
+}
+
+const char* name_of(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "forward";
+    case Direction::kBackwardData:
+      return "data gradient";
+    case Direction::kBackwardFilter:
+      return "filter gradient";
+    case Direction::kUpdate:
+      return "update";
+  }
+  return "?";
+}
+
+std::string shape(std::int64_t channels, const Dims& space) {
+  return std::to_string(channels) + "x" + to_string(space);
+}
+
+}  // namespace
+
+std::string to_string(const EngineQuestion& question) {
+  const ops::Convolution& c = question.convolution;
+  return std::string(name_of(question.elements)) + " convolution, " + name_of(question.direction) +
+         ", batch " + std::to_string(c.batch) + ", " + shape(c.input_channels, c.input) + " to " +
+         shape(c.output_channels, c.output) + ", window " + to_string(c.kernel) + ", stride " +
+         to_string(c.stride) + ", padding " + to_string(c.padding) + ", dilation " +
+         to_string(ops::dilation_of(c)) + ", groups " + std::to_string(c.groups);
+}
+
+}  // namespace vdnn::cuda

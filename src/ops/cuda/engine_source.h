@@ -1,0 +1,49 @@
+#pragma once
+// Who says which engines a GPU has for a convolution: cuDNN itself (convolution_engines.h), or what it said
+// once and was written down (recorded_engines.h). Both answer the same question alike.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/ops/convolution.h"
+#include "src/ops/cuda/engine_choice.h"
+#include "vdnn/error.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cuda {
+
+// Of X, Y, filter and their gradients. Sums are taken in fp32 (of integers, in int32).
+enum class ElementType : std::uint8_t { kF32, kF16, kBf16, kI32, kU8 };
+
+// One pass of a convolution over NHWC (NDHWC) feature maps and KRSC filters.
+struct EngineQuestion {
+  ops::Convolution convolution;
+  Direction direction = Direction::kForward;  // or one of the gradients
+  ElementType elements = ElementType::kF32;
+};
+
+// Everything that the answer depends on, in one line: different questions, different texts.
+std::string to_string(const EngineQuestion& question);
+
+// There is no engine for the question, or none is known. Another source may have one: a network is not wrong
+// for that, so this is no InvalidArgument, to which lowering adds the layer's name.
+class NoEngine : public Error {
+ public:
+  NoEngine(const EngineQuestion& question, const std::string& reason)
+      : Error(to_string(question) + ": " + reason) {}
+};
+
+// Of one device. May be asked from one thread at a time.
+class EngineSource {
+ public:
+  virtual ~EngineSource() = default;
+
+  // What the library takes to be fastest first; at least one. The same question has the same answer. Throws
+  // NoEngine.
+  virtual std::vector<Engine> list(const EngineQuestion& question) const = 0;
+  // Whose engines they are: "cudnn 9.19.0".
+  virtual std::string name() const = 0;
+};
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,27 @@
+// Stands in for convolution_engines.cpp where CMake found no cuDNN or no cudnn-frontend.
+
+#include "src/ops/cuda/convolution_engines.h"
+
+namespace vdnn::cuda {
+
+struct ConvolutionEngines::Device {};
+
+std::string cudnn_version() {
+  throw DeviceError("built without cuDNN");
+}
+
+ConvolutionEngines::ConvolutionEngines(std::string_view /*device_properties*/) {
+  throw DeviceError("built without cuDNN");
+}
+
+ConvolutionEngines::~ConvolutionEngines() = default;
+
+std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) const {
+  throw NoEngine(question, "built without cuDNN");
+}
+
+std::string ConvolutionEngines::name() const {
+  return "cudnn";
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,235 @@
+// Engines of convolutions as cuDNN itself lists them, for GPUs that are not there.
+
+#include "src/ops/cuda/convolution_engines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/ops/cuda/known_gpus.h"
+#include "src/ops/cuda/recorded_engines.h"
+#include "tests/extent.h"
+#include "tests/ops/cuda/zoo_questions.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
+constexpr std::array kElements{ElementType::kF32, ElementType::kBf16, ElementType::kF16};
+
+std::string_view properties_of(std::string_view gpu) {
+  return std::ranges::find(known_gpus(), gpu, &KnownGpu::name)->cudnn_properties;
+}
+
+ops::Convolution small_convolution() {
+  return {.batch = 32,
+          .input_channels = 64,
+          .output_channels = 64,
+          .input = {56, 56},
+          .output = {56, 56},
+          .kernel = {3, 3},
+          .stride = {1, 1},
+          .padding = {1, 1},
+          .dilation = {}};
+}
+
+// Ascending; where one more byte permits an engine, the byte before, too.
+std::vector<std::uint64_t> interesting_budgets(const std::vector<Engine>& engines) {
+  std::set<std::uint64_t> budgets{0, std::numeric_limits<std::uint64_t>::max()};
+  for (const Engine& engine : engines) {
+    budgets.insert(engine.workspace_bytes);
+    budgets.insert(engine.workspace_bytes - std::min<std::uint64_t>(engine.workspace_bytes, 1));
+  }
+  return {budgets.begin(), budgets.end()};
+}
+
+void expect_choices(const std::vector<Engine>& engines, bool deterministic, bool rounded_inputs) {
+  std::optional<std::size_t> before;
+  for (const std::uint64_t budget : interesting_budgets(engines)) {
+    const EngineLimits limits{
+        .workspace_bytes = budget, .deterministic = deterministic, .rounded_inputs = rounded_inputs};
+    const std::optional<std::size_t> chosen = choose_engine(engines, limits);
+    EXPECT_EQ(chosen, choose_engine(engines, limits));
+    if (chosen) {
+      const Engine& engine = engines.at(*chosen);
+      EXPECT_LE(engine.workspace_bytes, budget);
+      EXPECT_TRUE(engine.deterministic() || !deterministic) << engine.name;
+      EXPECT_TRUE(!engine.rounds_inputs() || rounded_inputs) << engine.name;
+    }
+    if (before) {
+      ASSERT_TRUE(chosen) << "no engine any more with " << budget << " bytes";
+      EXPECT_LE(*chosen, *before) << "a slower engine with " << budget << " bytes";
+    }
+    before = chosen;
+  }
+  // Whatever else is wanted of an engine, cuDNN has a deterministic one for each of these convolutions.
+  EXPECT_TRUE(before || !rounded_inputs) << "no engine with any budget";
+}
+
+// Limits make the same choice of those that are kept as of all.
+void expect_same_choices(const std::vector<Engine>& engines, const std::vector<Engine>& kept) {
+  const auto choice = [](const std::vector<Engine>& from, const EngineLimits& limits) {
+    const std::optional<std::size_t> chosen = choose_engine(from, limits);
+    return chosen ? std::optional(from.at(*chosen)) : std::nullopt;
+  };
+  for (const std::uint64_t budget : interesting_budgets(engines)) {
+    for (const auto& [deterministic, rounded] :
+         {std::pair(false, false), std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
+      const EngineLimits limits{
+          .workspace_bytes = budget, .deterministic = deterministic, .rounded_inputs = rounded};
+      EXPECT_EQ(choice(kept, limits), choice(engines, limits));
+    }
+  }
+}
+
+void expect_sound(const ConvolutionEngines& device, const EngineQuestion& question) {
+  SCOPED_TRACE(to_string(question));
+  const std::vector<Engine> engines = device.list(question);
+  EXPECT_EQ(engines, device.list(question));
+  std::set<std::string> names;
+  for (const Engine& engine : engines) {
+    EXPECT_TRUE(names.insert(engine.name).second) << engine.name << " comes twice";
+  }
+  expect_choices(engines, false, true);
+  expect_choices(engines, true, true);
+  expect_choices(engines, true, false);
+  expect_same_choices(engines, choosable(engines));
+}
+
+class EnginesOfDevice : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string name_ = GetParam();
+  const ConvolutionEngines device_{properties_of(name_)};
+};
+
+TEST_P(EnginesOfDevice, ChoicesForTheZooKeepToTheBudgetAndAreTheSameTwice) {
+  // Without a divisor in common with the number of directions and types: all of them have their turns.
+  const std::size_t stride = testing::extent({.usual = 19, .in_long_run = 1});
+  const std::vector<EngineQuestion> questions = zoo_questions(16, kElements);
+  std::size_t asked = 0;
+  for (std::size_t i = 0; i < questions.size(); i += stride) {
+    expect_sound(device_, questions[i]);
+    ++asked;
+  }
+  std::cout << name_ << ": " << asked << " of " << questions.size() << " questions\n";
+}
+
+TEST_P(EnginesOfDevice, ThreeDimensionsGroupsAndDilation) {
+  const ops::Convolution volume{.batch = 1,
+                                .input_channels = 32,
+                                .output_channels = 32,
+                                .input = {128, 128, 128},
+                                .output = {128, 128, 128},
+                                .kernel = {3, 3, 3},
+                                .stride = {1, 1, 1},
+                                .padding = {1, 1, 1},
+                                .dilation = {}};
+  ops::Convolution grouped = small_convolution();
+  grouped.groups = 8;
+  ops::Convolution dilated = small_convolution();
+  dilated.dilation = {2, 2};
+  dilated.padding = {2, 2};
+  for (const ops::Convolution& convolution : {volume, grouped, dilated}) {
+    for (const Direction direction : kDirections) {
+      expect_sound(device_, {convolution, direction, ElementType::kBf16});
+    }
+  }
+}
+
+TEST_P(EnginesOfDevice, IntegersAreRefusedWithTheReasonOfCudnn) {
+  for (const auto& integers : {std::pair(ElementType::kI32, "int32"), std::pair(ElementType::kU8, "uint8")}) {
+    for (const Direction direction : kDirections) {
+      EXPECT_THAT(
+          [&] {
+            device_.list({small_convolution(), direction, integers.first});
+          },
+          ThrowsMessage<NoEngine>(AllOf(HasSubstr(std::string(integers.second) + " convolution"),
+                                        HasSubstr("batch 32, 64x56x56 to 64x56x56"),
+                                        HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"))));
+    }
+  }
+}
+
+TEST_P(EnginesOfDevice, AreThoseThatAreRecorded) {
+  const RecordedEngines recorded(std::ranges::find(known_gpus(), name_, &KnownGpu::name)->recorded_engines);
+  if (recorded.name() != device_.name() + ", recorded") {
+    GTEST_SKIP() << "recorded with another version: " << recorded.name() << ", not " << device_.name();
+  }
+  const std::size_t stride =
+      testing::extent({.usual = 10, .in_long_run = 1});  // each direction has its turns
+  const std::vector<EngineQuestion> questions = recorded_questions();
+  for (std::size_t i = 0; i < questions.size(); i += stride) {
+    EXPECT_EQ(recorded.list(questions[i]), choosable(device_.list(questions[i]))) << to_string(questions[i]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice, ::testing::Values("a100", "rtx4090", "h200", "b200"),
+                         [](const auto& device) { return std::string(device.param); });
+
+TEST(ConvolutionEngines, AreThoseOfTheDevice) {
+  const auto list = [](const char* gpu) {
+    return ConvolutionEngines(properties_of(gpu))
+        .list({small_convolution(), Direction::kForward, ElementType::kF32});
+  };
+  EXPECT_NE(list("a100"), list("h200"));
+  EXPECT_NE(list("h200"), list("b200"));
+}
+
+TEST(ConvolutionEngines, AreThoseOfTheBatch) {
+  const ConvolutionEngines device(properties_of("h200"));
+  const auto largest = [&](std::int64_t batch) {
+    ops::Convolution convolution = small_convolution();
+    convolution.batch = batch;
+    std::uint64_t bytes = 0;
+    for (const Engine& engine : device.list({convolution, Direction::kForward, ElementType::kF32})) {
+      bytes = std::max(bytes, engine.workspace_bytes);
+    }
+    return bytes;
+  };
+  EXPECT_GT(largest(512), largest(32));
+}
+
+TEST(ConvolutionEngines, WhatCannotBeAskedIsRefused) {
+  const ConvolutionEngines device(properties_of("h200"));
+  const auto list = [&](const ops::Convolution& convolution, Direction direction) {
+    return device.list({convolution, direction, ElementType::kF32});
+  };
+  EXPECT_THROW(list(small_convolution(), Direction::kUpdate), InvalidArgument);
+  ops::Convolution empty = small_convolution();
+  empty.batch = 0;
+  EXPECT_THROW(list(empty, Direction::kForward), NoEngine);
+  ops::Convolution odd = small_convolution();
+  odd.output = {55, 55};
+  for (const Direction direction : kDirections) {
+    EXPECT_THROW(list(odd, direction), NoEngine);
+  }
+}
+
+TEST(ConvolutionEngines, PropertiesThatAreNoneAreRefused) {
+  EXPECT_THAT([] { ConvolutionEngines("{}"); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("device properties"), HasSubstr("HasMember"))));
+  EXPECT_THAT([] { ConvolutionEngines("no JSON"); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("device properties"), HasSubstr("IsObject"))));
+}
+
+TEST(ConvolutionEngines, TheVersionIsThatOfTheLibrary) {
+  EXPECT_THAT(cudnn_version(), MatchesRegex("9\\.[0-9]+\\.[0-9]+"));
+  EXPECT_EQ(ConvolutionEngines(properties_of("h200")).name(), "cudnn " + cudnn_version());
+}
+
+}  // namespace
+}  // namespace vdnn::cuda

@@ -1,0 +1,119 @@
+#include "src/ops/cuda/engine_catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "vdnn/classic_catalog.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using enum NumericalNote;
+using ::testing::ElementsAre;
+
+// The direction is in the name.
+class Source final : public EngineSource {
+ public:
+  explicit Source(std::size_t* asked) : asked_(asked) {}
+  std::vector<Engine> list(const EngineQuestion& question) const override {
+    ++*asked_;
+    if (question.convolution.groups > 1) {
+      throw NoEngine(question, "no groups here");
+    }
+    const std::string pass = std::to_string(static_cast<int>(question.direction));
+    if (question.convolution.input_channels == 5) {
+      return {{.name = "tf32 alone", .notes = {kTensorCore}}};
+    }
+    return {{.name = "tf32 " + pass, .workspace_bytes = 50, .notes = {kTensorCore}},
+            {.name = "atomics " + pass, .workspace_bytes = 40, .notes = {kNondeterministic}},
+            {.name = "large " + pass, .workspace_bytes = 30, .notes = {kFft}},
+            {.name = "as large " + pass, .workspace_bytes = 30},
+            {.name = "small " + pass, .workspace_bytes = 0}};
+  }
+  std::string name() const override { return "library 1.2"; }
+
+ private:
+  std::size_t* asked_;
+};
+
+class EngineCatalog : public ::testing::Test {
+ protected:
+  LayerRecipe recipe(const OpSpec& spec, const TensorType& x, const TensorType& y,
+                     Mode mode = Mode::kTraining) {
+    return catalog_->recipe(spec, std::array{x}, std::array{y}, mode);
+  }
+
+  std::size_t asked_ = 0;
+  const std::unique_ptr<OpCatalog> catalog_ = make_engine_catalog(std::make_shared<Source>(&asked_));
+  const TensorType x_{.dims = {2, 3, 16, 16}};
+  const TensorType y_{.dims = {2, 8, 16, 16}};
+  const ConvolutionSpec convolution_{.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+};
+
+std::vector<std::string> names(const OpRecipe& op) {
+  std::vector<std::string> found;
+  for (const Algorithm& algorithm : op.algorithms) {
+    found.push_back(algorithm.name);
+    EXPECT_TRUE(algorithm.deterministic);
+  }
+  return found;
+}
+
+TEST_F(EngineCatalog, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
+  const LayerRecipe made = recipe(convolution_, x_, y_);
+  EXPECT_THAT(names(made.forward.at(0)), ElementsAre("large 0", "small 0"));
+  EXPECT_EQ(made.forward[0].algorithms[0].workspace_bytes, 30U);
+  EXPECT_EQ(made.forward[0].algorithms[1].workspace_bytes, 0U);
+  ASSERT_EQ(made.backward.size(), 2U);
+  EXPECT_THAT(names(made.backward[0]), ElementsAre("large 2", "small 2"));
+  EXPECT_THAT(names(made.backward[1]), ElementsAre("large 1", "small 1"));
+  EXPECT_EQ(catalog_->algorithms_source(), "library 1.2");
+}
+
+TEST_F(EngineCatalog, ATransposedConvolutionGoesForwardAsADataGradient) {
+  const TransposedConvolutionSpec transposed{
+      .filters = 3, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const LayerRecipe made = recipe(transposed, y_, x_);
+  EXPECT_THAT(names(made.forward.at(0)), ElementsAre("large 1", "small 1"));
+  ASSERT_EQ(made.backward.size(), 2U);
+  EXPECT_THAT(names(made.backward[0]), ElementsAre("large 2", "small 2"));
+  EXPECT_THAT(names(made.backward[1]), ElementsAre("large 0", "small 0"));
+}
+
+TEST_F(EngineCatalog, AsksEachQuestionOnceAndInInferenceForwardAlone) {
+  recipe(convolution_, x_, y_, Mode::kInference);
+  EXPECT_EQ(asked_, 1U);
+  recipe(convolution_, x_, y_);
+  EXPECT_EQ(asked_, 3U);
+  recipe(convolution_, x_, y_);
+  EXPECT_EQ(asked_, 3U);
+}
+
+TEST_F(EngineCatalog, SaysWhereThereIsNoEngine) {
+  ConvolutionSpec grouped = convolution_;
+  grouped.groups = 2;
+  const TensorType four{.dims = {2, 4, 16, 16}};
+  EXPECT_THROW(recipe(grouped, four, y_), NoEngine);
+  const TensorType five{.dims = {2, 5, 16, 16}};
+  EXPECT_THROW(recipe(convolution_, five, y_), NoEngine);
+}
+
+TEST_F(EngineCatalog, HasTheOperandsOfTheClassicOne) {
+  const LayerRecipe ours = recipe(convolution_, x_, y_);
+  const LayerRecipe classic =
+      make_classic_catalog()->recipe(convolution_, std::array{x_}, std::array{y_}, Mode::kTraining);
+  ASSERT_EQ(ours.backward.size(), classic.backward.size());
+  for (std::size_t i = 0; i < ours.backward.size(); ++i) {
+    EXPECT_EQ(ours.backward[i].reads, classic.backward[i].reads);
+    EXPECT_EQ(ours.backward[i].writes, classic.backward[i].writes);
+    EXPECT_EQ(ours.backward[i].cost.flops, classic.backward[i].cost.flops);
+  }
+  EXPECT_EQ(ours.parameters.size(), classic.parameters.size());
+}
+
+}  // namespace
+}  // namespace vdnn::cuda

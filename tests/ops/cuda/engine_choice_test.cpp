@@ -1,0 +1,61 @@
+#include "src/ops/cuda/engine_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+namespace vdnn::cuda {
+namespace {
+
+using enum NumericalNote;
+using Position = std::optional<std::size_t>;
+
+// Fastest first.
+std::vector<Engine> engines() {
+  return {{.name = "large", .workspace_bytes = 1000, .notes = {kTensorCore}},
+          {.name = "loose", .workspace_bytes = 100, .notes = {kNondeterministic, kWinograd}},
+          {.name = "halved", .workspace_bytes = 50, .notes = {kDownConvertInputs}},
+          {.name = "strange", .workspace_bytes = 20, .notes = {kUnknown}},
+          {.name = "plain", .workspace_bytes = 10, .notes = {kFft, kStrictNanPropagation}}};
+}
+
+Position choice(const EngineLimits& limits) {
+  return choose_engine(engines(), limits);
+}
+
+TEST(EngineChoice, TheFirstThatFits) {
+  EXPECT_EQ(choice({.workspace_bytes = 1000}), Position(0));
+  EXPECT_EQ(choice({.workspace_bytes = 999}), Position(1));
+  EXPECT_EQ(choice({.workspace_bytes = 100}), Position(1));
+  EXPECT_EQ(choice({.workspace_bytes = 99}), Position(2));
+  EXPECT_EQ(choice({.workspace_bytes = 10}), Position(4));
+  EXPECT_EQ(choice({.workspace_bytes = 9}), std::nullopt);
+  EXPECT_EQ(choose_engine({}, {.workspace_bytes = 1000}), std::nullopt);
+}
+
+TEST(EngineChoice, OnlyWhatGivesTheSameBits) {
+  EXPECT_EQ(choice({.workspace_bytes = 999, .deterministic = true}), Position(2));
+  EXPECT_EQ(choice({.workspace_bytes = 49, .deterministic = true}), Position(4));  // not what may be anything
+}
+
+TEST(EngineChoice, OnlyWhatTakesInputsAsTheyAre) {
+  EXPECT_EQ(choice({.workspace_bytes = 1000, .rounded_inputs = false}), Position(1));
+  EXPECT_EQ(choice({.workspace_bytes = 1000, .deterministic = true, .rounded_inputs = false}), Position(4));
+}
+
+TEST(EngineChoice, WhatNoLimitsChooseIsNotKept) {
+  EXPECT_EQ(choosable(engines()), engines());  // each is smaller than those before it
+  std::vector<Engine> more = engines();
+  more.push_back({.name = "slower than plain", .workspace_bytes = 10, .notes = {kTensorCore}});
+  more.push_back({.name = "smaller", .workspace_bytes = 9, .notes = {kUnknown}});
+  more.push_back({.name = "as small, and exact", .workspace_bytes = 9, .notes = {}});
+  const std::vector<Engine> kept = choosable(more);
+  ASSERT_EQ(kept.size(), engines().size() + 2);
+  EXPECT_EQ(kept[kept.size() - 2].name, "smaller");
+  EXPECT_EQ(kept.back().name, "as small, and exact");
+  EXPECT_TRUE(choosable({}).empty());
+}
+
+}  // namespace
+}  // namespace vdnn::cuda

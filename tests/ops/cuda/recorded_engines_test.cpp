@@ -1,0 +1,145 @@
+#include "src/ops/cuda/recorded_engines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/ops/cuda/known_gpus.h"
+#include "tests/ops/cuda/zoo_questions.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using enum NumericalNote;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+ops::Convolution convolution(std::int64_t batch) {
+  return {.batch = batch,
+          .input_channels = 3,
+          .output_channels = 8,
+          .input = {16, 16},
+          .output = {8, 8},
+          .kernel = {3, 3},
+          .stride = {2, 2},
+          .padding = {1, 1},
+          .dilation = {}};
+}
+
+EngineQuestion question(std::int64_t batch) {
+  return {convolution(batch), Direction::kForward, ElementType::kF32};
+}
+
+// A kind of engine for each note; the workspace grows with the batch.
+class Source final : public EngineSource {
+ public:
+  std::vector<Engine> list(const EngineQuestion& asked) const override {
+    std::vector<Engine> engines;
+    std::uint64_t bytes = std::uint64_t{1} << 40;
+    for (const NumericalNote note : {kTensorCore, kDownConvertInputs, kReducedPrecisionReduction, kFft,
+                                     kNondeterministic, kWinograd, kStrictNanPropagation, kUnknown}) {
+      bytes /= 2;
+      engines.push_back({.name = "eng" + std::to_string(engines.size()),
+                         .workspace_bytes = bytes + static_cast<std::uint64_t>(asked.convolution.batch),
+                         .notes = {note}});
+    }
+    engines.push_back({.name = "eng without notes", .workspace_bytes = 0});
+    engines.push_back({.name = "never chosen", .workspace_bytes = 1});
+    return engines;
+  }
+  std::string name() const override { return "library 1.2"; }
+};
+
+const std::array kAsked{question(1), question(2)};
+
+TEST(RecordedEngines, AnswerWhatTheSourceSaid) {
+  const RecordedEngines recorded(Source(), kAsked);
+  for (const EngineQuestion& asked : kAsked) {
+    EXPECT_EQ(recorded.list(asked), choosable(Source().list(asked)));
+  }
+  EXPECT_EQ(recorded.name(), "library 1.2, recorded");
+}
+
+TEST(RecordedEngines, ComeBackFromTheirText) {
+  const std::string text = RecordedEngines(Source(), kAsked).text();
+  const RecordedEngines read(text);
+  for (const EngineQuestion& asked : kAsked) {
+    EXPECT_EQ(read.list(asked), choosable(Source().list(asked)));
+  }
+  EXPECT_EQ(read.text(), text);
+  EXPECT_EQ(read.name(), "library 1.2, recorded");
+}
+
+TEST(RecordedEngines, ANoteThatALaterVersionHasIsUnknown) {
+  const RecordedEngines recorded(Source(), kAsked);
+  std::string text = recorded.text();
+  text.replace(text.find("winograd"), std::string("winograd").size(), "made up");
+  EXPECT_EQ(RecordedEngines(text).list(question(1)).at(5).notes, std::vector{kUnknown});
+}
+
+TEST(RecordedEngines, WhatWasNotAskedIsRefused) {
+  const RecordedEngines recorded(Source(), kAsked);
+  EXPECT_THAT([&] { recorded.list(question(3)); },
+              ThrowsMessage<NoEngine>(AllOf(HasSubstr("batch 3"), HasSubstr("not recorded"))));
+  EngineQuestion other = question(1);
+  other.direction = Direction::kBackwardData;
+  EXPECT_THROW(recorded.list(other), NoEngine);
+}
+
+TEST(RecordedEngines, WhatIsNoRecordIsRefused) {
+  const std::string text = RecordedEngines(Source(), kAsked).text();
+  const auto with = [&](const std::string& old, const std::string& now) {
+    std::string changed = text;
+    return changed.replace(changed.find(old), old.size(), now);
+  };
+  for (const std::string& damaged :
+       {std::string(), std::string("[]"), text.substr(0, text.size() / 2),
+        with("\"version\": 1", "\"version\": 2"), with("\"source\"", "\"sauce\""),
+        with("\"engines\"", "\"motors\""), with("\"eng0\"", "7"), with("[[", "[[[[[[[["),
+        with("[\"fft\"]", "[0]")}) {
+    EXPECT_THROW(RecordedEngines{damaged}, DataError) << damaged.substr(0, 60);
+  }
+}
+
+TEST(EngineQuestion, TextsDifferWhereQuestionsDo) {
+  std::vector<EngineQuestion> questions(14, question(1));
+  questions[1].direction = Direction::kBackwardFilter;
+  questions[2].elements = ElementType::kBf16;
+  questions[3].convolution.batch = 2;
+  questions[4].convolution.input_channels = 4;
+  questions[5].convolution.output_channels = 4;
+  questions[6].convolution.input = {15, 16};
+  questions[7].convolution.output = {7, 8};
+  questions[8].convolution.kernel = {1, 3};
+  questions[9].convolution.stride = {1, 2};
+  questions[10].convolution.padding = {0, 1};
+  questions[11].convolution.dilation = {2, 1};
+  questions[12].convolution.groups = 2;
+  questions[13].direction = Direction::kBackwardData;
+  std::set<std::string> texts;
+  for (const EngineQuestion& asked : questions) {
+    texts.insert(to_string(asked));
+  }
+  EXPECT_EQ(texts.size(), questions.size());
+  EngineQuestion explicit_ones = question(1);
+  explicit_ones.convolution.dilation = {1, 1};
+  EXPECT_EQ(to_string(explicit_ones), to_string(question(1)));
+}
+
+TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
+  for (const KnownGpu& gpu : known_gpus()) {
+    const RecordedEngines recorded(gpu.recorded_engines);
+    EXPECT_TRUE(recorded.name().starts_with("cudnn 9.")) << recorded.name();
+    for (const EngineQuestion& asked : recorded_questions()) {
+      EXPECT_FALSE(recorded.list(asked).empty()) << gpu.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::cuda
