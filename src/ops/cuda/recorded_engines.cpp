@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kSchema = 1;
 constexpr int kDeepest = 5;  // the notes of an engine of a question of "engines"
 
 constexpr std::array kNotes{
@@ -48,12 +48,13 @@ Json json_of(const Engine& engine) {
   for (const NumericalNote note : engine.notes) {
     notes.push_back(text_of(note));
   }
-  return {engine.name, engine.workspace_bytes, std::move(notes)};
+  return {{"name", engine.name}, {"workspace_bytes", engine.workspace_bytes}, {"notes", std::move(notes)}};
 }
 
 Engine engine_of(const Json& json) {
-  Engine engine{.name = json.at(0).get<std::string>(), .workspace_bytes = json.at(1).get<std::uint64_t>()};
-  for (const Json& note : json.at(2)) {
+  Engine engine{.name = json.at("name").get<std::string>(),
+                .workspace_bytes = json.at("workspace_bytes").get<std::uint64_t>()};
+  for (const Json& note : json.at("notes")) {
     engine.notes.push_back(note_of(note.get<std::string>()));
   }
   return engine;
@@ -79,9 +80,9 @@ RecordedEngines::RecordedEngines(const EngineSource& source, std::span<const Eng
 RecordedEngines::RecordedEngines(std::string_view text) {
   const auto json = parse_json_text<Json>(text, kDeepest);
   try {
-    if (json.at("version").get<int>() != kVersion) {
-      throw DataError("recorded engines: of version " + json.at("version").dump() + ", known is " +
-                      std::to_string(kVersion));
+    if (json.at("schema") != kSchema || json.at("type") != "engines") {
+      throw DataError("recorded engines: of schema " + json.at("schema").dump() + " and type " +
+                      json.at("type").dump() + ", known is " + std::to_string(kSchema) + ", \"engines\"");
     }
     source_ = json.at("source").get<std::string>();
     for (const auto& [question, engines] : json.at("engines").items()) {
@@ -113,8 +114,9 @@ std::string RecordedEngines::text() const {
     }
     lines += (lines.empty() ? "" : ",\n") + Json(question).dump() + ": " + list.dump();
   }
-  return "{\"version\": " + std::to_string(kVersion) + ", \"source\": " + Json(source_).dump() +
-         ", \"engines\": {\n" + lines + "\n}}\n";
+  return "{\"schema\": " + std::to_string(kSchema) +
+         ", \"type\": \"engines\", \"source\": " + Json(source_).dump() + ", \"engines\": {\n" + lines +
+         "\n}}\n";
 }
 
 }  // namespace vdnn::cuda

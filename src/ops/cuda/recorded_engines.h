@@ -25,7 +25,7 @@ class RecordedEngines final : public EngineSource {
   std::vector<Engine> list(const EngineQuestion& question) const override;
   // "cudnn 9.19.0, recorded"
   std::string name() const override;
-  // JSON, a line a question, in the order of their texts.
+  // JSON (docs/engines.schema.json), a line a question, in the order of their texts.
   std::string text() const;
 
  private:

@@ -6,10 +6,13 @@
 #include <array>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "report/json_schema.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "tests/ops/cuda/zoo_questions.h"
+#include "vdnn/sim_device.h"
 
 namespace vdnn::cuda {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 using enum NumericalNote;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 ops::Convolution convolution(std::int64_t batch) {
@@ -99,10 +103,21 @@ TEST(RecordedEngines, WhatIsNoRecordIsRefused) {
   };
   for (const std::string& damaged :
        {std::string(), std::string("[]"), text.substr(0, text.size() / 2),
-        with("\"version\": 1", "\"version\": 2"), with("\"source\"", "\"sauce\""),
-        with("\"engines\"", "\"motors\""), with("\"eng0\"", "7"), with("[[", "[[[[[[[["),
-        with("[\"fft\"]", "[0]")}) {
+        with("\"schema\": 1", "\"schema\": 2"), with("\"type\": \"engines\"", "\"type\": \"step\""),
+        with("\"source\"", "\"sauce\""), with("\"engines\": {", "\"motors\": {"), with("\"eng0\"", "7"),
+        with("\"name\"", "\"nam\""), with("[{", "[[[[[[{"), with("[\"fft\"]", "[0]")}) {
     EXPECT_THROW(RecordedEngines{damaged}, DataError) << damaged.substr(0, 60);
+  }
+}
+
+TEST(RecordedEngines, ObeyTheirSchema) {
+  const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/engines.schema.json");
+  const auto errors = [&](std::string_view text) {
+    return testing::SchemaCheck::errors(schema, testing::Json::parse(text));
+  };
+  EXPECT_THAT(errors(RecordedEngines(Source(), kAsked).text()), IsEmpty());
+  for (const KnownGpu& gpu : known_gpus()) {
+    EXPECT_THAT(errors(gpu.recorded_engines), IsEmpty()) << gpu.name;
   }
 }
 
@@ -129,6 +144,17 @@ TEST(EngineQuestion, TextsDifferWhereQuestionsDo) {
   EngineQuestion explicit_ones = question(1);
   explicit_ones.convolution.dilation = {1, 1};
   EXPECT_EQ(to_string(explicit_ones), to_string(question(1)));
+}
+
+// In whole MiB, as profiles have it.
+TEST(KnownGpus, HaveTheMemoryThatTheirSimulationHas) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  for (const KnownGpu& gpu : known_gpus()) {
+    const auto properties = testing::Json::parse(gpu.cudnn_properties);
+    EXPECT_EQ(properties.at("totalGlobalMem").get<std::uint64_t>() / kMiB,
+              sim_profile(std::string(gpu.name)).memory_bytes / kMiB)
+        << gpu.name;
+  }
 }
 
 TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
