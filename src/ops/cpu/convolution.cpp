@@ -34,6 +34,8 @@ FilterShape shape_of(const ConvolutionSpec& spec, const LayerTypes& types) {
   FilterShape shape{.input = types.inputs[0],
                     .output = types.outputs[0],
                     .filter = {spec.filters, types.inputs[0].dims[1] / spec.groups},
+                    .stride = spec.stride,
+                    .padding = spec.padding,
                     .groups = spec.groups,
                     .bias = spec.bias};
   shape.filter.insert(shape.filter.end(), spec.kernel.begin(), spec.kernel.end());

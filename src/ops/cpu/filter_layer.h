@@ -38,6 +38,8 @@ struct FilterShape {
   TensorType input;
   TensorType output;
   Dims filter;              // logical: K, C / groups, space
+  Dims stride;              // of windows; a fully connected layer has none
+  Dims padding;             // likewise
   std::int64_t groups = 1;  // that the filter's K is split into
   bool bias = true;
   double multiply_adds = 0;  // of one pass

@@ -33,6 +33,8 @@ FilterShape shape_of(const TransposedConvolutionSpec& spec, const LayerTypes& ty
   FilterShape shape{.input = types.inputs[0],
                     .output = types.outputs[0],
                     .filter = {spec.filters, types.inputs[0].dims[1]},
+                    .stride = spec.stride,
+                    .padding = spec.padding,
                     .bias = spec.bias};
   shape.filter.insert(shape.filter.end(), spec.kernel.begin(), spec.kernel.end());
   const double reach = static_cast<double>(spec.filters) * window_elements(spec.kernel);
