@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -52,86 +51,58 @@ AddressRange pages_around(AddressRange range) {
 }  // namespace
 
 Arena::Arena(std::string owner, std::uint64_t granule_bytes)
-    : owner_(std::move(owner)), granule_bytes_(granule_bytes) {}
+    : owner_(std::move(owner)), space_(owner_, granule_bytes) {}
 
 Arena::~Arena() {
   // AddressSanitizer would hold a poisoned range against whoever is given these addresses next.
-  committed_.visit(kEverything, [](AddressRange piece, const Protection* state) {
+  space_.committed().visit(kEverything, [](AddressRange piece, const Protection* state) {
     if (state != nullptr) {
       unpoison(piece);
     }
   });
 }
 
-void Arena::refuse(const char* what, AddressRange range) const {
-  throw InvalidArgument(owner_ + ": " + what + " (" + format_size(range.bytes) + " at address " +
-                        std::to_string(range.begin) + ")");
-}
-
 AddressRange Arena::reserve(std::uint64_t bytes) {
   if (bytes == 0) {
-    refuse("a reservation of nothing", {});
+    space_.refuse("a reservation of nothing", {});
   }
-  std::optional<Mapping> mapping =
-      Mapping::make(round_up(bytes, granule_bytes_), granule_bytes_, Mapping::Kind::kReserved);
+  const std::uint64_t granule = space_.granule_bytes();
+  std::optional<Mapping> mapping = Mapping::make(round_up(bytes, granule), granule, Mapping::Kind::kReserved);
   if (!mapping) {
     throw OutOfMemory(owner_ + ": address space", {.asked = bytes});
   }
   const AddressRange range = mapping->range();
   const std::lock_guard lock(mutex_);
-  reservations_.emplace(range.begin, std::move(*mapping));
+  const auto [kept, inserted] = mappings_.emplace(range.begin, std::move(*mapping));
+  try {
+    space_.add(range);
+  } catch (...) {
+    mappings_.erase(kept);
+    throw;
+  }
   return range;
 }
 
 void Arena::unreserve(AddressRange reservation) {
   const std::lock_guard lock(mutex_);
-  const auto it = reservations_.find(reservation.begin);
-  if (it == reservations_.end() || it->second.range() != reservation) {
-    refuse("not a reservation", reservation);
-  }
-  if (overlaps_committed(reservation)) {
-    refuse("a reservation is given back while part of it is committed", reservation);
-  }
-  reservations_.erase(it);
-}
-
-void Arena::check_granules(AddressRange range) const {
-  if (range.bytes == 0 || range.begin % granule_bytes_ != 0 || range.bytes % granule_bytes_ != 0) {
-    refuse("not a range of whole granules", range);
-  }
-  const auto after = reservations_.upper_bound(range.begin);
-  if (after == reservations_.begin() || !std::prev(after)->second.range().contains(range)) {
-    refuse("not inside a reservation", range);
-  }
-}
-
-bool Arena::committed_locked(AddressRange range) const {
-  bool all = true;
-  committed_.visit(range, [&](AddressRange, const Protection* state) { all = all && state != nullptr; });
-  return all;
-}
-
-bool Arena::overlaps_committed(AddressRange range) const {
-  bool any = false;
-  committed_.visit(range, [&](AddressRange, const Protection* state) { any = any || state != nullptr; });
-  return any;
+  space_.check_unused(reservation);
+  space_.remove(reservation);
+  mappings_.erase(reservation.begin);
 }
 
 bool Arena::committed(AddressRange range) const {
   const std::lock_guard lock(mutex_);
-  return committed_locked(range);
+  return space_.is_committed(range);
 }
 
 void Arena::commit(AddressRange range) {
   const std::lock_guard lock(mutex_);
-  check_granules(range);
-  if (overlaps_committed(range)) {
-    refuse("committed already", range);
-  }
-  committed_.assign(range, Protection::kAccessible);
+  space_.check_committable(range);
+  space_.committed().assign(range, Protection::kAccessible);
   // The work that runs under a restriction was submitted before this commit: it cannot have declared it.
   if (!set_access(range, restricted_ ? PROT_NONE : kReadWrite)) {
-    committed_.erase(range);  // the interval as it was assigned: nothing is split, no memory is needed
+    space_.committed().erase(
+        range);  // the interval as it was assigned: nothing is split, no memory is needed
     throw OutOfMemory(owner_ + ": memory of the machine", {.asked = range.bytes});
   }
   if (restricted_) {
@@ -141,35 +112,32 @@ void Arena::commit(AddressRange range) {
 
 void Arena::decommit(AddressRange range) {
   const std::lock_guard lock(mutex_);
-  check_granules(range);
-  if (!committed_locked(range)) {
-    refuse("not committed", range);
-  }
+  space_.check_decommittable(range);
   unpoison(range);
   require_access(range, PROT_NONE);
   // Cannot fail for whole pages of a private mapping; if it did, memory would be given back later.
   madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
-  committed_.erase(range);
+  space_.committed().erase(range);
 }
 
 void Arena::protect(AddressRange range, Protection protection) {
   const std::lock_guard lock(mutex_);
   if (range.begin % kPageBytes != 0 || range.bytes % kPageBytes != 0) {
-    refuse("protection of a range that is not whole pages", range);
+    space_.refuse("protection of a range that is not whole pages", range);
   }
-  if (!committed_locked(range)) {
-    refuse("protection of a range that is not committed", range);
+  if (!space_.is_committed(range)) {
+    space_.refuse("protection of a range that is not committed", range);
   }
   const bool open = protection == Protection::kAccessible && !restricted_;
   require_access(range, open ? kReadWrite : PROT_NONE);
   // What became inaccessible under a restriction was not seen by the end of it.
   restricted_ ? poison(range) : unpoison(range);
-  committed_.assign(range, protection);
+  space_.committed().assign(range, protection);
 }
 
 template <class Visitor>
 void Arena::visit_accessible(AddressRange range, Visitor&& visitor) const {
-  committed_.visit(range, [&](AddressRange piece, const Protection* state) {
+  space_.committed().visit(range, [&](AddressRange piece, const Protection* state) {
     if (state != nullptr && *state == Protection::kAccessible) {
       visitor(piece);
     }

@@ -14,8 +14,8 @@
 #include <span>
 #include <string>
 
-#include "streams/cpu/mapping.h"
-#include "streams/interval_map.h"
+#include "streams/address_space.h"
+#include "streams/mapping.h"
 #include "vdnn/device.h"
 
 namespace vdnn {
@@ -47,22 +47,15 @@ class Arena {
   void lift_restriction();
 
  private:
-  using Pages = IntervalMap<Protection>;
-
-  [[noreturn]] void refuse(const char* what, AddressRange range) const;
-  void check_granules(AddressRange range) const;
-  bool committed_locked(AddressRange range) const;
-  bool overlaps_committed(AddressRange range) const;
   // Calls visitor(piece) for the pieces of `range` that are committed and that protect() left accessible.
   template <class Visitor>
   void visit_accessible(AddressRange range, Visitor&& visitor) const;
   void admit(const Access& access, int page_access);
 
   const std::string owner_;
-  const std::uint64_t granule_bytes_;
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, Mapping> reservations_;  // by begin
-  Pages committed_;
+  AddressSpace space_;
+  std::map<std::uint64_t, Mapping> mappings_;  // of the reservations, by begin
   bool restricted_ = false;
 };
 

@@ -1,12 +1,9 @@
 #include "vdnn/cpu_device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -15,10 +12,10 @@
 #include "streams/cpu/access_check.h"
 #include "streams/cpu/arena.h"
 #include "streams/cpu/copy_engine.h"
-#include "streams/cpu/failures.h"
-#include "streams/cpu/mapping.h"
 #include "streams/cpu/progress.h"
 #include "streams/cpu/worker.h"
+#include "streams/failures.h"
+#include "streams/pinned_blocks.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -29,11 +26,6 @@ namespace {
 constexpr std::uint64_t kGranuleBytes = 64 << 10;
 constexpr std::uint64_t kBlockAlignment = 256;
 constexpr double kShortestTracedWaitSeconds = 10e-6;
-
-std::uint64_t physical_memory_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 bool pages_for_blocks(const CpuDeviceOptions& options) {
   return options.page_aligned_blocks || options.check_accesses;
@@ -108,7 +100,7 @@ class CpuDevice final : public Device {
  protected:
   void do_commit(AddressRange range) override { arena_.commit(range); }
   void do_decommit(AddressRange range) override { arena_.decommit(range); }
-  AddressRange do_allocate_pinned(std::uint64_t bytes) override;
+  AddressRange do_allocate_pinned(std::uint64_t bytes) override { return pinned_.take(bytes); }
   void do_free_pinned(AddressRange range) override;
   void do_create_stream(StreamId stream, const std::string& name) override;
   void do_wait(StreamId stream, Point point) override;
@@ -138,8 +130,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<AccessCheck> access_check_;  // null: accesses are not checked
   std::array<CopyEngine, 2> engines_;          // by CopyDirection
   Failures failures_;
+  PinnedBlocks pinned_;
   mutable std::mutex mutex_;  // guards what follows
-  std::map<std::uint64_t, Mapping> pinned_;
   std::vector<std::unique_ptr<CpuStream>> streams_;
 };
 
@@ -148,7 +140,8 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       delay_seed_(options.delay_seed),
       arena_(properties().name, kGranuleBytes),
       access_check_(options.check_accesses ? std::make_unique<AccessCheck>(arena_) : nullptr),
-      engines_{CopyEngine(link_bytes_per_second(options)), CopyEngine(link_bytes_per_second(options))} {}
+      engines_{CopyEngine(link_bytes_per_second(options)), CopyEngine(link_bytes_per_second(options))},
+      pinned_(properties().name, properties().host_budget_bytes) {}
 
 CpuDevice::~CpuDevice() {
   // All of them before any dies: what is queued on one may wait for another.
@@ -160,26 +153,9 @@ CpuDevice::~CpuDevice() {
 // --- memory
 // --------------------------------------------------------------------------------------------------
 
-AddressRange CpuDevice::do_allocate_pinned(std::uint64_t bytes) {
-  std::optional<Mapping> mapping = Mapping::make(bytes, kPageBytes, Mapping::Kind::kTouched);
-  if (!mapping) {
-    throw OutOfMemory(properties().name + ": page-locked memory of the machine",
-                      {.asked = bytes, .budget = properties().host_budget_bytes});
-  }
-  const AddressRange range = mapping->range();
-  const std::lock_guard lock(mutex_);
-  pinned_.emplace(range.begin, std::move(*mapping));
-  return range;
-}
-
 void CpuDevice::do_free_pinned(AddressRange range) {
-  const std::lock_guard lock(mutex_);
-  const auto it = pinned_.find(range.begin);
-  if (it == pinned_.end() || it->second.range() != range) {
-    throw InvalidArgument(properties().name + ": not a block of page-locked memory (" +
-                          format_size(range.bytes) + " at address " + std::to_string(range.begin) + ")");
-  }
-  pinned_.erase(it);
+  pinned_.check(range);
+  pinned_.give_back(range);
 }
 
 // --- streams

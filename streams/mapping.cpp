@@ -1,4 +1,4 @@
-#include "streams/cpu/mapping.h"
+#include "streams/mapping.h"
 
 #include <sys/mman.h>
 

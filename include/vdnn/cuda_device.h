@@ -1,0 +1,40 @@
+#pragma once
+// The `cuda` driver: streams and memory of an NVIDIA GPU.
+//
+// A stream is a non-blocking CUDA stream. Each submission is followed by an event from a pool (timing off),
+// so that a wait names exactly what it waits for, also when the stream has been given more since; the host
+// sleeps in `synchronize` alone. `Work::run` is called at once, on the submitting thread, with the
+// cudaStream_t: it submits kernels, and what it throws surfaces late, as on every device.
+//
+// Device memory is virtual: a reservation is address space, commit() maps it granule by granule (2 MiB on
+// today's GPUs) and decommit() unmaps it. Page-locked memory is touched first and then registered: that gives
+// exact sizes, and is faster than asking CUDA for it. A copy whose host side is not page-locked memory of the
+// device is refused, since CUDA would quietly make it wait for the host.
+//
+// Errors carry CUDA's name for them, the call and the numbers. After one that corrupts the process's context
+// (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every later call
+// throws DeviceError with lost() and the first cause.
+//
+// Calls set the GPU for the calling thread and put back the one that it had. `times` and traces are measured
+// with timed events, and only while tracing: timing what nobody looks at would hold up the streams.
+
+#include <cstdint>
+#include <memory>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;  // as CUDA counts the GPUs that it can see
+  // Device budget in bytes, rounded down to granules. 0: all that is free. More than is free is refused.
+  std::uint64_t budget_bytes = 0;
+  // Budget for page-locked memory in bytes. 0: half of the machine's memory.
+  std::uint64_t host_budget_bytes = 0;
+};
+
+// Throws DeviceError, which says whether the driver, the GPU or the library's own CUDA is missing or too old,
+// InvalidArgument for an ordinal or a budget that cannot be, OutOfMemory where less than the budget is free.
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
+
+}  // namespace vdnn

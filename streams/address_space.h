@@ -1,0 +1,52 @@
+#pragma once
+// What of a device's address space is reserved, and what of that is committed: the rules of Device::reserve()
+// and its kin, for every driver that has memory behind its addresses. Knows numbers only.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "streams/interval_map.h"
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+// Not synchronised. check_...() throws InvalidArgument.
+class AddressSpace {
+ public:
+  // With what protect() said of it: it comes and goes with the commit.
+  using Committed = IntervalMap<Protection>;
+
+  // `owner` names the device in errors.
+  AddressSpace(std::string owner, std::uint64_t granule_bytes);
+
+  std::uint64_t granule_bytes() const { return granule_bytes_; }
+  void add(AddressRange reservation) { reservations_.emplace(reservation.begin, reservation); }
+  void remove(AddressRange reservation) { reservations_.erase(reservation.begin); }
+  std::vector<AddressRange> reservations() const;
+
+  // A whole reservation of which nothing is committed.
+  void check_unused(AddressRange reservation) const;
+  // Whole granules inside a reservation, none of them committed.
+  void check_committable(AddressRange range) const;
+  // Whole granules, all of them committed.
+  void check_decommittable(AddressRange range) const;
+  bool is_committed(AddressRange range) const;
+
+  Committed& committed() { return committed_; }
+  const Committed& committed() const { return committed_; }
+
+  [[noreturn]] void refuse(const char* what, AddressRange range) const;
+
+ private:
+  void check_granules(AddressRange range) const;
+  bool overlaps_committed(AddressRange range) const;
+
+  std::string owner_;
+  std::uint64_t granule_bytes_;
+  std::map<std::uint64_t, AddressRange> reservations_;  // by begin
+  Committed committed_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,250 @@
+#include "streams/cuda/cuda_api.h"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+namespace vdnn {
+
+namespace {
+
+// What this project knows by number.
+template <CudaStatus ours, cudaError_t runtime, CUresult driver>
+constexpr bool kSame = static_cast<int>(ours) == static_cast<int>(runtime) &&
+                       static_cast<int>(ours) == static_cast<int>(driver);
+static_assert(kSame<CudaStatus::kSuccess, cudaSuccess, CUDA_SUCCESS>);
+static_assert(kSame<CudaStatus::kInvalidValue, cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE>);
+static_assert(kSame<CudaStatus::kMemoryAllocation, cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY>);
+static_assert(static_cast<int>(CudaStatus::kInsufficientDriver) == cudaErrorInsufficientDriver);
+static_assert(kSame<CudaStatus::kNoDevice, cudaErrorNoDevice, CUDA_ERROR_NO_DEVICE>);
+static_assert(kSame<CudaStatus::kInvalidDevice, cudaErrorInvalidDevice, CUDA_ERROR_INVALID_DEVICE>);
+static_assert(kSame<CudaStatus::kEccUncorrectable, cudaErrorECCUncorrectable, CUDA_ERROR_ECC_UNCORRECTABLE>);
+static_assert(
+    kSame<CudaStatus::kNvlinkUncorrectable, cudaErrorNvlinkUncorrectable, CUDA_ERROR_NVLINK_UNCORRECTABLE>);
+static_assert(
+    kSame<CudaStatus::kInvalidResourceHandle, cudaErrorInvalidResourceHandle, CUDA_ERROR_INVALID_HANDLE>);
+static_assert(kSame<CudaStatus::kNotReady, cudaErrorNotReady, CUDA_ERROR_NOT_READY>);
+static_assert(kSame<CudaStatus::kIllegalAddress, cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS>);
+static_assert(kSame<CudaStatus::kLaunchTimeout, cudaErrorLaunchTimeout, CUDA_ERROR_LAUNCH_TIMEOUT>);
+static_assert(
+    kSame<CudaStatus::kContextIsDestroyed, cudaErrorContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED>);
+static_assert(kSame<CudaStatus::kAssert, cudaErrorAssert, CUDA_ERROR_ASSERT>);
+static_assert(
+    kSame<CudaStatus::kHardwareStackError, cudaErrorHardwareStackError, CUDA_ERROR_HARDWARE_STACK_ERROR>);
+static_assert(
+    kSame<CudaStatus::kIllegalInstruction, cudaErrorIllegalInstruction, CUDA_ERROR_ILLEGAL_INSTRUCTION>);
+static_assert(
+    kSame<CudaStatus::kMisalignedAddress, cudaErrorMisalignedAddress, CUDA_ERROR_MISALIGNED_ADDRESS>);
+static_assert(
+    kSame<CudaStatus::kInvalidAddressSpace, cudaErrorInvalidAddressSpace, CUDA_ERROR_INVALID_ADDRESS_SPACE>);
+static_assert(kSame<CudaStatus::kInvalidPc, cudaErrorInvalidPc, CUDA_ERROR_INVALID_PC>);
+static_assert(kSame<CudaStatus::kLaunchFailure, cudaErrorLaunchFailure, CUDA_ERROR_LAUNCH_FAILED>);
+static_assert(static_cast<int>(CudaStatus::kTensorMemoryLeak) == 721);  // not in every toolkit
+static_assert(
+    kSame<CudaStatus::kMpsClientTerminated, cudaErrorMpsClientTerminated, CUDA_ERROR_MPS_CLIENT_TERMINATED>);
+static_assert(kSame<CudaStatus::kUnknown, cudaErrorUnknown, CUDA_ERROR_UNKNOWN>);
+
+CudaStatus status(cudaError_t error) {
+  return static_cast<CudaStatus>(error);
+}
+
+CudaStatus status(CUresult result) {
+  return static_cast<CudaStatus>(result);
+}
+
+cudaStream_t native(CudaStream stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+cudaEvent_t native_event(CudaEvent event) {
+  return static_cast<cudaEvent_t>(event);
+}
+
+// The device memory of the GPU `ordinal`.
+CUmemLocation location(int ordinal) {
+  CUmemLocation place{};
+  place.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  place.id = ordinal;
+  return place;
+}
+
+CUmemAllocationProp properties(int ordinal) {
+  CUmemAllocationProp wanted{};
+  wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.location = location(ordinal);
+  return wanted;
+}
+
+class RealCudaApi final : public CudaApi {
+ public:
+  RealCudaApi() {
+    load("cuDeviceGet", device_get_);
+    load("cuDeviceGetAttribute", device_attribute_);
+    load("cuMemGetAllocationGranularity", granularity_);
+    load("cuMemAddressReserve", address_reserve_);
+    load("cuMemAddressFree", address_free_);
+    load("cuMemCreate", create_);
+    load("cuMemRelease", release_);
+    load("cuMemMap", map_);
+    load("cuMemUnmap", unmap_);
+    load("cuMemSetAccess", set_access_);
+  }
+
+  std::string why_missing() const override {
+    return missing_.empty() ? "" : "the CUDA driver has no " + missing_;
+  }
+  std::string error_name(CudaStatus error) const override {
+    return cudaGetErrorName(static_cast<cudaError_t>(error));
+  }
+  CudaStatus get_last_error() override { return status(cudaGetLastError()); }
+
+  CudaStatus driver_version(int& version) override { return status(cudaDriverGetVersion(&version)); }
+  int runtime_version() const override { return CUDART_VERSION; }
+  CudaStatus device_count(int& count) override { return status(cudaGetDeviceCount(&count)); }
+  CudaStatus get_device(int& ordinal) override { return status(cudaGetDevice(&ordinal)); }
+  CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
+  CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
+  CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
+
+  CudaStatus stream_create(CudaStream& stream) override {
+    cudaStream_t made = nullptr;
+    const CudaStatus result = status(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    stream = made;
+    return result;
+  }
+  CudaStatus stream_destroy(CudaStream stream) override { return status(cudaStreamDestroy(native(stream))); }
+  CudaStatus stream_synchronize(CudaStream stream) override {
+    return status(cudaStreamSynchronize(native(stream)));
+  }
+  CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override {
+    return status(cudaStreamWaitEvent(native(stream), native_event(event), 0));
+  }
+  CudaStatus event_create(CudaEvent& event, bool timed) override {
+    cudaEvent_t made = nullptr;
+    const unsigned flags = cudaEventBlockingSync | (timed ? 0U : cudaEventDisableTiming);
+    const CudaStatus result = status(cudaEventCreateWithFlags(&made, flags));
+    event = made;
+    return result;
+  }
+  CudaStatus event_destroy(CudaEvent event) override { return status(cudaEventDestroy(native_event(event))); }
+  CudaStatus event_record(CudaEvent event, CudaStream stream) override {
+    return status(cudaEventRecord(native_event(event), native(stream)));
+  }
+  CudaStatus event_query(CudaEvent event) override { return status(cudaEventQuery(native_event(event))); }
+  CudaStatus event_synchronize(CudaEvent event) override {
+    return status(cudaEventSynchronize(native_event(event)));
+  }
+  CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) override {
+    return status(cudaEventElapsedTime(&milliseconds, native_event(begin), native_event(end)));
+  }
+  CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                          CopyDirection direction, CudaStream stream) override {
+    const cudaMemcpyKind kind =
+        direction == CopyDirection::kDeviceToHost ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
+    return status(cudaMemcpyAsync(pointer_to<void>(destination), pointer_to<void>(source), bytes, kind,
+                                  native(stream)));
+  }
+
+  CudaStatus host_register(AddressRange range) override {
+    return status(cudaHostRegister(pointer_to<void>(range.begin), range.bytes, cudaHostRegisterPortable));
+  }
+  CudaStatus host_unregister(std::uint64_t address) override {
+    return status(cudaHostUnregister(pointer_to<void>(address)));
+  }
+
+  CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override {
+    const CUmemAllocationProp wanted = properties(ordinal);
+    return status(granularity_(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  }
+  CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) override {
+    CUdeviceptr reserved = 0;
+    const CudaStatus result = status(address_reserve_(&reserved, bytes, alignment, 0, 0));
+    address = reserved;
+    return result;
+  }
+  CudaStatus address_free(AddressRange reservation) override {
+    return status(address_free_(reservation.begin, reservation.bytes));
+  }
+  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) override {
+    const CUmemAllocationProp wanted = properties(ordinal);
+    CUmemGenericAllocationHandle created = 0;
+    const CudaStatus result = status(create_(&created, bytes, &wanted, 0));
+    handle = created;
+    return result;
+  }
+  CudaStatus memory_release(std::uint64_t handle) override { return status(release_(handle)); }
+  CudaStatus memory_map(AddressRange range, std::uint64_t handle) override {
+    return status(map_(range.begin, range.bytes, 0, handle, 0));
+  }
+  CudaStatus memory_set_access(AddressRange range, int ordinal) override {
+    CUmemAccessDesc access{};
+    access.location = location(ordinal);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return status(set_access_(range.begin, range.bytes, &access, 1));
+  }
+  CudaStatus memory_unmap(AddressRange range) override { return status(unmap_(range.begin, range.bytes)); }
+
+ private:
+  // As old as that is virtual memory management.
+  static constexpr unsigned kVersion = 10020;
+
+  template <class Function>
+  void load(const char* name, Function& function) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
+    if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
+      cudaGetLastError();  // is told by why_missing(), not by somebody's next check
+      missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+      return;
+    }
+    function = reinterpret_cast<Function>(found);
+  }
+
+  std::string missing_;  // entry points
+  PFN_cuDeviceGet_v2000 device_get_ = nullptr;
+  PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
+  PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
+  PFN_cuMemAddressReserve_v10020 address_reserve_ = nullptr;
+  PFN_cuMemAddressFree_v10020 address_free_ = nullptr;
+  PFN_cuMemCreate_v10020 create_ = nullptr;
+  PFN_cuMemRelease_v10020 release_ = nullptr;
+  PFN_cuMemMap_v10020 map_ = nullptr;
+  PFN_cuMemUnmap_v10020 unmap_ = nullptr;
+  PFN_cuMemSetAccess_v10020 set_access_ = nullptr;
+};
+
+CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
+  cudaDeviceProp found{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&found, ordinal); error != cudaSuccess) {
+    return status(error);
+  }
+  info.name = found.name;
+  CUdevice device = 0;
+  if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  int supported = 0;
+  const CUresult result =
+      device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  info.virtual_memory = supported != 0;
+  return status(result);
+}
+
+CudaStatus RealCudaApi::memory_info(std::uint64_t& free, std::uint64_t& total) {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  const CudaStatus result = status(cudaMemGetInfo(&free_bytes, &total_bytes));
+  free = free_bytes;
+  total = total_bytes;
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<CudaApi> make_cuda_api() {
+  return std::make_unique<RealCudaApi>();
+}
+
+}  // namespace vdnn

@@ -1,0 +1,111 @@
+#pragma once
+// The calls of CUDA that the driver makes, as one table: the only way to them. So a fake runtime can stand in
+// (tests/fakes/fake_cuda.h), the driver compiles and is tested, under sanitizers too, where no toolkit is,
+// and a program that was built with one starts where there is no driver: nothing of libcuda is linked, its
+// entry points are asked for at run time.
+//
+// Functions are named after CUDA's; errors are returned as CUDA numbers them. CUresult and cudaError_t use
+// the same numbers, so one type holds both.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+enum class CudaStatus : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kMemoryAllocation = 2,
+  kInsufficientDriver = 35,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kEccUncorrectable = 214,
+  kNvlinkUncorrectable = 220,
+  kInvalidResourceHandle = 400,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchTimeout = 702,
+  kContextIsDestroyed = 709,
+  kAssert = 710,
+  kHardwareStackError = 714,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kInvalidAddressSpace = 717,
+  kInvalidPc = 718,
+  kLaunchFailure = 719,
+  kTensorMemoryLeak = 721,
+  kMpsClientTerminated = 810,
+  kUnknown = 999,
+};
+
+using CudaStream = void*;  // a cudaStream_t
+using CudaEvent = void*;   // a cudaEvent_t
+
+struct CudaDeviceInfo {
+  std::string name;
+  bool virtual_memory = false;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+};
+
+class CudaApi {
+ public:
+  CudaApi() = default;
+  virtual ~CudaApi() = default;
+  CudaApi(const CudaApi&) = delete;
+  CudaApi& operator=(const CudaApi&) = delete;
+
+  // Empty, or why none of the calls below can work whatever the machine has.
+  virtual std::string why_missing() const = 0;
+  // Of cudaError_t: "cudaErrorMemoryAllocation".
+  virtual std::string error_name(CudaStatus status) const = 0;
+  // Forgets the calling thread's last error.
+  virtual CudaStatus get_last_error() = 0;
+
+  // 1000 * major + 10 * minor. Of the driver 0: there is none.
+  virtual CudaStatus driver_version(int& version) = 0;
+  virtual int runtime_version() const = 0;
+  virtual CudaStatus device_count(int& count) = 0;
+  virtual CudaStatus get_device(int& ordinal) = 0;
+  virtual CudaStatus set_device(int ordinal) = 0;
+  virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
+  // Of the calling thread's device, in bytes.
+  virtual CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) = 0;
+
+  // Streams do not synchronise with the legacy default stream.
+  virtual CudaStatus stream_create(CudaStream& stream) = 0;
+  virtual CudaStatus stream_destroy(CudaStream stream) = 0;
+  virtual CudaStatus stream_synchronize(CudaStream stream) = 0;
+  virtual CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) = 0;
+  // A host that waits for the event sleeps.
+  virtual CudaStatus event_create(CudaEvent& event, bool timed) = 0;
+  virtual CudaStatus event_destroy(CudaEvent event) = 0;
+  virtual CudaStatus event_record(CudaEvent event, CudaStream stream) = 0;
+  virtual CudaStatus event_query(CudaEvent event) = 0;
+  virtual CudaStatus event_synchronize(CudaEvent event) = 0;
+  virtual CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) = 0;
+  virtual CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                                  CopyDirection direction, CudaStream stream) = 0;
+
+  // Page-locks what is mapped already, for every device.
+  virtual CudaStatus host_register(AddressRange range) = 0;
+  virtual CudaStatus host_unregister(std::uint64_t address) = 0;
+
+  // The driver's cuMem...: of the GPU `ordinal`.
+  virtual CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) = 0;
+  virtual CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes,
+                                     std::uint64_t alignment) = 0;
+  virtual CudaStatus address_free(AddressRange reservation) = 0;
+  virtual CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) = 0;
+  virtual CudaStatus memory_release(std::uint64_t handle) = 0;
+  virtual CudaStatus memory_map(AddressRange range, std::uint64_t handle) = 0;
+  virtual CudaStatus memory_set_access(AddressRange range, int ordinal) = 0;
+  // A range that was mapped as a whole.
+  virtual CudaStatus memory_unmap(AddressRange range) = 0;
+};
+
+// CUDA itself. Works on any machine: what is missing there the calls say, or why_missing().
+std::unique_ptr<CudaApi> make_cuda_api();
+
+}  // namespace vdnn

@@ -1,0 +1,112 @@
+#include "streams/cuda/cuda_context.h"
+
+#include <utility>
+
+namespace vdnn {
+
+namespace {
+
+// After these nothing in the process's context works any more (CUDA Runtime API, cudaError_t: "the only way
+// to continue is to terminate and relaunch the process").
+bool corrupts(CudaStatus status) {
+  switch (status) {
+    case CudaStatus::kEccUncorrectable:
+    case CudaStatus::kNvlinkUncorrectable:
+    case CudaStatus::kIllegalAddress:
+    case CudaStatus::kLaunchTimeout:
+    case CudaStatus::kContextIsDestroyed:
+    case CudaStatus::kAssert:
+    case CudaStatus::kHardwareStackError:
+    case CudaStatus::kIllegalInstruction:
+    case CudaStatus::kMisalignedAddress:
+    case CudaStatus::kInvalidAddressSpace:
+    case CudaStatus::kInvalidPc:
+    case CudaStatus::kLaunchFailure:
+    case CudaStatus::kTensorMemoryLeak:
+    case CudaStatus::kMpsClientTerminated:
+    case CudaStatus::kUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+CudaContext::Scope::Scope(Scope&& other) noexcept
+    : api_(other.api_), previous_(other.previous_), changed_(std::exchange(other.changed_, false)) {}
+
+CudaContext::Scope::~Scope() {
+  if (changed_ && api_->set_device(previous_) != CudaStatus::kSuccess) {
+    api_->get_last_error();
+  }
+}
+
+CudaContext::CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal)
+    : owner_(std::move(owner)), api_(std::move(api)), ordinal_(ordinal) {}
+
+CudaContext::Scope CudaContext::enter() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_) {
+      std::rethrow_exception(lost_);
+    }
+  }
+  Scope scope(*api_);
+  check(api_->get_device(scope.previous_), "cudaGetDevice");
+  if (scope.previous_ != ordinal_) {
+    check(api_->set_device(ordinal_), "cudaSetDevice", std::to_string(ordinal_));
+    scope.changed_ = true;
+  }
+  return scope;
+}
+
+CudaContext::Scope CudaContext::enter_anyway() noexcept {
+  Scope scope(*api_);
+  const CudaStatus known = api_->get_device(scope.previous_);
+  forget(known);
+  if (known != CudaStatus::kSuccess || scope.previous_ != ordinal_) {
+    forget(api_->set_device(ordinal_));
+    scope.changed_ = known == CudaStatus::kSuccess;
+  }
+  return scope;
+}
+
+void CudaContext::check(CudaStatus status, const char* call, const std::string& numbers) {
+  if (status != CudaStatus::kSuccess) {
+    fail(status, call, numbers);
+  }
+}
+
+bool CudaContext::is_ready(CudaStatus status, const char* call) {
+  if (status == CudaStatus::kNotReady) {
+    forget(status);
+    return false;
+  }
+  check(status, call);
+  return true;
+}
+
+void CudaContext::forget(CudaStatus status) noexcept {
+  if (status != CudaStatus::kSuccess) {
+    api_->get_last_error();
+  }
+}
+
+void CudaContext::fail(CudaStatus status, const char* call, const std::string& numbers) {
+  forget(status);
+  const bool lost = corrupts(status);
+  const DeviceError error(owner_ + ": " + call + "(" + numbers + "): " + api_->error_name(status) +
+                              (lost ? "; the device is lost" : ""),
+                          lost);
+  if (lost) {
+    const std::lock_guard lock(mutex_);
+    if (!lost_) {
+      lost_ = std::make_exception_ptr(error);
+    }
+    std::rethrow_exception(lost_);
+  }
+  throw error;
+}
+
+}  // namespace vdnn

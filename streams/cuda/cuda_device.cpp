@@ -1,0 +1,467 @@
+#include "streams/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "streams/cuda/cuda_context.h"
+#include "streams/cuda/cuda_memory.h"
+#include "streams/cuda/device_clock.h"
+#include "streams/cuda/event_pool.h"
+#include "streams/failures.h"
+#include "streams/pinned_blocks.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::uint64_t kBlockAlignment = 256;  // what cudaMalloc promises
+
+std::string format_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Says which of driver and GPU is missing, before anything is asked of them.
+void require_gpu(CudaContext& context) {
+  CudaApi& api = context.api();
+  int driver = 0;
+  context.check(api.driver_version(driver), "cudaDriverGetVersion");
+  if (driver == 0) {
+    throw DeviceError(context.owner() + ": no CUDA driver is installed (libcuda.so.1 was not found)");
+  }
+  int count = 0;
+  const CudaStatus counted = api.device_count(count);
+  if (counted == CudaStatus::kInsufficientDriver) {
+    context.forget(counted);
+    throw DeviceError(context.owner() + ": the CUDA driver is too old: it is for CUDA " +
+                      format_version(driver) + ", this build for " + format_version(api.runtime_version()));
+  }
+  if (counted == CudaStatus::kNoDevice || (counted == CudaStatus::kSuccess && count == 0)) {
+    context.forget(counted);
+    throw DeviceError(context.owner() + ": there is a CUDA driver, but no GPU that it can see");
+  }
+  context.check(counted, "cudaGetDeviceCount");
+  if (const std::string missing = api.why_missing(); !missing.empty()) {
+    throw DeviceError(context.owner() + ": " + missing);
+  }
+  if (context.ordinal() < 0 || context.ordinal() >= count) {
+    throw InvalidArgument(context.owner() + ": there is no such GPU; the last of " + std::to_string(count) +
+                          " is cuda:" + std::to_string(count - 1));
+  }
+}
+
+std::uint64_t granule_of(CudaContext& context) {
+  CudaDeviceInfo info;
+  context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
+  if (!info.virtual_memory) {
+    throw DeviceError(context.owner() + ": " + info.name + " has no virtual memory management");
+  }
+  std::uint64_t granule = 0;
+  context.check(context.api().allocation_granularity(granule, context.ordinal()),
+                "cuMemGetAllocationGranularity");
+  return std::bit_ceil(granule);
+}
+
+DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& options) {
+  require_gpu(context);
+  const CudaContext::Scope scope = context.enter();
+  const std::uint64_t granule = granule_of(context);
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+  context.check(context.api().memory_info(free, total), "cudaMemGetInfo");
+  const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : free;
+  if (budget > free) {
+    throw OutOfMemory(context.owner() + ": a budget of more than the GPU has free",
+                      {.asked = budget, .in_use = total - free, .budget = total, .would_have_fitted = free});
+  }
+  if (budget < granule) {
+    throw InvalidArgument(context.owner() + ": a budget of " + format_size(budget) +
+                          " is less than one granule of " + format_size(granule));
+  }
+  return {.name = context.owner(),
+          .memory_bytes = total,
+          .budget_bytes = budget / granule * granule,
+          .host_budget_bytes =
+              options.host_budget_bytes != 0 ? options.host_budget_bytes : physical_memory_bytes() / 2,
+          .granule_bytes = granule,
+          .alignment_bytes = kBlockAlignment,
+          .library_bytes = 0,
+          .touches_memory = true};
+}
+
+// The end of a submission: until the host knows that it is reached.
+struct Ending {
+  std::uint64_t count = 0;
+  EventPool::Event event;
+};
+
+// What is to be told of a stream's time once it is past.
+struct Timing {
+  TraceEvent::Kind kind = TraceEvent::Kind::kWork;
+  std::string name;
+  EventPool::Event begin;
+  EventPool::Event end;  // null: a moment
+  std::uint64_t value = 0;
+
+  CudaEvent last() const { return end ? end.get() : begin.get(); }
+};
+
+struct Stream {
+  CudaStream native = nullptr;
+  std::uint64_t submitted = 0;
+  std::deque<Ending> endings;  // ascending; the last may be about to be submitted
+  std::deque<Timing> timings;  // in stream order
+  StreamTimes times;
+};
+
+class CudaDevice final : public Device {
+ public:
+  // `context`: of a GPU that is there.
+  CudaDevice(std::unique_ptr<CudaContext> context, const CudaDeviceOptions& options)
+      : Device(properties_of(*context, options)),
+        context_(std::move(context)),
+        memory_(*context_, properties().granule_bytes),
+        pinned_(properties().name, properties().host_budget_bytes),
+        events_(*context_, /*timed=*/false),
+        clock_(*context_) {}
+  ~CudaDevice() override;
+
+  AddressRange reserve(std::uint64_t bytes) override { return memory_.reserve(bytes); }
+  void unreserve(AddressRange reservation) override { memory_.unreserve(reservation); }
+  bool reached(const Frontier& frontier) override;
+  double now_seconds() const override { return clock_.host_seconds(); }
+  StreamTimes times(StreamId stream) const override;
+
+ protected:
+  void do_commit(AddressRange range) override { memory_.commit(range); }
+  void do_decommit(AddressRange range) override { memory_.decommit(range); }
+  AddressRange do_allocate_pinned(std::uint64_t bytes) override;
+  void do_free_pinned(AddressRange range) override;
+  void do_create_stream(StreamId stream, const std::string& name) override;
+  void do_wait(StreamId stream, Point point) override;
+  void do_submit(Point point, const Frontier& frontier, const Work& work) override;
+  void do_copy(Point point, const Frontier& frontier, const Copy& copy) override;
+  void do_synchronize(const Frontier& frontier) override;
+  void do_recover() override { failures_.clear(); }
+  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
+
+ private:
+  Stream& stream(StreamId stream) const;
+  // The event behind `point`, or null where the host knows that it is reached.
+  CudaEvent find_event(Point point) const;
+  void check_copy(const Copy& copy) const;
+
+  // Makes give(native stream) the submission that completes `point`; none where that throws.
+  template <class Give>
+  void append(Point point, std::string_view name, const Give& give);
+  // From a handler of an exception: what was given to the stream cannot be taken back any more.
+  void fail(const Stream& stream, Point point) noexcept;
+
+  // While tracing: times what the stream is given until stop().
+  std::optional<Timing> start(Stream& stream, TraceEvent::Kind kind, std::string_view name);
+  void stop(Stream& stream, std::optional<Timing> timing);
+  void keep(Stream& stream, Timing timing);
+
+  // Gives back the events of what is past, and tells its times.
+  void settle(const Frontier& reached);
+  void settle_endings(Stream& stream, std::uint64_t reached);
+  void settle_timings(StreamId id, Stream& stream);
+  void tell(StreamId id, Stream& stream, const Timing& timing);
+
+  std::unique_ptr<CudaContext> context_;
+  CudaMemory memory_;
+  PinnedBlocks pinned_;
+  EventPool events_;
+  DeviceClock clock_;
+  Failures failures_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::size_t untold_ = 0;  // timings
+};
+
+CudaDevice::~CudaDevice() {
+  const CudaContext::Scope scope = context_->enter_anyway();
+  CudaApi& api = context_->api();
+  for (const auto& each : streams_) {
+    context_->forget(api.stream_synchronize(each->native));
+  }
+  for (const auto& each : streams_) {
+    context_->forget(api.stream_destroy(each->native));
+  }
+  streams_.clear();
+  for (const AddressRange block : pinned_.all()) {
+    context_->forget(api.host_unregister(block.begin));
+  }
+}
+
+// --- memory
+// --------------------------------------------------------------------------------------------------
+
+AddressRange CudaDevice::do_allocate_pinned(std::uint64_t bytes) {
+  const CudaContext::Scope scope = context_->enter();
+  const AddressRange block = pinned_.take(bytes);
+  try {
+    context_->check_memory(context_->api().host_register(block), "cudaHostRegister", [&] {
+      return MemoryShortage{.asked = bytes, .budget = properties().host_budget_bytes};
+    });
+  } catch (...) {
+    pinned_.give_back(block);
+    throw;
+  }
+  return block;
+}
+
+void CudaDevice::do_free_pinned(AddressRange block) {
+  pinned_.check(block);
+  const CudaContext::Scope scope = context_->enter();
+  context_->check(context_->api().host_unregister(block.begin), "cudaHostUnregister",
+                  format_size(block.bytes));
+  pinned_.give_back(block);
+}
+
+// --- streams
+// -------------------------------------------------------------------------------------------------
+
+Stream& CudaDevice::stream(StreamId stream) const {
+  const std::lock_guard lock(mutex_);
+  if (stream >= streams_.size()) {
+    throw InvalidArgument(properties().name + ": there is no stream " + std::to_string(stream));
+  }
+  return *streams_[stream];
+}
+
+void CudaDevice::do_create_stream(StreamId, const std::string&) {
+  const CudaContext::Scope scope = context_->enter();
+  failures_.add_stream();
+  auto made = std::make_unique<Stream>();
+  const std::lock_guard lock(mutex_);
+  streams_.reserve(streams_.size() + 1);
+  context_->check(context_->api().stream_create(made->native), "cudaStreamCreateWithFlags");
+  streams_.push_back(std::move(made));
+}
+
+CudaEvent CudaDevice::find_event(Point point) const {
+  const Stream& other = stream(point.stream);
+  const std::lock_guard lock(mutex_);
+  const auto it = std::ranges::lower_bound(other.endings, point.count, {}, &Ending::count);
+  return it == other.endings.end() || it->count != point.count ? nullptr : it->event.get();
+}
+
+void CudaDevice::do_wait(StreamId waiting, Point point) {
+  const CudaContext::Scope scope = context_->enter();
+  Stream& mine = stream(waiting);
+  const CudaEvent event = find_event(point);
+  if (event == nullptr) {
+    return;
+  }
+  std::optional<Timing> timing;
+  if (tracing()) {
+    timing = start(mine, TraceEvent::Kind::kWait, "wait for " + stream_name(point.stream));
+  }
+  context_->check(context_->api().stream_wait_event(mine.native, event), "cudaStreamWaitEvent");
+  stop(mine, std::move(timing));
+}
+
+template <class Give>
+void CudaDevice::append(Point point, std::string_view name, const Give& give) {
+  if (const std::exception_ptr failure = failures_.of(point.stream)) {
+    std::rethrow_exception(failure);
+  }
+  const CudaContext::Scope scope = context_->enter();
+  Stream& mine = stream(point.stream);
+  EventPool::Event event = events_.take();
+  const CudaEvent ending = event.get();
+  std::optional<Timing> timing = start(mine, TraceEvent::Kind::kWork, name);
+  {
+    const std::lock_guard lock(mutex_);
+    mine.endings.push_back({.count = point.count, .event = std::move(event)});
+  }
+  try {
+    give(mine.native);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    mine.endings.pop_back();
+    throw;
+  }
+  try {
+    stop(mine, std::move(timing));
+    context_->check(context_->api().event_record(ending, mine.native), "cudaEventRecord");
+  } catch (...) {
+    fail(mine, point);
+  }
+  const std::lock_guard lock(mutex_);
+  mine.submitted = point.count;
+}
+
+void CudaDevice::fail(const Stream& stream, Point point) noexcept {
+  if (!failures_.of(point.stream)) {
+    failures_.add(point, std::current_exception());
+  }
+  // So that the point is reached, whatever has become of its event.
+  context_->forget(context_->api().stream_synchronize(stream.native));
+}
+
+void CudaDevice::do_submit(Point point, const Frontier&, const Work& work) {
+  append(point, work.name, [&](CudaStream native) {
+    try {
+      if (work.run) {
+        work.run(native);
+      }
+    } catch (...) {
+      // It may have submitted part of what it had to: as everywhere, a failure of submitted work comes late.
+      failures_.add(point, std::current_exception());
+    }
+  });
+}
+
+void CudaDevice::check_copy(const Copy& copy) const {
+  const bool to_host = copy.direction == CopyDirection::kDeviceToHost;
+  const AddressRange host = (to_host ? copy.destination : copy.source).range;
+  const AddressRange device = (to_host ? copy.source : copy.destination).range;
+  const auto refuse = [&](const char* why) {
+    throw InvalidArgument(properties().name + ": copy '" + std::string(copy.name) + "' of " +
+                          format_size(host.bytes) + why);
+  };
+  if (!memory_.committed(device)) {
+    refuse(", of device memory that is not committed");
+  }
+  if (host.bytes != 0 && !pinned_.contain(host)) {
+    refuse(", where the host's side is not page-locked memory of this device: the copy would wait");
+  }
+}
+
+void CudaDevice::do_copy(Point point, const Frontier&, const Copy& copy) {
+  check_copy(copy);
+  append(point, copy.name, [&](CudaStream native) {
+    const std::uint64_t bytes = copy.source.range.bytes;
+    context_->check(context_->api().memcpy_async(copy.destination.range.begin, copy.source.range.begin, bytes,
+                                                 copy.direction, native),
+                    "cudaMemcpyAsync", format_size(bytes));
+  });
+}
+
+void CudaDevice::do_synchronize(const Frontier& frontier) {
+  const CudaContext::Scope scope = context_->enter();
+  for (const Point& point : frontier.points()) {
+    if (const CudaEvent event = find_event(point)) {
+      context_->check(context_->api().event_synchronize(event), "cudaEventSynchronize");
+    }
+  }
+  settle(frontier);
+  if (const std::exception_ptr failure = failures_.in(frontier)) {
+    std::rethrow_exception(failure);
+  }
+}
+
+bool CudaDevice::reached(const Frontier& frontier) {
+  const CudaContext::Scope scope = context_->enter();
+  return std::ranges::all_of(frontier.points(), [this](const Point& point) {
+    const Stream& other = stream(point.stream);
+    if (const CudaEvent event = find_event(point)) {
+      return context_->is_ready(context_->api().event_query(event), "cudaEventQuery");
+    }
+    const std::lock_guard lock(mutex_);
+    return point.count <= other.submitted;
+  });
+}
+
+// --- what is past
+// --------------------------------------------------------------------------------------------
+
+void CudaDevice::settle(const Frontier& reached) {
+  const std::lock_guard lock(mutex_);
+  for (StreamId id = 0; id < streams_.size(); ++id) {
+    settle_endings(*streams_[id], reached.count(id));
+    settle_timings(id, *streams_[id]);
+  }
+}
+
+// Also of streams that nobody waited for: else their events would pile up.
+void CudaDevice::settle_endings(Stream& stream, std::uint64_t reached) {
+  while (!stream.endings.empty() && stream.endings.front().count <= stream.submitted) {
+    const Ending& first = stream.endings.front();
+    if (first.count > reached &&
+        !context_->is_ready(context_->api().event_query(first.event.get()), "cudaEventQuery")) {
+      return;
+    }
+    stream.endings.pop_front();
+  }
+}
+
+void CudaDevice::settle_timings(StreamId id, Stream& stream) {
+  while (!stream.timings.empty() &&
+         context_->is_ready(context_->api().event_query(stream.timings.front().last()), "cudaEventQuery")) {
+    Timing timing = std::move(stream.timings.front());
+    stream.timings.pop_front();
+    --untold_;
+    tell(id, stream, timing);
+    if (untold_ == 0) {
+      clock_.rebase(timing.end ? std::move(timing.end) : std::move(timing.begin));
+    }
+  }
+}
+
+void CudaDevice::tell(StreamId id, Stream& stream, const Timing& timing) {
+  const double begin = clock_.seconds(timing.begin.get());
+  const double end = timing.end ? clock_.seconds(timing.end.get()) : begin;
+  if (timing.kind == TraceEvent::Kind::kWork) {
+    stream.times.busy_seconds += end - begin;
+  } else if (timing.kind == TraceEvent::Kind::kWait) {
+    stream.times.waiting_seconds += end - begin;
+  }
+  record(timing.kind, id, timing.name, begin, end, timing.value);
+}
+
+StreamTimes CudaDevice::times(StreamId id) const {
+  const Stream& mine = stream(id);
+  const std::lock_guard lock(mutex_);
+  return mine.times;
+}
+
+std::optional<Timing> CudaDevice::start(Stream& stream, TraceEvent::Kind kind, std::string_view name) {
+  if (!tracing()) {
+    return std::nullopt;
+  }
+  return Timing{.kind = kind, .name = std::string(name), .begin = clock_.stamp(stream.native), .end = {}};
+}
+
+void CudaDevice::stop(Stream& stream, std::optional<Timing> timing) {
+  if (timing) {
+    timing->end = clock_.stamp(stream.native);
+    keep(stream, std::move(*timing));
+  }
+}
+
+void CudaDevice::keep(Stream& stream, Timing timing) {
+  const std::lock_guard lock(mutex_);
+  stream.timings.push_back(std::move(timing));
+  ++untold_;
+}
+
+void CudaDevice::do_mark(StreamId id, std::string_view counter, std::uint64_t value) {
+  const CudaContext::Scope scope = context_->enter();
+  Stream& mine = stream(id);
+  keep(mine, {.kind = TraceEvent::Kind::kCounter,
+              .name = std::string(counter),
+              .begin = clock_.stamp(mine.native),
+              .end = {},
+              .value = value});
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options, std::shared_ptr<CudaApi> api) {
+  const std::string name = "cuda:" + std::to_string(options.ordinal);
+  return std::make_unique<CudaDevice>(std::make_unique<CudaContext>(name, std::move(api), options.ordinal),
+                                      options);
+}
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+  return make_cuda_device(options, make_cuda_api());
+}
+
+}  // namespace vdnn

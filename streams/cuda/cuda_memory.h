@@ -1,0 +1,46 @@
+#pragma once
+// Device memory by CUDA's virtual memory management: address space is reserved, granules are mapped into it
+// as they are committed.
+//
+// Each granule is an allocation of its own: what is mapped as one piece can only be unmapped as one, and
+// commits and decommits need not match. The handle is released as soon as the granule is mapped, so that the
+// mapping alone keeps the memory, and unmapping gives it back.
+
+#include <cstdint>
+#include <mutex>
+
+#include "streams/address_space.h"
+#include "streams/cuda/cuda_context.h"
+
+namespace vdnn {
+
+// Thread-safe. Arguments are checked (InvalidArgument); budgets are the caller's.
+class CudaMemory {
+ public:
+  CudaMemory(CudaContext& context, std::uint64_t granule_bytes);
+  // Gives everything back. No work may be in flight.
+  ~CudaMemory();
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+
+  AddressRange reserve(std::uint64_t bytes);
+  void unreserve(AddressRange reservation);
+  // Throws OutOfMemory where the GPU has no more, and then changes nothing.
+  void commit(AddressRange range);
+  // Where CUDA refuses to unmap a granule, those before it are decommitted and the rest is not.
+  void decommit(AddressRange range);
+
+  bool committed(AddressRange range) const;
+
+ private:
+  AddressRange granule_at(std::uint64_t address) const;
+  void map(AddressRange granule, AddressRange committing);
+  void unmap_anyway(AddressRange range) noexcept;
+  MemoryShortage shortage_of(AddressRange committing) const;
+
+  CudaContext& context_;
+  mutable std::mutex mutex_;  // guards what follows
+  AddressSpace space_;
+};
+
+}  // namespace vdnn

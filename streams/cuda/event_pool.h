@@ -1,0 +1,42 @@
+#pragma once
+// Events that are made once and used again.
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "streams/cuda/cuda_context.h"
+
+namespace vdnn {
+
+// Thread-safe. Calls are made within a scope of the context.
+class EventPool {
+ public:
+  struct GiveBack {
+    EventPool* pool = nullptr;
+    void operator()(CudaEvent event) const noexcept { pool->give_back(event); }
+  };
+  // Goes back to the pool, which must outlive it. May be recorded anew at once: who waits for an event on the
+  // device waits for what it was when the wait was submitted, and who waits on the host waits too long at
+  // worst.
+  using Event = std::unique_ptr<void, GiveBack>;
+
+  EventPool(CudaContext& context, bool timed) : context_(context), timed_(timed) {}
+  // All events must have been given back.
+  ~EventPool();
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+
+  Event take();
+
+ private:
+  void give_back(CudaEvent event) noexcept;
+
+  CudaContext& context_;
+  const bool timed_;
+  std::mutex mutex_;  // guards what follows
+  std::size_t made_ = 0;
+  std::vector<CudaEvent> free_;  // has room for all that were made
+};
+
+}  // namespace vdnn

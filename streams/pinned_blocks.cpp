@@ -1,0 +1,63 @@
+#include "streams/pinned_blocks.h"
+
+#include <unistd.h>
+
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+std::uint64_t physical_memory_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+PinnedBlocks::PinnedBlocks(std::string owner, std::uint64_t budget_bytes)
+    : owner_(std::move(owner)), budget_bytes_(budget_bytes) {}
+
+AddressRange PinnedBlocks::take(std::uint64_t bytes) {
+  std::optional<Mapping> mapping = Mapping::make(bytes, kPageBytes, Mapping::Kind::kTouched);
+  if (!mapping) {
+    throw OutOfMemory(owner_ + ": page-locked memory of the machine",
+                      {.asked = bytes, .budget = budget_bytes_});
+  }
+  const AddressRange range = mapping->range();
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(range.begin, std::move(*mapping));
+  return range;
+}
+
+void PinnedBlocks::check(AddressRange block) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(block.begin);
+  if (it == blocks_.end() || it->second.range() != block) {
+    throw InvalidArgument(owner_ + ": not a block of page-locked memory (" + format_size(block.bytes) +
+                          " at address " + std::to_string(block.begin) + ")");
+  }
+}
+
+void PinnedBlocks::give_back(AddressRange block) {
+  const std::lock_guard lock(mutex_);
+  blocks_.erase(block.begin);
+}
+
+bool PinnedBlocks::contain(AddressRange range) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = blocks_.upper_bound(range.begin);
+  return after != blocks_.begin() && std::prev(after)->second.range().contains(range);
+}
+
+std::vector<AddressRange> PinnedBlocks::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<AddressRange> all;
+  for (const auto& [begin, block] : blocks_) {
+    all.push_back(block.range());
+  }
+  return all;
+}
+
+}  // namespace vdnn
