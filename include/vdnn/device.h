@@ -157,7 +157,7 @@ class Device {
   // --- time and observation --------------------------------------------------------------------------------
   // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
   virtual double now_seconds() const = 0;
-  // Of work that the host has synchronised with.
+  // Of work that the host has synchronised with; where measuring costs (`cuda`), of what ran while tracing.
   virtual StreamTimes times(StreamId stream) const = 0;
   // From now on work, waits and counters are recorded (off at start).
   void set_tracing(bool on) { tracing_.store(on); }

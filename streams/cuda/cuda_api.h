@@ -15,6 +15,7 @@
 
 namespace vdnn {
 
+// Those that something here depends on or tests ask for.
 enum class CudaStatus : int {
   kSuccess = 0,
   kInvalidValue = 1,
@@ -22,6 +23,7 @@ enum class CudaStatus : int {
   kInsufficientDriver = 35,
   kNoDevice = 100,
   kInvalidDevice = 101,
+  kInvalidContext = 201,
   kEccUncorrectable = 214,
   kNvlinkUncorrectable = 220,
   kInvalidResourceHandle = 400,
@@ -36,7 +38,7 @@ enum class CudaStatus : int {
   kInvalidAddressSpace = 717,
   kInvalidPc = 718,
   kLaunchFailure = 719,
-  kTensorMemoryLeak = 721,
+  kTensorMemoryLeak = 721,  // toolkits before 12.8 do not name it
   kMpsClientTerminated = 810,
   kUnknown = 999,
 };

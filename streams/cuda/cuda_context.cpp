@@ -54,10 +54,9 @@ CudaContext::Scope CudaContext::enter() {
   }
   Scope scope(*api_);
   check(api_->get_device(scope.previous_), "cudaGetDevice");
-  if (scope.previous_ != ordinal_) {
-    check(api_->set_device(ordinal_), "cudaSetDevice", std::to_string(ordinal_));
-    scope.changed_ = true;
-  }
+  // Also where it is set already: on a thread that has not used it yet, this makes its context current.
+  check(api_->set_device(ordinal_), "cudaSetDevice", std::to_string(ordinal_));
+  scope.changed_ = scope.previous_ != ordinal_;
   return scope;
 }
 
@@ -65,10 +64,8 @@ CudaContext::Scope CudaContext::enter_anyway() noexcept {
   Scope scope(*api_);
   const CudaStatus known = api_->get_device(scope.previous_);
   forget(known);
-  if (known != CudaStatus::kSuccess || scope.previous_ != ordinal_) {
-    forget(api_->set_device(ordinal_));
-    scope.changed_ = known == CudaStatus::kSuccess;
-  }
+  forget(api_->set_device(ordinal_));
+  scope.changed_ = known == CudaStatus::kSuccess && scope.previous_ != ordinal_;
   return scope;
 }
 

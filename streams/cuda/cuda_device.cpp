@@ -216,8 +216,8 @@ AddressRange CudaDevice::do_allocate_pinned(std::uint64_t bytes) {
 }
 
 void CudaDevice::do_free_pinned(AddressRange block) {
-  pinned_.check(block);
   const CudaContext::Scope scope = context_->enter();
+  pinned_.check(block);
   context_->check(context_->api().host_unregister(block.begin), "cudaHostUnregister",
                   format_size(block.bytes));
   pinned_.give_back(block);
@@ -268,10 +268,10 @@ void CudaDevice::do_wait(StreamId waiting, Point point) {
 
 template <class Give>
 void CudaDevice::append(Point point, std::string_view name, const Give& give) {
+  const CudaContext::Scope scope = context_->enter();
   if (const std::exception_ptr failure = failures_.of(point.stream)) {
     std::rethrow_exception(failure);
   }
-  const CudaContext::Scope scope = context_->enter();
   Stream& mine = stream(point.stream);
   EventPool::Event event = events_.take();
   const CudaEvent ending = event.get();

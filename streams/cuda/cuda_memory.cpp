@@ -60,8 +60,8 @@ void CudaMemory::commit(AddressRange range) {
     for (; mapped.bytes < range.bytes; mapped.bytes += space_.granule_bytes()) {
       map(granule_at(mapped.end()), range);
     }
-    context_.check(context_.api().memory_set_access(range, context_.ordinal()), "cuMemSetAccess",
-                   format_size(range.bytes));
+    context_.check_memory(context_.api().memory_set_access(range, context_.ordinal()), "cuMemSetAccess",
+                          [&] { return shortage_of(range); });
   } catch (...) {
     unmap_anyway(mapped);
     space_.committed().erase(range);  // as it was assigned: nothing is split, no memory is needed

@@ -25,6 +25,9 @@ namespace vdnn {
 struct DeviceFactory {
   std::string name;  // letters and digits
   std::function<std::unique_ptr<Device>(std::uint64_t budget_bytes, std::uint64_t host_budget_bytes)> make;
+  // Has `body` run on the device when the stream that Work::run was given gets there. Empty: where run() is
+  // called the stream has got there.
+  std::function<void(void* native_stream, std::function<void()> body)> launch = {};
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DeviceFactory& factory) {
@@ -45,6 +48,8 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
   // Empty, or why work does not run and copies move nothing; fails if they do all the same.
   std::string why_not_run() const;
 
+  // Work::run whose work is `body`.
+  static std::function<void(void*)> on_device(std::function<void()> body);
   Point work(StreamId stream, std::string_view name, std::function<void()> run = {});
   Point write(StreamId stream, std::string_view name, AddressRange range, std::function<void()> run = {});
   Point copy(StreamId stream, std::string_view name, CopyDirection direction, AddressRange destination,

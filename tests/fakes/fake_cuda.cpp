@@ -1,0 +1,658 @@
+#include "fakes/fake_cuda.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+// What is mapped anew holds no zeros that somebody could come to rely on.
+constexpr int kUndefinedContent = 0xa5;
+
+void set_protection(AddressRange range, int protection) {
+  mprotect(pointer_to<void>(range.begin), range.bytes, protection);
+}
+
+}  // namespace
+
+// --- what a test does
+// ------------------------------------------------------------------------------------------
+
+CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel) {
+  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
+  {
+    const std::lock_guard lock(self.mutex_);
+    if (self.begin("cudaLaunchKernel") == CudaStatus::kSuccess) {
+      self.append("cudaLaunchKernel", stream, std::move(kernel));
+    }
+  }
+  return self.get_last_error();
+}
+
+void FakeCuda::launch_that_corrupts(CudaStream stream, CudaStatus status) {
+  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
+  launch(stream, [&self, status] { self.corrupted_ = status; });
+}
+
+void FakeCuda::fail_call(std::uint64_t nth, CudaStatus status, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  until_failure_ = nth;
+  failing_name_ = name;
+  failure_ = status;
+  failed_call_.clear();
+}
+
+std::uint64_t FakeCuda::calls(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  if (name.empty()) {
+    return all_calls_;
+  }
+  const auto it = calls_.find(name);
+  return it == calls_.end() ? 0 : it->second;
+}
+
+std::string FakeCuda::failed_call() const {
+  const std::lock_guard lock(mutex_);
+  return failed_call_;
+}
+
+std::vector<std::string> FakeCuda::misuses() const {
+  const std::lock_guard lock(mutex_);
+  return misuses_;
+}
+
+std::vector<std::string> FakeCuda::leaks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> leaks;
+  const auto look = [&leaks](const Owned& owned, const char* what, std::uint64_t bytes) {
+    if (!owned.destroyed && !owned.excused) {
+      leaks.push_back(what + (bytes == 0 ? "" : " of " + format_size(bytes)));
+    }
+  };
+  std::ranges::for_each(streams_, [&](const auto& stream) { look(*stream, "a stream", 0); });
+  std::ranges::for_each(events_, [&](const auto& event) { look(*event, "an event", 0); });
+  std::ranges::for_each(blocks_, [&](const Block& block) { look(block, "memory", block.bytes); });
+  for (const auto& [begin, reserved] : reserved_) {
+    look(reserved, "a reservation", reserved.space.range().bytes);
+  }
+  for (const auto& [begin, mapped] : mapped_) {
+    look(mapped, "a mapping", mapped.bytes);
+  }
+  for (const auto& [begin, registered] : pinned_) {
+    look(registered, "page-locked memory", registered.bytes);
+  }
+  return leaks;
+}
+
+std::uint64_t FakeCuda::mapped_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const auto& [begin, mapped] : mapped_) {
+    bytes += mapped.bytes;
+  }
+  return bytes;
+}
+
+// --- calls in general
+// ------------------------------------------------------------------------------------------
+
+CudaStatus FakeCuda::begin(std::string_view name, Owned* releases) {
+  ++all_calls_;
+  ++calls_[std::string(name)];
+  // The device goes on while the host comes and goes.
+  while (corrupted_ == CudaStatus::kSuccess && random_() % 3 == 0 && run_some()) {
+  }
+  if (corrupted_ != CudaStatus::kSuccess) {
+    return finish(corrupted_);
+  }
+  if (until_failure_ != 0 && (failing_name_.empty() || failing_name_ == name) && --until_failure_ == 0) {
+    failed_call_ = name;
+    if (releases != nullptr) {
+      releases->excused = true;
+    }
+    return finish(failure_);
+  }
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::finish(CudaStatus status) {
+  if (status != CudaStatus::kSuccess) {
+    thread().last_error = status;
+  }
+  return status;
+}
+
+CudaStatus FakeCuda::misuse(std::string_view call, std::string_view what) {
+  misuses_.push_back(std::string(call) + ": " + std::string(what));
+  return finish(CudaStatus::kInvalidValue);
+}
+
+std::string FakeCuda::error_name(CudaStatus status) const {
+  static const std::map<CudaStatus, std::string> kNames{
+      {CudaStatus::kSuccess, "cudaSuccess"},
+      {CudaStatus::kInvalidValue, "cudaErrorInvalidValue"},
+      {CudaStatus::kMemoryAllocation, "cudaErrorMemoryAllocation"},
+      {CudaStatus::kInvalidContext, "cudaErrorDeviceUninitialized"},
+      {CudaStatus::kEccUncorrectable, "cudaErrorECCUncorrectable"},
+      {CudaStatus::kIllegalAddress, "cudaErrorIllegalAddress"},
+      {CudaStatus::kLaunchFailure, "cudaErrorLaunchFailure"},
+      {CudaStatus::kUnknown, "cudaErrorUnknown"}};
+  const auto it = kNames.find(status);
+  return it == kNames.end() ? "error " + std::to_string(static_cast<int>(status)) : it->second;
+}
+
+CudaStatus FakeCuda::get_last_error() {
+  const std::lock_guard lock(mutex_);
+  const CudaStatus last = thread().last_error;
+  thread().last_error = corrupted_;  // which nothing clears
+  return last;
+}
+
+CudaStatus FakeCuda::driver_version(int& version) {
+  version = options_.driver_version;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::device_count(int& count) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaGetDeviceCount"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (options_.driver_version < runtime_version()) {
+    return finish(CudaStatus::kInsufficientDriver);
+  }
+  count = options_.gpus;
+  return finish(count == 0 ? CudaStatus::kNoDevice : CudaStatus::kSuccess);
+}
+
+CudaStatus FakeCuda::get_device(int& ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaGetDevice"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  ordinal = thread().ordinal;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::set_device(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaSetDevice"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (ordinal < 0 || ordinal >= options_.gpus) {
+    return finish(CudaStatus::kInvalidDevice);
+  }
+  thread().ordinal = ordinal;
+  thread().has_context = true;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaGetDeviceProperties"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  info = {.name = "Fake GPU " + std::to_string(ordinal), .virtual_memory = options_.virtual_memory};
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaMemGetInfo"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  total = options_.memory_bytes;
+  free = total - options_.used_bytes - taken_bytes_[thread().ordinal];
+  return CudaStatus::kSuccess;
+}
+
+// --- streams and events
+// ----------------------------------------------------------------------------------------
+
+FakeCuda::Stream* FakeCuda::find_stream(CudaStream stream) {
+  const auto it = std::ranges::find(streams_, stream, [](const auto& each) -> CudaStream { return each.get(); });
+  return it == streams_.end() || (*it)->destroyed ? nullptr : it->get();
+}
+
+FakeCuda::Event* FakeCuda::find_event(CudaEvent event) {
+  const auto it = std::ranges::find(events_, event, [](const auto& each) -> CudaEvent { return each.get(); });
+  return it == events_.end() || (*it)->destroyed ? nullptr : it->get();
+}
+
+CudaStatus FakeCuda::stream_create(CudaStream& stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamCreateWithFlags"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  auto made = std::make_unique<Stream>();
+  made->owner = this;
+  made->ordinal = thread().ordinal;
+  stream = made.get();
+  streams_.push_back(std::move(made));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  Stream* const mine = find_stream(stream);
+  if (const CudaStatus status = begin("cudaStreamDestroy", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaStreamDestroy", "no such stream");
+  }
+  mine->destroyed = true;
+  return run_until("cudaStreamDestroy", [mine] { return mine->pieces.empty(); });
+}
+
+CudaStatus FakeCuda::stream_synchronize(CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamSynchronize"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return misuse("cudaStreamSynchronize", "no such stream");
+  }
+  return run_until("cudaStreamSynchronize", [mine] { return mine->pieces.empty(); });
+}
+
+CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piece) {
+  Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return misuse(call, "no such stream");
+  }
+  if (mine->ordinal != thread().ordinal) {
+    return misuse(call, "the stream is another GPU's than the thread's");
+  }
+  mine->pieces.push_back(std::move(piece));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamWaitEvent"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Event* const awaited = find_event(event);
+  if (awaited == nullptr) {
+    return misuse("cudaStreamWaitEvent", "no such event");
+  }
+  // As it is recorded now; one that never was is no wait.
+  return append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
+}
+
+CudaStatus FakeCuda::event_create(CudaEvent& event, bool timed) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaEventCreateWithFlags"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  auto made = std::make_unique<Event>();
+  made->ordinal = thread().ordinal;
+  made->timed = timed;
+  event = made.get();
+  events_.push_back(std::move(made));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::event_destroy(CudaEvent event) {
+  const std::lock_guard lock(mutex_);
+  Event* const mine = find_event(event);
+  if (const CudaStatus status = begin("cudaEventDestroy", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaEventDestroy", "no such event");
+  }
+  mine->destroyed = true;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::event_record(CudaEvent event, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaEventRecord"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Event* const mine = find_event(event);
+  if (mine == nullptr || mine->ordinal != thread().ordinal) {
+    return misuse("cudaEventRecord", "no such event, or another GPU's");
+  }
+  auto recording = std::make_shared<Recording>();
+  const CudaStatus status = append("cudaEventRecord", stream, Recorded{recording});
+  if (status == CudaStatus::kSuccess) {
+    mine->latest = std::move(recording);
+  }
+  return status;
+}
+
+CudaStatus FakeCuda::event_query(CudaEvent event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaEventQuery"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Event* const mine = find_event(event);
+  if (mine == nullptr) {
+    return misuse("cudaEventQuery", "no such event");
+  }
+  return finish(mine->latest == nullptr || mine->latest->done ? CudaStatus::kSuccess : CudaStatus::kNotReady);
+}
+
+CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaEventSynchronize"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Event* const mine = find_event(event);
+  if (mine == nullptr) {
+    return misuse("cudaEventSynchronize", "no such event");
+  }
+  const std::shared_ptr<const Recording> awaited = mine->latest;
+  return run_until("cudaEventSynchronize", [&awaited] { return awaited == nullptr || awaited->done; });
+}
+
+CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_event, CudaEvent end_event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaEventElapsedTime"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  for (const CudaEvent each : {begin_event, end_event}) {
+    const Event* const event = find_event(each);
+    if (event == nullptr || !event->timed || event->latest == nullptr || !event->latest->done) {
+      return misuse("cudaEventElapsedTime", "an event that has no time");
+    }
+  }
+  milliseconds = std::chrono::duration<float, std::milli>(find_event(end_event)->latest->when -
+                                                          find_event(begin_event)->latest->when)
+                     .count();
+  return CudaStatus::kSuccess;
+}
+
+// --- what the device does
+// --------------------------------------------------------------------------------------
+
+bool FakeCuda::can_run(const Stream& stream) const {
+  if (stream.pieces.empty()) {
+    return false;
+  }
+  const auto* const waiting = std::get_if<Waiting>(&stream.pieces.front());
+  return waiting == nullptr || waiting->recording == nullptr || waiting->recording->done;
+}
+
+void FakeCuda::run_one(Stream& stream) {
+  const Piece piece = std::move(stream.pieces.front());
+  stream.pieces.pop_front();
+  if (const auto* const kernel = std::get_if<Kernel>(&piece)) {
+    (*kernel)();
+  } else if (const auto* const recorded = std::get_if<Recorded>(&piece)) {
+    recorded->recording->when = Clock::now();
+    recorded->recording->done = true;
+  }
+}
+
+bool FakeCuda::run_some() {
+  std::vector<Stream*> ready;
+  for (const auto& stream : streams_) {
+    if (can_run(*stream)) {
+      ready.push_back(stream.get());
+    }
+  }
+  if (ready.empty()) {
+    return false;
+  }
+  run_one(*ready[random_() % ready.size()]);
+  return true;
+}
+
+template <class Predicate>
+CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
+  while (corrupted_ == CudaStatus::kSuccess && !done()) {
+    if (!run_some()) {
+      return misuse(call, "waits for what nothing in flight will ever reach");
+    }
+  }
+  return finish(corrupted_);
+}
+
+// --- memory
+// ----------------------------------------------------------------------------------------------------
+
+CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                                  CopyDirection direction, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaMemcpyAsync"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  return append("cudaMemcpyAsync", stream,
+                [this, destination, source, bytes, direction] { copy(destination, source, bytes, direction); });
+}
+
+void FakeCuda::copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                    CopyDirection direction) {
+  const bool to_host = direction == CopyDirection::kDeviceToHost;
+  const AddressRange device{.begin = to_host ? source : destination, .bytes = bytes};
+  const AddressRange host{.begin = to_host ? destination : source, .bytes = bytes};
+  if (!is_accessible(device)) {
+    misuses_.emplace_back("a copy ran on device memory that is not mapped");
+  } else if (!is_registered(host)) {
+    misuses_.emplace_back("a copy ran on host memory that is not page-locked");
+  } else {
+    std::memcpy(pointer_to<void>(destination), pointer_to<void>(source), bytes);
+  }
+}
+
+template <class Mappings, class Visitor>
+bool FakeCuda::cover(Mappings& mappings, AddressRange range, const Visitor& visit) {
+  std::uint64_t at = range.begin;
+  auto it = mappings.upper_bound(at);
+  if (it != mappings.begin()) {
+    --it;
+  }
+  for (; at < range.end() && it != mappings.end() && it->first <= at; ++it) {
+    if (it->first + it->second.bytes > at) {
+      visit(it->first, it->second);
+      at = it->first + it->second.bytes;
+    }
+  }
+  return at >= range.end();
+}
+
+bool FakeCuda::is_accessible(AddressRange range) const {
+  bool accessible = true;
+  return cover(mapped_, range,
+               [&](std::uint64_t, const Mapped& mapped) { accessible = accessible && mapped.accessible; }) &&
+         accessible;
+}
+
+bool FakeCuda::is_registered(AddressRange range) const {
+  return cover(pinned_, range, [](std::uint64_t, const Registered&) {});
+}
+
+CudaStatus FakeCuda::host_register(AddressRange range) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaHostRegister"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Registered made;
+  made.bytes = range.bytes;
+  if (range.bytes == 0 || !pinned_.emplace(range.begin, made).second) {
+    return misuse("cudaHostRegister", "nothing, or registered already");
+  }
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::host_unregister(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto it = pinned_.find(address);
+  Owned* const mine = it == pinned_.end() ? nullptr : &it->second;
+  if (const CudaStatus status = begin("cudaHostUnregister", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaHostUnregister", "not registered");
+  }
+  pinned_.erase(it);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, int) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemGetAllocationGranularity"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  bytes = options_.granule_bytes;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemAddressReserve"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (!thread().has_context) {
+    return finish(CudaStatus::kInvalidContext);
+  }
+  std::optional<Mapping> space = Mapping::make(bytes, alignment, Mapping::Kind::kReserved);
+  if (!space) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  address = space->range().begin;
+  reserved_.emplace(address, Reserved(std::move(*space)));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::address_free(AddressRange reservation) {
+  const std::lock_guard lock(mutex_);
+  const auto it = reserved_.find(reservation.begin);
+  Owned* const mine = it == reserved_.end() ? nullptr : &it->second;
+  if (const CudaStatus status = begin("cuMemAddressFree", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr || it->second.space.range() != reservation) {
+    return misuse("cuMemAddressFree", "not a reservation");
+  }
+  if (const auto mapped = mapped_.lower_bound(reservation.begin);
+      mapped != mapped_.end() && mapped->first < reservation.end() && !mapped->second.excused) {
+    return misuse("cuMemAddressFree", "part of the reservation is mapped");
+  }
+  reserved_.erase(it);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemCreate"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (!thread().has_context) {
+    return finish(CudaStatus::kInvalidContext);
+  }
+  if (bytes % options_.granule_bytes != 0) {
+    return misuse("cuMemCreate", "not whole granules");
+  }
+  if (bytes > options_.memory_bytes - options_.used_bytes - taken_bytes_[ordinal]) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  taken_bytes_[ordinal] += bytes;
+  Block made;
+  made.bytes = bytes;
+  made.ordinal = ordinal;
+  blocks_.push_back(made);
+  handle = blocks_.size();
+  return CudaStatus::kSuccess;
+}
+
+FakeCuda::Block* FakeCuda::find_block(std::uint64_t handle) {
+  return handle == 0 || handle > blocks_.size() || blocks_[handle - 1].destroyed ? nullptr
+                                                                                  : &blocks_[handle - 1];
+}
+
+void FakeCuda::drop_if_unused(const Block& block) {
+  if (block.destroyed && !block.mapped) {
+    taken_bytes_[block.ordinal] -= block.bytes;
+  }
+}
+
+CudaStatus FakeCuda::memory_release(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  Block* const mine = find_block(handle);
+  if (const CudaStatus status = begin("cuMemRelease", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cuMemRelease", "no such memory");
+  }
+  mine->destroyed = true;
+  drop_if_unused(*mine);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemMap"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Block* const block = find_block(handle);
+  if (block == nullptr || block->mapped || block->bytes != range.bytes) {
+    return misuse("cuMemMap", "no such memory, not all of it, or mapped elsewhere");
+  }
+  const auto space = reserved_.upper_bound(range.begin);
+  if (space == reserved_.begin() || !std::prev(space)->second.space.range().contains(range)) {
+    return misuse("cuMemMap", "not inside a reservation");
+  }
+  bool any = false;
+  cover(mapped_, range, [&any](std::uint64_t, const Mapped&) { any = true; });
+  const auto next = mapped_.lower_bound(range.begin);
+  if (any || (next != mapped_.end() && next->first < range.end())) {
+    return misuse("cuMemMap", "mapped already");
+  }
+  Mapped made;
+  made.bytes = range.bytes;
+  made.handle = handle;
+  mapped_.emplace(range.begin, made);
+  block->mapped = true;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemSetAccess"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const bool all_mapped = cover(mapped_, range, [&](std::uint64_t, Mapped& mapped) {
+    mapped.accessible = mapped.accessible || blocks_[mapped.handle - 1].ordinal == ordinal;
+  });
+  if (!all_mapped) {
+    return misuse("cuMemSetAccess", "not all of it is mapped");
+  }
+  set_protection(range, PROT_READ | PROT_WRITE);
+  std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::memory_unmap(AddressRange range) {
+  const std::lock_guard lock(mutex_);
+  const auto it = mapped_.find(range.begin);
+  Owned* const mine = it == mapped_.end() ? nullptr : &it->second;
+  if (const CudaStatus status = begin("cuMemUnmap", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr || it->second.bytes != range.bytes) {
+    return misuse("cuMemUnmap", "not a mapping as a whole");
+  }
+  set_protection(range, PROT_NONE);
+  madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
+  Block& block = blocks_[it->second.handle - 1];
+  block.mapped = false;
+  drop_if_unused(block);
+  mapped_.erase(it);
+  return CudaStatus::kSuccess;
+}
+
+}  // namespace vdnn

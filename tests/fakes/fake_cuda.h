@@ -1,0 +1,204 @@
+#pragma once
+// A CUDA runtime without a GPU, for tests of what calls it. Streams are logical queues: what was submitted
+// runs when the host waits, and a little of it now and then before, one piece at a time in an order that is
+// drawn by seed among those that the streams and their waits permit. Device memory is real: address space
+// becomes accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped
+// crashes.
+//
+// Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
+// destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
+// any more), and what it has not given back, are findings.
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "streams/cuda/cuda_api.h"
+#include "streams/mapping.h"
+
+namespace vdnn {
+
+struct FakeCudaOptions {
+  std::uint64_t seed = 0;
+  int gpus = 1;
+  std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // of each GPU
+  std::uint64_t used_bytes = 0;                         // of each, by other processes
+  std::uint64_t granule_bytes = std::uint64_t{2} << 20;
+  int driver_version = 13000;  // 0: no driver
+  bool virtual_memory = true;
+};
+
+// Thread-safe.
+class FakeCuda final : public CudaApi {
+ public:
+  explicit FakeCuda(const FakeCudaOptions& options = {}) : options_(options), random_(options.seed) {}
+
+  // --- what a test does -----------------------------------------------------------------------------------
+  // As <<<>>> and a check of the launch do: `kernel` runs in its turn; returns, and forgets, the calling
+  // thread's last error. `stream` is one of a FakeCuda. The kernel makes no calls.
+  static CudaStatus launch(CudaStream stream, std::function<void()> kernel);
+  // A kernel that corrupts its GPU's context: from when it runs, every call returns `status`.
+  static void launch_that_corrupts(CudaStream stream, CudaStatus status);
+
+  // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
+  // instead of doing anything.
+  void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
+  // Since the fake was made, of the calls named like that or of all. Queries of versions do not count: they do not fail.
+  std::uint64_t calls(std::string_view name = {}) const;
+  // The call that was made to fail, or "".
+  std::string failed_call() const;
+
+  // What was done wrong so far.
+  std::vector<std::string> misuses() const;
+  // What has not been given back, but for what a call that was made to fail should have given back.
+  std::vector<std::string> leaks() const;
+  // Of memory_bytes, on all GPUs.
+  std::uint64_t mapped_bytes() const;
+
+  // --- the calls ------------------------------------------------------------------------------------------
+  std::string why_missing() const override { return ""; }
+  std::string error_name(CudaStatus status) const override;
+  CudaStatus get_last_error() override;
+  CudaStatus driver_version(int& version) override;
+  int runtime_version() const override { return 13000; }
+  CudaStatus device_count(int& count) override;
+  CudaStatus get_device(int& ordinal) override;
+  CudaStatus set_device(int ordinal) override;
+  CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
+  CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
+  CudaStatus stream_create(CudaStream& stream) override;
+  CudaStatus stream_destroy(CudaStream stream) override;
+  CudaStatus stream_synchronize(CudaStream stream) override;
+  CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override;
+  CudaStatus event_create(CudaEvent& event, bool timed) override;
+  CudaStatus event_destroy(CudaEvent event) override;
+  CudaStatus event_record(CudaEvent event, CudaStream stream) override;
+  CudaStatus event_query(CudaEvent event) override;
+  CudaStatus event_synchronize(CudaEvent event) override;
+  CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) override;
+  CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                          CopyDirection direction, CudaStream stream) override;
+  CudaStatus host_register(AddressRange range) override;
+  CudaStatus host_unregister(std::uint64_t address) override;
+  CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override;
+  CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) override;
+  CudaStatus address_free(AddressRange reservation) override;
+  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) override;
+  CudaStatus memory_release(std::uint64_t handle) override;
+  CudaStatus memory_map(AddressRange range, std::uint64_t handle) override;
+  CudaStatus memory_set_access(AddressRange range, int ordinal) override;
+  CudaStatus memory_unmap(AddressRange range) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // One recording of an event.
+  struct Recording {
+    bool done = false;
+    Clock::time_point when;
+  };
+  struct Recorded {
+    std::shared_ptr<Recording> recording;
+  };
+  struct Waiting {
+    std::shared_ptr<const Recording> recording;
+  };
+  using Kernel = std::function<void()>;
+  using Piece = std::variant<Kernel, Recorded, Waiting>;
+
+  // Given back or not; one that was refused by a call that was made to fail is no leak.
+  struct Owned {
+    bool destroyed = false;
+    bool excused = false;
+  };
+  struct Stream : Owned {
+    FakeCuda* owner = nullptr;
+    int ordinal = 0;
+    std::deque<Piece> pieces;
+  };
+  struct Event : Owned {
+    int ordinal = 0;
+    bool timed = false;
+    std::shared_ptr<Recording> latest;  // null: never recorded
+  };
+  struct Block : Owned {  // of memory_create; takes memory until it is neither owned nor mapped
+    std::uint64_t bytes = 0;
+    int ordinal = 0;
+    bool mapped = false;
+  };
+  struct Mapped : Owned {
+    std::uint64_t bytes = 0;
+    std::uint64_t handle = 0;
+    bool accessible = false;
+  };
+  struct Reserved : Owned {
+    explicit Reserved(Mapping space_) : space(std::move(space_)) {}
+    Mapping space;
+  };
+  struct Registered : Owned {
+    std::uint64_t bytes = 0;
+  };
+  struct Thread {
+    int ordinal = 0;
+    bool has_context = false;
+    CudaStatus last_error = CudaStatus::kSuccess;
+  };
+
+  // What a call starts with: success, or what it is to return at once. `releases` is what it gives back.
+  CudaStatus begin(std::string_view name, Owned* releases = nullptr);
+  CudaStatus finish(CudaStatus status);
+  CudaStatus misuse(std::string_view call, std::string_view what);
+  Thread& thread() { return threads_[std::this_thread::get_id()]; }
+
+  Stream* find_stream(CudaStream stream);
+  Event* find_event(CudaEvent event);
+  CudaStatus append(std::string_view call, CudaStream stream, Piece piece);
+  void copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes, CopyDirection direction);
+  bool is_accessible(AddressRange range) const;
+  bool is_registered(AddressRange range) const;
+  // Calls visit(mapped) for each of `range`; whether they cover it.
+  template <class Mappings, class Visitor>
+  static bool cover(Mappings& mappings, AddressRange range, const Visitor& visit);
+
+  bool can_run(const Stream& stream) const;
+  void run_one(Stream& stream);
+  // Runs a piece of a stream that is drawn; false where nothing can run.
+  bool run_some();
+  template <class Predicate>
+  CudaStatus run_until(std::string_view call, const Predicate& done);
+  Block* find_block(std::uint64_t handle);
+  void drop_if_unused(const Block& block);
+
+  const FakeCudaOptions options_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::mt19937_64 random_;
+  std::map<std::thread::id, Thread> threads_;
+  CudaStatus corrupted_ = CudaStatus::kSuccess;
+  std::map<std::string, std::uint64_t, std::less<>> calls_;
+  std::uint64_t all_calls_ = 0;
+  std::uint64_t until_failure_ = 0;  // calls; 0: none fails
+  std::string failing_name_;
+  CudaStatus failure_ = CudaStatus::kSuccess;
+  std::string failed_call_;
+  std::vector<std::string> misuses_;
+  // Never forgotten, so that a handle that was destroyed is known as such.
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Event>> events_;
+  std::vector<Block> blocks_;                    // handle - 1
+  std::map<int, std::uint64_t> taken_bytes_;     // by ordinal
+  std::map<std::uint64_t, Reserved> reserved_;   // by begin
+  std::map<std::uint64_t, Mapped> mapped_;       // by begin
+  std::map<std::uint64_t, Registered> pinned_;  // by begin
+};
+
+}  // namespace vdnn
