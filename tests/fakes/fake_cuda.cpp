@@ -29,7 +29,8 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel) {
   FakeCuda& self = *static_cast<Stream*>(stream)->owner;
   {
     const std::lock_guard lock(self.mutex_);
-    if (self.begin("cudaLaunchKernel") == CudaStatus::kSuccess) {
+    self.run_awhile();
+    if (self.finish(self.corruption()) == CudaStatus::kSuccess) {
       self.append("cudaLaunchKernel", stream, std::move(kernel));
     }
   }
@@ -37,8 +38,8 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel) {
 }
 
 void FakeCuda::launch_that_corrupts(CudaStream stream, CudaStatus status) {
-  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
-  launch(stream, [&self, status] { self.corrupted_ = status; });
+  Stream& mine = *static_cast<Stream*>(stream);
+  launch(stream, [&mine, status] { mine.owner->corrupted_.emplace(mine.ordinal, status); });
 }
 
 void FakeCuda::fail_call(std::uint64_t nth, CudaStatus status, std::string_view name) {
@@ -103,15 +104,20 @@ std::uint64_t FakeCuda::mapped_bytes() const {
 // --- calls in general
 // ------------------------------------------------------------------------------------------
 
+CudaStatus FakeCuda::corruption() {
+  const auto it = corrupted_.find(thread().ordinal);
+  return it == corrupted_.end() ? CudaStatus::kSuccess : it->second;
+}
+
 CudaStatus FakeCuda::begin(std::string_view name, Owned* releases) {
+  const CudaStatus status = begin_without_context(name, releases);
+  return status != CudaStatus::kSuccess ? status : finish(corruption());
+}
+
+CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* releases) {
   ++all_calls_;
   ++calls_[std::string(name)];
-  // The device goes on while the host comes and goes.
-  while (corrupted_ == CudaStatus::kSuccess && random_() % 3 == 0 && run_some()) {
-  }
-  if (corrupted_ != CudaStatus::kSuccess) {
-    return finish(corrupted_);
-  }
+  run_awhile();
   if (until_failure_ != 0 && (failing_name_.empty() || failing_name_ == name) && --until_failure_ == 0) {
     failed_call_ = name;
     if (releases != nullptr) {
@@ -150,9 +156,9 @@ std::string FakeCuda::error_name(CudaStatus status) const {
 
 CudaStatus FakeCuda::get_last_error() {
   const std::lock_guard lock(mutex_);
-  const CudaStatus last = thread().last_error;
-  thread().last_error = corrupted_;  // which nothing clears
-  return last;
+  const CudaStatus last = std::exchange(thread().last_error, CudaStatus::kSuccess);
+  // Which nothing clears.
+  return corruption() == CudaStatus::kSuccess ? last : corruption();
 }
 
 CudaStatus FakeCuda::driver_version(int& version) {
@@ -174,7 +180,7 @@ CudaStatus FakeCuda::device_count(int& count) {
 
 CudaStatus FakeCuda::get_device(int& ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaGetDevice"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_without_context("cudaGetDevice"); status != CudaStatus::kSuccess) {
     return status;
   }
   ordinal = thread().ordinal;
@@ -183,7 +189,7 @@ CudaStatus FakeCuda::get_device(int& ordinal) {
 
 CudaStatus FakeCuda::set_device(int ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaSetDevice"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_without_context("cudaSetDevice"); status != CudaStatus::kSuccess) {
     return status;
   }
   if (ordinal < 0 || ordinal >= options_.gpus) {
@@ -217,7 +223,8 @@ CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
 // ----------------------------------------------------------------------------------------
 
 FakeCuda::Stream* FakeCuda::find_stream(CudaStream stream) {
-  const auto it = std::ranges::find(streams_, stream, [](const auto& each) -> CudaStream { return each.get(); });
+  const auto it =
+      std::ranges::find(streams_, stream, [](const auto& each) -> CudaStream { return each.get(); });
   return it == streams_.end() || (*it)->destroyed ? nullptr : it->get();
 }
 
@@ -378,7 +385,7 @@ CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_eve
 // --------------------------------------------------------------------------------------
 
 bool FakeCuda::can_run(const Stream& stream) const {
-  if (stream.pieces.empty()) {
+  if (stream.pieces.empty() || corrupted_.contains(stream.ordinal)) {
     return false;
   }
   const auto* const waiting = std::get_if<Waiting>(&stream.pieces.front());
@@ -410,14 +417,19 @@ bool FakeCuda::run_some() {
   return true;
 }
 
+void FakeCuda::run_awhile() {
+  while (random_() % 3 == 0 && run_some()) {
+  }
+}
+
 template <class Predicate>
 CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
-  while (corrupted_ == CudaStatus::kSuccess && !done()) {
+  while (corruption() == CudaStatus::kSuccess && !done()) {
     if (!run_some()) {
       return misuse(call, "waits for what nothing in flight will ever reach");
     }
   }
-  return finish(corrupted_);
+  return finish(corruption());
 }
 
 // --- memory
@@ -429,8 +441,9 @@ CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t sourc
   if (const CudaStatus status = begin("cudaMemcpyAsync"); status != CudaStatus::kSuccess) {
     return status;
   }
-  return append("cudaMemcpyAsync", stream,
-                [this, destination, source, bytes, direction] { copy(destination, source, bytes, direction); });
+  return append("cudaMemcpyAsync", stream, [this, destination, source, bytes, direction] {
+    copy(destination, source, bytes, direction);
+  });
 }
 
 void FakeCuda::copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
@@ -570,7 +583,7 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, i
 
 FakeCuda::Block* FakeCuda::find_block(std::uint64_t handle) {
   return handle == 0 || handle > blocks_.size() || blocks_[handle - 1].destroyed ? nullptr
-                                                                                  : &blocks_[handle - 1];
+                                                                                 : &blocks_[handle - 1];
 }
 
 void FakeCuda::drop_if_unused(const Block& block) {

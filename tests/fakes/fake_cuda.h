@@ -47,13 +47,14 @@ class FakeCuda final : public CudaApi {
   // As <<<>>> and a check of the launch do: `kernel` runs in its turn; returns, and forgets, the calling
   // thread's last error. `stream` is one of a FakeCuda. The kernel makes no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel);
-  // A kernel that corrupts its GPU's context: from when it runs, every call returns `status`.
+  // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
+  // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
 
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
   // instead of doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
-  // Since the fake was made, of the calls named like that or of all. Queries of versions do not count: they do not fail.
+  // Since the fake was made, of the table's calls named like that or of all; without queries of versions.
   std::uint64_t calls(std::string_view name = {}) const;
   // The call that was made to fail, or "".
   std::string failed_call() const;
@@ -156,6 +157,10 @@ class FakeCuda final : public CudaApi {
 
   // What a call starts with: success, or what it is to return at once. `releases` is what it gives back.
   CudaStatus begin(std::string_view name, Owned* releases = nullptr);
+  // Likewise, for what also works where the context is corrupted.
+  CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
+  // Of the calling thread's GPU.
+  CudaStatus corruption();
   CudaStatus finish(CudaStatus status);
   CudaStatus misuse(std::string_view call, std::string_view what);
   Thread& thread() { return threads_[std::this_thread::get_id()]; }
@@ -174,6 +179,8 @@ class FakeCuda final : public CudaApi {
   void run_one(Stream& stream);
   // Runs a piece of a stream that is drawn; false where nothing can run.
   bool run_some();
+  // The GPUs go on while the host comes and goes.
+  void run_awhile();
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   Block* find_block(std::uint64_t handle);
@@ -183,7 +190,7 @@ class FakeCuda final : public CudaApi {
   mutable std::mutex mutex_;  // guards what follows
   std::mt19937_64 random_;
   std::map<std::thread::id, Thread> threads_;
-  CudaStatus corrupted_ = CudaStatus::kSuccess;
+  std::map<int, CudaStatus> corrupted_;  // by ordinal; absent: works
   std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::uint64_t all_calls_ = 0;
   std::uint64_t until_failure_ = 0;  // calls; 0: none fails
@@ -194,10 +201,10 @@ class FakeCuda final : public CudaApi {
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::unique_ptr<Event>> events_;
-  std::vector<Block> blocks_;                    // handle - 1
-  std::map<int, std::uint64_t> taken_bytes_;     // by ordinal
-  std::map<std::uint64_t, Reserved> reserved_;   // by begin
-  std::map<std::uint64_t, Mapped> mapped_;       // by begin
+  std::vector<Block> blocks_;                   // handle - 1
+  std::map<int, std::uint64_t> taken_bytes_;    // by ordinal
+  std::map<std::uint64_t, Reserved> reserved_;  // by begin
+  std::map<std::uint64_t, Mapped> mapped_;      // by begin
   std::map<std::uint64_t, Registered> pinned_;  // by begin
 };
 
