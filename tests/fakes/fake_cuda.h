@@ -1,9 +1,8 @@
 #pragma once
 // A CUDA runtime without a GPU, for tests of what calls it. Streams are logical queues: what was submitted
-// runs when the host waits, and a little of it now and then before, one piece at a time in an order that is
-// drawn by seed among those that the streams and their waits permit. Device memory is real: address space
-// becomes accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped
-// crashes.
+// runs when the host waits, and by seed more or less of it before, one piece at a time in an order that is
+// drawn among those that the streams and their waits permit. Device memory is real: address space becomes
+// accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes.
 //
 // Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
 // destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
@@ -179,7 +178,8 @@ class FakeCuda final : public CudaApi {
   void run_one(Stream& stream);
   // Runs a piece of a stream that is drawn; false where nothing can run.
   bool run_some();
-  // The GPUs go on while the host comes and goes.
+  // The GPUs go on while the host comes and goes: with every fourth seed not at all, with others faster and
+  // faster.
   void run_awhile();
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);

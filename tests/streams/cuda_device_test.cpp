@@ -333,9 +333,6 @@ TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
     const StreamId a = device->create_stream("a");
     const StreamId b = device->create_stream("b");
     std::string order;
-    for (int i = 0; i < 20; ++i) {  // so that the GPU is behind
-      submit_kernel(*device, a, [] {});
-    }
     const Point first = submit_kernel(*device, a, [&order] { order += '1'; });
     submit_kernel(*device, a, [&order] { order += '2'; });
     device->wait(b, Frontier(first));
@@ -481,6 +478,62 @@ TEST(CudaDevice, WorkThatThrowsFailsLateAndItsStreamRefusesMoreUntilItRecovers) 
   device->recover();
   submit_kernel(*device, a, [] {});
   device->synchronize_all();
+}
+
+TEST(CudaDevice, ASubmissionThatCudaRefusedIsNoneAndTheNextTakesItsPlace) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const auto fake = strict_fake(small_gpus(seed));
+    const auto device = make_device(fake);
+    const StreamId a = device->create_stream("a");
+    const StreamId b = device->create_stream("b");
+    const AddressRange block = device->reserve(kGranule);
+    device->commit(block);
+    const AddressRange pinned = device->allocate_pinned(kGranule);
+    fake->fail_call(1, CudaStatus::kInvalidValue, "cudaMemcpyAsync");
+    EXPECT_THAT(thrown_by([&] {
+                  device->copy(a, {.name = "offload",
+                                   .direction = CopyDirection::kDeviceToHost,
+                                   .destination = {.range = pinned},
+                                   .source = {.range = block}});
+                }),
+                AllOf(HasSubstr("cudaMemcpyAsync(64 KiB"), HasSubstr("cudaErrorInvalidValue")));
+    EXPECT_TRUE(device->frontier(a).empty());
+    std::string order;
+    submit_kernel(*device, a, [&order] { order += 'a'; });
+    device->wait(b, device->frontier(a));
+    submit_kernel(*device, b, [&order] { order += 'b'; });
+    device->synchronize(device->frontier(b));
+    EXPECT_EQ(order, "ab") << "seed " << seed;
+  }
+}
+
+TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAllTheSame) {
+  const auto fake = strict_fake();
+  const auto device = make_device(fake);
+  const StreamId stream = device->create_stream("a");
+  bool ran = false;
+  fake->fail_call(1, CudaStatus::kInvalidValue, "cudaEventRecord");
+  submit_kernel(*device, stream, [&ran] { ran = true; });
+  EXPECT_THAT(thrown_by([&] { device->synchronize_all(); }),
+              AllOf(HasSubstr("cudaEventRecord"), HasSubstr("cudaErrorInvalidValue")));
+  EXPECT_TRUE(ran);
+  EXPECT_THAT(thrown_by([&] { submit_kernel(*device, stream, [] {}); }), HasSubstr("cudaEventRecord"));
+}
+
+TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile) {
+  const auto device = make_device(strict_fake());
+  const StreamId a = device->create_stream("a");
+  const StreamId b = device->create_stream("b");
+  std::string order;
+  submit(*device, a, [&](void* native) {
+    device->synchronize({});  // as another thread might
+    launch(native, [&order] { order += 'a'; });
+  });
+  device->wait(b, device->frontier(a));
+  submit_kernel(*device, b, [&order] { order += 'b'; });
+  EXPECT_FALSE(device->reached(device->frontier(a)));
+  device->synchronize(device->frontier(b));
+  EXPECT_EQ(order, "ab");
 }
 
 // What every later call says.
