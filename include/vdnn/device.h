@@ -1,6 +1,6 @@
 #pragma once
 // A device: memory, streams and copies behind about fifteen functions. Everything above (allocator, executor)
-// is written once against this class; a driver (cpu, sim, later cuda) fills in the protected part.
+// is written once against this class; a driver (cpu, cuda, sim) fills in the protected part.
 //
 // Order is made on the device. `submit` and `copy` append to a stream and return at once; `wait` makes a
 // stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each

@@ -58,7 +58,7 @@ RunTarget resolve_target(const RunOptions& options) {
   target.simulated = target.name.starts_with(kSimPrefix);
   if (target.name.starts_with("cuda")) {
     throw InvalidArgument("device '" + target.name +
-                          "': this version has no CUDA driver; use cpu or sim:NAME");
+                          "': this version has no layers for CUDA yet; use cpu or sim:NAME");
   }
   if (!target.simulated && target.name != "cpu") {
     throw InvalidArgument("unknown device '" + target.name + "': use auto, cpu, cuda:N or sim:NAME");
