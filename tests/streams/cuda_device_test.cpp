@@ -24,7 +24,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kGranule = 64 << 10;  // smaller than a real GPU's: tests are quicker
+constexpr std::uint64_t kGranule = 4 << 10;  // smaller than a real GPU's: tests are quicker
 constexpr std::uint64_t kBudget = 16 * kGranule;
 
 FakeCudaOptions small_gpus(std::uint64_t seed) {
@@ -496,7 +496,7 @@ TEST(CudaDevice, ASubmissionThatCudaRefusedIsNoneAndTheNextTakesItsPlace) {
                                    .destination = {.range = pinned},
                                    .source = {.range = block}});
                 }),
-                AllOf(HasSubstr("cudaMemcpyAsync(64 KiB"), HasSubstr("cudaErrorInvalidValue")));
+                AllOf(HasSubstr("cudaMemcpyAsync(4 KiB"), HasSubstr("cudaErrorInvalidValue")));
     EXPECT_TRUE(device->frontier(a).empty());
     std::string order;
     submit_kernel(*device, a, [&order] { order += 'a'; });
