@@ -73,11 +73,11 @@ AddressRange Arena::reserve(std::uint64_t bytes) {
   }
   const AddressRange range = mapping->range();
   const std::lock_guard lock(mutex_);
-  const auto [kept, inserted] = mappings_.emplace(range.begin, std::move(*mapping));
+  mappings_.emplace(range.begin, std::move(*mapping));
   try {
     space_.add(range);
   } catch (...) {
-    mappings_.erase(kept);
+    mappings_.erase(range.begin);
     throw;
   }
   return range;

@@ -107,7 +107,8 @@ class CudaApi {
   virtual CudaStatus memory_unmap(AddressRange range) = 0;
 };
 
-// CUDA itself. Works on any machine: what is missing there the calls say, or why_missing().
+// CUDA itself, where it is built in. Works on any machine: what is missing there the calls say, or
+// why_missing().
 std::unique_ptr<CudaApi> make_cuda_api();
 
 }  // namespace vdnn

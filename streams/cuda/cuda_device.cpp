@@ -21,6 +21,10 @@ namespace {
 
 constexpr std::uint64_t kBlockAlignment = 256;  // what cudaMalloc promises
 
+std::string name_of(const CudaDeviceOptions& options) {
+  return "cuda:" + std::to_string(options.ordinal);
+}
+
 std::string format_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -455,13 +459,17 @@ void CudaDevice::do_mark(StreamId id, std::string_view counter, std::uint64_t va
 }  // namespace
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options, std::shared_ptr<CudaApi> api) {
-  const std::string name = "cuda:" + std::to_string(options.ordinal);
-  return std::make_unique<CudaDevice>(std::make_unique<CudaContext>(name, std::move(api), options.ordinal),
-                                      options);
+  return std::make_unique<CudaDevice>(
+      std::make_unique<CudaContext>(name_of(options), std::move(api), options.ordinal), options);
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+#ifdef VDNN_WITH_CUDA
   return make_cuda_device(options, make_cuda_api());
+#else
+  throw DeviceError(name_of(options) +
+                    ": this build has no CUDA runtime; build with VDNN_CUDA=ON where the CUDA toolkit is");
+#endif
 }
 
 }  // namespace vdnn

@@ -146,17 +146,16 @@ CudaStatus FakeCuda::misuse(std::string_view call, std::string_view what) {
 }
 
 std::string FakeCuda::error_name(CudaStatus status) const {
-  static const std::map<CudaStatus, std::string> kNames{
-      {CudaStatus::kSuccess, "cudaSuccess"},
-      {CudaStatus::kInvalidValue, "cudaErrorInvalidValue"},
-      {CudaStatus::kMemoryAllocation, "cudaErrorMemoryAllocation"},
-      {CudaStatus::kInvalidContext, "cudaErrorDeviceUninitialized"},
-      {CudaStatus::kEccUncorrectable, "cudaErrorECCUncorrectable"},
-      {CudaStatus::kIllegalAddress, "cudaErrorIllegalAddress"},
-      {CudaStatus::kLaunchFailure, "cudaErrorLaunchFailure"},
-      {CudaStatus::kUnknown, "cudaErrorUnknown"}};
-  const auto it = kNames.find(status);
-  return it == kNames.end() ? "error " + std::to_string(static_cast<int>(status)) : it->second;
+  switch (status) {
+    case CudaStatus::kInvalidValue:
+      return "cudaErrorInvalidValue";
+    case CudaStatus::kMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case CudaStatus::kIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    default:
+      return "error " + std::to_string(static_cast<int>(status));
+  }
 }
 
 CudaStatus FakeCuda::get_last_error() {

@@ -20,7 +20,6 @@ namespace vdnn {
 namespace {
 
 using ::testing::AnyOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -448,7 +447,7 @@ TEST(CudaDevice, AFailedPageLockLeavesNoErrorForTheNextLaunchToFind) {
   fake->fail_call(1, CudaStatus::kMemoryAllocation, "cudaHostRegister");
   try {
     device->allocate_pinned(5000);
-    FAIL() << "page-locked";
+    ADD_FAILURE() << "page-locked";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.shortage().asked, 5000U);
     EXPECT_THAT(error.what(),

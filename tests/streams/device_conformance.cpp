@@ -1,6 +1,7 @@
 #include "streams/device_conformance.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -149,7 +150,7 @@ TEST_P(DeviceConformance, CommitBeyondTheBudgetIsOutOfMemoryWithNumbersAndChange
   const AddressRange rest = part(range, granule, kGranules * granule);
   try {
     device->commit(rest);
-    FAIL() << "committed beyond the budget";
+    ADD_FAILURE() << "committed beyond the budget";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.shortage().asked, kGranules * granule);
     EXPECT_EQ(error.shortage().in_use, granule);
@@ -224,7 +225,7 @@ TEST_P(DeviceConformance, PinnedMemoryBeyondItsBudgetIsOutOfMemoryWithNumbers) {
   const DeviceCounters before = device->counters();
   try {
     device->allocate_pinned(11);
-    FAIL() << "allocated beyond the budget";
+    ADD_FAILURE() << "allocated beyond the budget";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.shortage().asked, 11U);
     EXPECT_EQ(error.shortage().in_use, kHostBudget - 10);
@@ -254,9 +255,9 @@ TEST_P(DeviceConformance, PinnedBlocksThatCannotBeAreRefused) {
 TEST_P(DeviceConformance, WorkOnOneStreamRunsInOrder) {
   const StreamId stream = device->create_stream("compute");
   device->set_tracing(true);
-  std::vector<std::string> names;
-  for (int i = 0; i < 50; ++i) {
-    names.push_back("work " + std::to_string(i));
+  std::vector<std::string> names(50);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names[i] = "work " + std::to_string(i);
   }
   for (const std::string& name : names) {
     work(stream, name);
@@ -292,9 +293,9 @@ TEST_P(DeviceConformance, RandomProgramsKeepTheOrderThatTheirFrontiersSay) {
     device = GetParam().make(kGranules * granule, kHostBudget);
     device->set_tracing(true);
     std::mt19937 random(seed);
-    std::vector<StreamId> streams;
-    for (int i = 0; i < 5; ++i) {
-      streams.push_back(device->create_stream("stream " + std::to_string(i)));
+    std::array<StreamId, 5> streams{};
+    for (StreamId& stream : streams) {
+      stream = device->create_stream("stream");
     }
     constexpr std::size_t kSteps = 120;
     std::vector<std::string> names(kSteps);
