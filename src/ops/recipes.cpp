@@ -18,6 +18,14 @@ namespace {
 
 }  // namespace
 
+LayerTypes types_of(const Op& op) {
+  return {op.layer_inputs, op.layer_outputs};
+}
+
+std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes) {
+  return {Algorithm{.name = "vdnn", .workspace_bytes = workspace_bytes}};
+}
+
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer) {
   for (const TensorType& type : types) {
     if (type.data_type != DataType::kF32) {

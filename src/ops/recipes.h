@@ -3,9 +3,11 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "src/tape/window.h"
 #include "vdnn/op_catalog.h"
+#include "vdnn/tape.h"
 
 namespace vdnn::ops {
 
@@ -14,6 +16,10 @@ struct LayerTypes {
   std::span<const TensorType> inputs;
   std::span<const TensorType> outputs;
 };
+LayerTypes types_of(const Op& op);
+
+// The one algorithm of the ops that are loops or kernels of our own.
+std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes = 0);
 
 // Throws InvalidArgument unless all types are fp32 and those with space lie channels last.
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);

@@ -189,6 +189,55 @@ LayerRecipe standard_recipe(const ConcatenationSpec&, const LayerTypes& types, M
   return recipe;
 }
 
+namespace {
+
+void check(const UpsamplingSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "upsampling";
+  require_one_to_one(types, kLayer);
+  Dims output = types.inputs[0].dims;
+  const std::size_t rank = types.inputs[0].spatial_rank();
+  if (rank < 1 || rank > 3 || spec.factors.size() != rank) {
+    reject(kLayer, "one to three dimensions of space expected and a factor for each, got " +
+                       to_string(output) + " and factors " + to_string(spec.factors));
+  }
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (spec.factors[i] < 1) {
+      reject(kLayer, "factor " + std::to_string(spec.factors[i]) + " must be positive");
+    }
+    output[i + 2] *= spec.factors[i];
+  }
+  require_output(types.outputs[0], output, kLayer);
+}
+
+}  // namespace
+
+LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  check(spec, types);
+  const TensorType& output = types.outputs[0];
+  // A product and a sum for each of the neighbours that an output lies between, two a dimension.
+  const int neighbours = spec.mode == UpsamplingMode::kLinear ? 1 << spec.factors.size() : 0;
+  const Cost cost{.flops = 2.0 * neighbours * elements_of(output),
+                  .bytes = bytes_of(types.inputs[0]) + bytes_of(output)};
+  LayerRecipe recipe;
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {{kInput, 0}},
+                     .writes = {{kOutput, 0}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = cost}};
+  if (mode == Mode::kTraining) {
+    recipe.backward = {{.direction = Direction::kBackwardData,
+                        .reads = {{kOutputGradient, 0}},
+                        .writes = {{kInputGradient, 0}},
+                        .may_overwrite = {},
+                        .algorithms = algorithms.backward,
+                        .cost = cost}};
+  }
+  return recipe;
+}
+
 LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms) {
   using enum OperandRole;

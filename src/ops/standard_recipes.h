@@ -28,6 +28,9 @@ LayerRecipe standard_recipe(const AddSpec& spec, const LayerTypes& types, Mode m
 // Backward is an op for each input, which copies its channels out of dY.
 LayerRecipe standard_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
+// Saves nothing: backward reads dY.
+LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
 // Saves nothing: both passes make the same mask. In inference the algorithms are those of a copy, which is
 // nothing where Y lies over X.
 LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,

@@ -2,7 +2,6 @@
 
 #include <omp.h>
 
-#include <exception>
 #include <new>
 #include <optional>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "src/ops/cpu/filter_layer.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
-#include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -55,21 +53,6 @@ ParameterForms forms_of(const Context& context, const Tape& tape, const TapePara
   return {.logical = dense, .storage = dense};
 }
 
-// Within a handler. Whatever code from outside throws, it was the device that failed at this op: callers know
-// neither the layer's types of exceptions nor when it ran.
-[[noreturn]] void fail_custom(const Op& op, const CustomLayer& layer) {
-  const std::string where = "cpu: op '" + op.name + "' of custom layer '" + layer.kind() + "' failed: ";
-  try {
-    throw;
-  } catch (const DeviceError& error) {
-    std::throw_with_nested(DeviceError(where + error.what(), error.lost()));
-  } catch (const std::exception& error) {
-    std::throw_with_nested(DeviceError(where + error.what()));
-  } catch (...) {
-    std::throw_with_nested(DeviceError(where + "what it threw is no std::exception"));
-  }
-}
-
 // What oneDNN says while it runs, in our terms: the host's heap is no fault of the device's.
 [[noreturn]] void fail_running(const std::string& what, const dnnl::error& error) {
   if (error.status == dnnl_out_of_memory) {
@@ -94,11 +77,7 @@ class CpuProgram final : public OpProgram {
     try {
       kernels_.at(op)->run(operands, scalars);
     } catch (const dnnl::error& error) {
-      fail_if_custom(op);
       fail_running("op '" + tape_.op(op).name + "'", error);
-    } catch (...) {
-      fail_if_custom(op);
-      throw;
     }
   }
 
@@ -118,12 +97,6 @@ class CpuProgram final : public OpProgram {
     dnnl::memory::desc desc;
     void* data = nullptr;
   };
-
-  void fail_if_custom(OpId op) const {
-    if (const auto* const custom = std::get_if<CustomSpec>(&tape_.op(op).spec)) {
-      fail_custom(tape_.op(op), *custom->layer);
-    }
-  }
 
   std::unique_ptr<CpuKernel> compile(OpId id, std::uint32_t algorithm) const {
     const Op& op = tape_.op(id);

@@ -2,11 +2,8 @@
 // How one op runs on the CPU. A program holds one kernel an op; everything that can be decided or allocated
 // beforehand was, so that run() only reads and writes the operands that it is given.
 
-#include <cstdint>
-#include <memory>
-
+#include "src/ops/kernel_request.h"
 #include "vdnn/op_library.h"
-#include "vdnn/tape.h"
 
 namespace vdnn::cpu {
 
@@ -21,11 +18,6 @@ class CpuKernel {
   virtual void run(const OpOperands& operands, const StepScalars& scalars) = 0;
 };
 
-// What a kernel is compiled from. `algorithm` is an index into `op.algorithms`.
-struct KernelRequest {
-  const Tape& tape;
-  const Op& op;
-  std::uint32_t algorithm = 0;
-};
+using ops::KernelRequest;
 
 }  // namespace vdnn::cpu

@@ -1,0 +1,47 @@
+#pragma once
+// What an update of Adam or AdamW needs that does not depend on the element: computed in double, rounded
+// once. Of each element, in single precision and in this order, with t = step + 1:
+//
+//   g = scale g                             where gradients are clipped
+//   g = g + weight_decay w                  Adam
+//   m = m + (1 - beta1) (g - m)
+//   v = v + (1 - beta2) (g g - v)
+//   w = w - (learning_rate weight_decay) w  AdamW
+//   w = w - (learning_rate / (1 - beta1^t)) (m / (sqrt(v) (1 / sqrt(1 - beta2^t)) + epsilon))
+//
+// v stays at zero or above: (1 - beta2) v rounded is no more than v. Padding, zero in parameter, gradient and
+// states, stays zero, since epsilon is not: 0 / (0 + epsilon) = 0.
+
+#include <cmath>
+
+#include "vdnn/op_operands.h"
+#include "vdnn/op_spec.h"
+
+namespace vdnn::ops {
+
+struct AdamCoefficients {
+  float gradient_decay = 0;   // of Adam
+  float parameter_decay = 0;  // of AdamW
+  float gain1 = 0;            // 1 - beta1
+  float gain2 = 0;
+  float step_size = 0;
+  float root_scale = 0;  // of sqrt(v)
+  float epsilon = 0;
+
+  AdamCoefficients() = default;
+  AdamCoefficients(const AdamSpec& spec, const StepScalars& scalars)
+      : gradient_decay(spec.decoupled ? 0 : spec.weight_decay),
+        gain1(1 - spec.beta1),
+        gain2(1 - spec.beta2),
+        epsilon(spec.epsilon) {
+    const double steps = static_cast<double>(scalars.step) + 1;
+    const auto learning_rate = static_cast<double>(scalars.learning_rate);
+    if (spec.decoupled) {
+      parameter_decay = static_cast<float>(learning_rate * static_cast<double>(spec.weight_decay));
+    }
+    step_size = static_cast<float>(learning_rate / (1 - std::pow(static_cast<double>(spec.beta1), steps)));
+    root_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(spec.beta2), steps)));
+  }
+};
+
+}  // namespace vdnn::ops

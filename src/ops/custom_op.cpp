@@ -1,0 +1,55 @@
+#include "src/ops/custom_op.h"
+
+#include <exception>
+#include <utility>
+
+#include "vdnn/error.h"
+
+namespace vdnn::ops {
+
+namespace {
+
+// Within a handler. Whatever code from outside throws, it was the device that failed at this op: callers know
+// neither the layer's types of exceptions nor when it ran.
+[[noreturn]] void fail_running(const std::string& where) {
+  try {
+    throw;
+  } catch (const DeviceError& error) {
+    std::throw_with_nested(DeviceError(where + error.what(), error.lost()));
+  } catch (const std::exception& error) {
+    std::throw_with_nested(DeviceError(where + error.what()));
+  } catch (...) {
+    std::throw_with_nested(DeviceError(where + "what it threw is no std::exception"));
+  }
+}
+
+}  // namespace
+
+CustomOp::CustomOp(const CustomSpec& spec, const KernelRequest& request, std::string device, int threads)
+    : layer_(spec.layer),
+      device_(std::move(device)),
+      op_(request.op.name),
+      direction_(request.op.direction),
+      position_(request.op.position),
+      algorithm_(request.algorithm),
+      inputs_(request.op.layer_inputs),
+      output_(request.op.layer_outputs[0]),
+      threads_(threads) {}
+
+void CustomOp::run(const OpOperands& operands, const StepScalars& scalars, void* native_stream) const {
+  try {
+    layer_->run({.direction = direction_,
+                 .position = position_,
+                 .algorithm = algorithm_,
+                 .inputs = inputs_,
+                 .output = output_,
+                 .operands = operands,
+                 .scalars = scalars,
+                 .native_stream = native_stream,
+                 .threads = threads_});
+  } catch (...) {
+    fail_running(device_ + ": op '" + op_ + "' of custom layer '" + layer_->kind() + "' failed: ");
+  }
+}
+
+}  // namespace vdnn::ops
