@@ -3,15 +3,19 @@
 include(GNUInstallDirs)
 
 add_library(vdnn_flags INTERFACE)
-target_compile_options(vdnn_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-                                            -Wimplicit-fallthrough
-                                            # Designated initialisers name what differs from the defaults.
-                                            -Wno-missing-field-initializers
-                                            # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
-                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
+    # Designated initialisers name what differs from the defaults.
+    -Wno-missing-field-initializers
+    # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(VDNN_WARNINGS_AS_ERRORS)
-  target_compile_options(vdnn_flags INTERFACE -Werror)
+  list(APPEND warnings -Werror)
+  target_compile_options(vdnn_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+target_compile_options(vdnn_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
+  # What nvcc hands to the host's compiler does not hold to all of them.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(VDNN_SANITIZE)
   target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all

@@ -118,7 +118,8 @@ endfunction()
 # Taken in as sources we are the libraries and nothing else, under the same name; one of them, that it is more than
 # configured.
 function(case_install_subproject_test)
-  configure(${WORK}/subproject ${WORK}/build-subproject -DFETCHCONTENT_SOURCE_DIR_VDNN=${SOURCE_DIRECTORY})
+  configure(${WORK}/subproject ${WORK}/build-subproject -DFETCHCONTENT_SOURCE_DIR_VDNN=${SOURCE_DIRECTORY}
+            -DVDNN_CUDA=${CUDA})
   require_no_warnings_of_ours(${WORK}/build-subproject ${WORK}/subproject/main.cpp)
   run(output ${CMAKE_COMMAND} --build ${WORK}/build-subproject --target vdnn_tape)
 endfunction()

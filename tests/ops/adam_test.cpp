@@ -5,7 +5,7 @@
 
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_optimizers.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -57,9 +57,9 @@ reference::AdamOptions options_of(const AdamSpec& spec, const StepScalars& scala
           .scale = scale};
 }
 
-class AdamTest : public ::testing::TestWithParam<int> {
+class AdamTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(AdamTest, StepsAreWithinTheErrorBound) {
@@ -147,14 +147,14 @@ TEST_P(AdamTest, PaddingStaysZero) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, AdamTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Libraries, AdamTest, ::testing::ValuesIn(tested_libraries({1, 2})),
+                         [](const auto& test) { return test.param.name(); });
 
-TEST(Adam, RecipeUpdatesInPlaceAndHoldsItsStatesAsTheParameter) {
-  const auto library = make_cpu_ops({});
+TEST_P(AdamTest, RecipeUpdatesInPlaceAndHoldsItsStatesAsTheParameter) {
   ParameterRecipe parameter = vector_of(10);
   parameter.storage_bytes = 64;  // padded
   for (const bool clipped : {false, true}) {
-    const UpdateRecipe recipe = library->catalog().update_recipe(AdamSpec{}, parameter, clipped);
+    const UpdateRecipe recipe = library_->catalog().update_recipe(AdamSpec{}, parameter, clipped);
     ASSERT_EQ(recipe.state.size(), 2U);
     EXPECT_EQ(recipe.state[0].name, "first_moment");
     EXPECT_EQ(recipe.state[1].name, "second_moment");
@@ -169,12 +169,11 @@ TEST(Adam, RecipeUpdatesInPlaceAndHoldsItsStatesAsTheParameter) {
   }
 }
 
-TEST(Adam, RefusesWhatCannotBe) {
-  const auto library = make_cpu_ops({});
+TEST_P(AdamTest, RefusesWhatCannotBe) {
   for (const AdamSpec& spec :
        {AdamSpec{.beta1 = -0.1F}, AdamSpec{.beta1 = 1}, AdamSpec{.beta2 = 1}, AdamSpec{.beta2 = NAN},
         AdamSpec{.epsilon = 0}, AdamSpec{.epsilon = INFINITY}, AdamSpec{.weight_decay = -1}}) {
-    EXPECT_THROW(library->catalog().update_recipe(spec, vector_of(1), false), InvalidArgument);
+    EXPECT_THROW(library_->catalog().update_recipe(spec, vector_of(1), false), InvalidArgument);
   }
 }
 

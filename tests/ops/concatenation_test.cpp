@@ -4,7 +4,7 @@
 #include <array>
 
 #include "tests/ops/layer_cases.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -56,9 +56,9 @@ Array slice(const Array& array, std::int64_t begin, std::int64_t channels) {
   return result;
 }
 
-class ConcatenationTest : public ::testing::TestWithParam<int> {
+class ConcatenationTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(ConcatenationTest, EachInputIsASliceOfTheOutput) {
@@ -98,15 +98,15 @@ TEST_P(ConcatenationTest, EachGradientIsASliceOfTheOutputs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ConcatenationTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, ConcatenationTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
-TEST(Concatenation, RefusesWhatDiffersInMoreThanChannels) {
-  const auto library = make_cpu_ops({});
+TEST_P(ConcatenationTest, RefusesWhatDiffersInMoreThanChannels) {
   const auto recipe = [&](const std::vector<Dims>& inputs, const Dims& output) {
     std::vector<TensorType> types(inputs.size());
     std::ranges::transform(inputs, types.begin(), [](const Dims& dims) { return TensorType{.dims = dims}; });
     const TensorType made{.dims = output};
-    return library->catalog().recipe(ConcatenationSpec{}, types, std::array{made}, Mode::kTraining);
+    return library_->catalog().recipe(ConcatenationSpec{}, types, std::array{made}, Mode::kTraining);
   };
   EXPECT_NO_THROW(recipe({{2, 3, 4, 4}, {2, 5, 4, 4}}, {2, 8, 4, 4}));
   EXPECT_THROW(recipe({{2, 3, 4, 4}}, {2, 3, 4, 4}), InvalidArgument);

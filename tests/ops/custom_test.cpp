@@ -9,7 +9,7 @@
 
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
@@ -35,7 +35,7 @@ class Quadratic final : public CustomLayer {
 
   LayerRecipe describe(const CustomQuestion& question) const override {
     using enum OperandRole;
-    if (question.device != "cpu") {
+    if (question.device == "sim") {
       throw InvalidArgument("quadratic: no code for " + question.device);
     }
     const std::int64_t channels = question.inputs[0].dims[1];
@@ -165,7 +165,7 @@ Sums quadratic_backward_filter(const Array& x, const Array& dy) {
   return da;
 }
 
-class CustomTest : public ::testing::TestWithParam<int> {
+class CustomTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
   OpHarness harness(Mode mode = Mode::kTraining) {
     OpHarness op(*library_, layer_case(layer_), mode);
@@ -177,7 +177,7 @@ class CustomTest : public ::testing::TestWithParam<int> {
     return op;
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
   std::shared_ptr<const Quadratic> layer_ = std::make_shared<Quadratic>();
   Array x_ = random_array(kShape, 400);
   Array dy_ = random_array(kShape, 401);
@@ -214,7 +214,7 @@ TEST_P(CustomTest, IsToldWhatItRuns) {
     EXPECT_EQ(launch.position, i == 2 ? 1U : 0U);
     EXPECT_EQ(launch.algorithm, i == 1 ? 1U : 0U);
     EXPECT_EQ(launch.output.dims, kShape);
-    EXPECT_EQ(launch.threads, GetParam());
+    EXPECT_EQ(launch.threads, GetParam().threads);
     EXPECT_EQ(launch.native_stream, nullptr);
     EXPECT_EQ(launch.scalars.step, 3U);
     EXPECT_EQ(launch.scalars.seed, 4U);
@@ -231,7 +231,8 @@ TEST_P(CustomTest, ParametersAreStoredDensely) {
   EXPECT_FALSE(parameter.storage_layout.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, CustomTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Libraries, CustomTest, ::testing::ValuesIn(tested_libraries({1, 2})),
+                         [](const auto& test) { return test.param.name(); });
 
 // What a layer throws while it runs used to arrive as thrown: not as the failure of a device, as its contract
 // says, and without the op.
@@ -259,21 +260,24 @@ struct Failure {
 class CustomFailures : public ::testing::TestWithParam<Failure> {};
 
 TEST_P(CustomFailures, WhileRunningAreThoseOfTheDeviceAndNameTheOp) {
-  const auto library = make_cpu_ops({});
-  OpHarness op(*library, layer_case(std::make_shared<Failing>(GetParam().fail)));
-  try {
-    op.run(0);
-    FAIL() << "swallowed";
-  } catch (const DeviceError& error) {
-    const std::string text = error.what();
-    for (const std::string& named :
-         {"'" + op.tape().op(0).name + "'", std::string("'failing'"), std::string(GetParam().says)}) {
-      EXPECT_NE(text.find(named), std::string::npos) << text;
+  for (const TestedLibrary& tested : tested_libraries({1})) {
+    SCOPED_TRACE(tested);
+    const auto library = tested.make();
+    OpHarness op(*library, layer_case(std::make_shared<Failing>(GetParam().fail)));
+    try {
+      op.run(0);
+      FAIL() << "swallowed";
+    } catch (const DeviceError& error) {
+      const std::string text = error.what();
+      for (const std::string& named : {tested.device + ": ", "'" + op.tape().op(0).name + "'",
+                                       std::string("'failing'"), std::string(GetParam().says)}) {
+        EXPECT_NE(text.find(named), std::string::npos) << text;
+      }
+      EXPECT_EQ(error.lost(), GetParam().lost);
+      const auto* const nested = dynamic_cast<const std::nested_exception*>(&error);
+      ASSERT_NE(nested, nullptr);
+      EXPECT_NE(nested->nested_ptr(), nullptr) << "the cause is kept";
     }
-    EXPECT_EQ(error.lost(), GetParam().lost);
-    const auto* const nested = dynamic_cast<const std::nested_exception*>(&error);
-    ASSERT_NE(nested, nullptr);
-    EXPECT_NE(nested->nested_ptr(), nullptr) << "the cause is kept";
   }
 }
 
@@ -296,14 +300,17 @@ struct Rejection {
 class CustomRejects : public ::testing::TestWithParam<Rejection> {};
 
 TEST_P(CustomRejects, WithAReason) {
-  const auto library = make_cpu_ops({});
   const LayerCase layer = layer_case(std::make_shared<Described>(GetParam().change));
-  try {
-    library->catalog().recipe(layer.spec, layer.inputs, std::array{layer.output}, GetParam().mode);
-    FAIL() << "accepted";
-  } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("described"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+  for (const TestedLibrary& tested : tested_libraries({1})) {
+    SCOPED_TRACE(tested);
+    const auto library = tested.make();
+    try {
+      library->catalog().recipe(layer.spec, layer.inputs, std::array{layer.output}, GetParam().mode);
+      FAIL() << "accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("described"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+    }
   }
 }
 
@@ -330,16 +337,15 @@ INSTANTIATE_TEST_SUITE_P(
                   "inference", Mode::kInference}),
     [](const auto& test) { return test.param.name; });
 
-TEST(Custom, RefusesIntegersAndNothing) {
-  const auto library = make_cpu_ops({});
+TEST_P(CustomTest, RefusesIntegersAndNothing) {
   LayerCase integers = layer_case(std::make_shared<Quadratic>());
   integers.inputs[0].data_type = DataType::kI32;
-  EXPECT_THROW(
-      library->catalog().recipe(integers.spec, integers.inputs, std::array{integers.output}, Mode::kTraining),
-      InvalidArgument);
+  EXPECT_THROW(library_->catalog().recipe(integers.spec, integers.inputs, std::array{integers.output},
+                                          Mode::kTraining),
+               InvalidArgument);
   const LayerCase nothing = layer_case(nullptr);
   EXPECT_THROW(
-      library->catalog().recipe(nothing.spec, nothing.inputs, std::array{nothing.output}, Mode::kTraining),
+      library_->catalog().recipe(nothing.spec, nothing.inputs, std::array{nothing.output}, Mode::kTraining),
       InvalidArgument);
 }
 

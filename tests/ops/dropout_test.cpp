@@ -11,6 +11,7 @@
 
 #include "src/ops/dropout_mask.h"
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
@@ -75,9 +76,9 @@ void expect_independent(const std::vector<bool>& a, const std::vector<bool>& b, 
 
 const std::vector<Dims> kShapes{{3, 5}, {2, 7, 3, 5}, {1, 3, 4, 5, 6}, {5, 33, 13, 11}};
 
-class DropoutTest : public ::testing::TestWithParam<int> {
+class DropoutTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(DropoutTest, ScalesWhatItKeepsAndDropsTheRest) {
@@ -182,7 +183,8 @@ TEST_P(DropoutTest, MasksDoNotDependOnHowABatchIsSplit) {
   EXPECT_EQ(joined, whole);
 }
 
-TEST_P(DropoutTest, ThreadsDoNotChangeABit) {
+// Nor what computes them: a network is the same on every device.
+TEST_P(DropoutTest, NeitherThreadsNorDevicesChangeTheMask) {
   const auto single = make_cpu_ops({.threads = 1});
   for (const Dims& shape : kShapes) {
     const LayerCase layer = layer_case(shape, 0.5F);
@@ -218,14 +220,14 @@ TEST_P(DropoutTest, InferenceIsACopy) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, DropoutTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, DropoutTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
 // What is dropped is gone, even infinity; what is kept shows.
-TEST(Dropout, DropsInfinitiesToo) {
-  const auto library = make_cpu_ops({});
+TEST_P(DropoutTest, DropsInfinitiesToo) {
   const Dims shape{1, 64};
-  const std::vector<bool> mask = masks(*library, layer_case(shape, 0.5F)).forward;
-  OpHarness op(*library, layer_case(shape, 0.5F));
+  const std::vector<bool> mask = masks(*library_, layer_case(shape, 0.5F)).forward;
+  OpHarness op(*library_, layer_case(shape, 0.5F));
   Array x(shape);
   x.data.assign(x.data.size(), std::numeric_limits<double>::infinity());
   op.set(kX, x);
@@ -236,12 +238,11 @@ TEST(Dropout, DropsInfinitiesToo) {
   }
 }
 
-TEST(Dropout, RefusesProbabilitiesThatAreNone) {
-  const auto library = make_cpu_ops({});
+TEST_P(DropoutTest, RefusesProbabilitiesThatAreNone) {
   const TensorType type{.dims = {2, 3}};
   for (const float probability : {-0.1F, 1.0F, std::numeric_limits<float>::quiet_NaN()}) {
-    EXPECT_THROW(library->catalog().recipe(DropoutSpec{probability}, std::array{type}, std::array{type},
-                                           Mode::kTraining),
+    EXPECT_THROW(library_->catalog().recipe(DropoutSpec{probability}, std::array{type}, std::array{type},
+                                            Mode::kTraining),
                  InvalidArgument);
   }
 }

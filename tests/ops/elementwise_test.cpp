@@ -7,7 +7,7 @@
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_activation.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -21,9 +21,9 @@ const std::vector<Dims> kShapes{{3, 5}, {2, 7, 3, 5}, {1, 3, 4, 5, 6}, {4, 33, 1
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-class ElementwiseTest : public ::testing::TestWithParam<int> {
+class ElementwiseTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(ElementwiseTest, ReluIsExact) {
@@ -187,7 +187,8 @@ TEST_P(ElementwiseTest, RecipesNameOperandsInOrder) {
   EXPECT_EQ(add.recipe(2).writes, (std::vector{kDX1}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ElementwiseTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, ElementwiseTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
 TEST(ReferenceActivation, GradientsAreDerivatives) {
   const Array x = distinct_array({3, 4, 5}, 60);

@@ -6,7 +6,7 @@
 
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_optimizers.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -37,7 +37,7 @@ std::vector<ParameterRecipe> parameters_of(const std::vector<Dims>& dims) {
   return parameters;
 }
 
-class GradientNormTest : public ::testing::TestWithParam<int> {
+class GradientNormTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
   // Norm and scale of these gradients.
   std::vector<double> run(const std::vector<Array>& gradients, float max_norm) const {
@@ -59,7 +59,7 @@ class GradientNormTest : public ::testing::TestWithParam<int> {
     return gradients;
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 // Summed in double, rounded where it is stored.
@@ -74,6 +74,16 @@ TEST_P(GradientNormTest, NormAndScaleAreThoseOfTheReference) {
     ASSERT_LT(scale, 1);
     EXPECT_NEAR(got[1], scale, (kUnitRoundoff + kDoubleNoise) * scale);
   }
+}
+
+// More of them than one launch takes on `cuda`, of one piece and of several.
+TEST_P(GradientNormTest, ManyGradientsAreOneNorm) {
+  std::vector<Array> gradients;
+  for (std::uint32_t i = 0; i < 37; ++i) {
+    gradients.push_back(random_array({i % 5 == 4 ? 9'001 : 3 + i}, 400 + i));
+  }
+  const double norm = reference::gradient_norm(gradients);
+  EXPECT_NEAR(run(gradients, 1)[0], norm, kUnitRoundoff * norm * (1 + 1e-4));
 }
 
 // As small as what keeps the quotient from dividing by zero: 2^-20 / (5 2^-20 + 1e-6).
@@ -94,7 +104,7 @@ TEST_P(GradientNormTest, GradientsWithinTheNormAreLeftAlone) {
 
 TEST_P(GradientNormTest, ThreadsDoNotChangeABit) {
   const std::vector<double> here = run(random_gradients(), 1);
-  library_ = make_cpu_ops({.threads = 1});
+  library_ = GetParam().make_plain();
   EXPECT_EQ(here, run(random_gradients(), 1));
 }
 
@@ -120,24 +130,23 @@ TEST_P(GradientNormTest, WhatIsNotFiniteMakesTheScaleNan) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, GradientNormTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, GradientNormTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
-TEST(GradientNorm, RecipeReadsEveryGradient) {
-  const auto library = make_cpu_ops({});
+TEST_P(GradientNormTest, RecipeReadsEveryGradient) {
   const OpRecipe recipe =
-      library->catalog().gradient_norm_recipe({.max_norm = 1}, parameters_of({{3}, {40'000}}));
+      library_->catalog().gradient_norm_recipe({.max_norm = 1}, parameters_of({{3}, {40'000}}));
   EXPECT_EQ(recipe.reads, (std::vector{gradient_of(0), gradient_of(1)}));
   EXPECT_EQ(recipe.writes, (std::vector{kNorm}));
   EXPECT_GT(recipe.algorithms[0].workspace_bytes, 0U);
 }
 
-TEST(GradientNorm, RefusesWhatCannotBe) {
-  const auto library = make_cpu_ops({});
+TEST_P(GradientNormTest, RefusesWhatCannotBe) {
   for (const float max_norm : {0.0F, -1.0F, NAN, INFINITY}) {
-    EXPECT_THROW(library->catalog().gradient_norm_recipe({.max_norm = max_norm}, parameters_of({{3}})),
+    EXPECT_THROW(library_->catalog().gradient_norm_recipe({.max_norm = max_norm}, parameters_of({{3}})),
                  InvalidArgument);
   }
-  EXPECT_THROW(library->catalog().gradient_norm_recipe({.max_norm = 1}, {}), InvalidArgument);
+  EXPECT_THROW(library_->catalog().gradient_norm_recipe({.max_norm = 1}, {}), InvalidArgument);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_normalization.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -104,9 +104,9 @@ Sums nearly_exact(const Array& value) {
   return sums;
 }
 
-class GroupNormalizationTest : public ::testing::TestWithParam<int> {
+class GroupNormalizationTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(GroupNormalizationTest, ForwardIsWithinTheErrorBound) {
@@ -157,7 +157,7 @@ TEST_P(GroupNormalizationTest, InPlaceEqualsOutOfPlace) {
 }
 
 TEST_P(GroupNormalizationTest, ThreadsDoNotChangeABit) {
-  const auto single = make_cpu_ops({.threads = 1});
+  const auto single = GetParam().make_plain();
   for (const Case& of : kCases) {
     SCOPED_TRACE(to_string(of.shape));
     const Values values(of);
@@ -175,15 +175,15 @@ TEST_P(GroupNormalizationTest, ThreadsDoNotChangeABit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, GroupNormalizationTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, GroupNormalizationTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
 // A run that diverges must be seen in its loss: a NaN reaches its whole group, and no other.
-TEST(GroupNormalization, NanStaysInItsGroup) {
-  const auto library = make_cpu_ops({});
+TEST_P(GroupNormalizationTest, NanStaysInItsGroup) {
   const Case of{{2, 4, 3, 3}, 2};
   Values values(of);
   values.x.data[0] = std::nan("");
-  OpHarness op(*library, layer_case(of));
+  OpHarness op(*library_, layer_case(of));
   values.set(op);
   op.run(op.writer(kY));
   const Array y = op.get(kY);
@@ -193,12 +193,11 @@ TEST(GroupNormalization, NanStaysInItsGroup) {
 }
 
 // Nothing but what epsilon makes of it.
-TEST(GroupNormalization, AConstantIsItsShift) {
-  const auto library = make_cpu_ops({});
+TEST_P(GroupNormalizationTest, AConstantIsItsShift) {
   const Case of{{2, 4, 3, 3}, 2};
   Values values(of);
   std::ranges::fill(values.x.data, 0.1F);
-  OpHarness op(*library, layer_case(of));
+  OpHarness op(*library_, layer_case(of));
   values.set(op);
   op.run(op.writer(kY));
   const Array y = op.get(kY);
@@ -207,9 +206,8 @@ TEST(GroupNormalization, AConstantIsItsShift) {
   }
 }
 
-TEST(GroupNormalization, RecipeNamesOperandsInOrder) {
-  const auto library = make_cpu_ops({});
-  const OpHarness op(*library, layer_case({{2, 4, 3, 3}, 2}));
+TEST_P(GroupNormalizationTest, RecipeNamesOperandsInOrder) {
+  const OpHarness op(*library_, layer_case({{2, 4, 3, 3}, 2}));
   ASSERT_EQ(op.recipes().size(), 2U);
   EXPECT_EQ(op.recipe(0).reads, (std::vector{kX, kScale, kShift}));
   EXPECT_EQ(op.recipe(0).writes, (std::vector{kY, kMean, kReciprocalDeviation}));
@@ -217,12 +215,11 @@ TEST(GroupNormalization, RecipeNamesOperandsInOrder) {
   EXPECT_EQ(op.recipe(1).writes, (std::vector{kDX, kDScale, kDShift}));
 }
 
-TEST(GroupNormalization, RefusesGroupsThatDoNotDivide) {
-  const auto library = make_cpu_ops({});
+TEST_P(GroupNormalizationTest, RefusesGroupsThatDoNotDivide) {
   const TensorType type{.dims = {2, 6, 4, 4}};
   for (const GroupNormalizationSpec& spec :
        {GroupNormalizationSpec{.groups = 4}, {.groups = 0}, {.groups = 2, .epsilon = -1}}) {
-    EXPECT_THROW(library->catalog().recipe(spec, std::array{type}, std::array{type}, Mode::kTraining),
+    EXPECT_THROW(library_->catalog().recipe(spec, std::array{type}, std::array{type}, Mode::kTraining),
                  InvalidArgument);
   }
 }

@@ -37,8 +37,10 @@ void set_targets(OpHarness& op, const std::vector<std::int32_t>& targets) {
 }
 
 std::vector<LossShape> loss_shapes() {
-  return {{"matrix", {6, 10}},         {"line", {2, 3, 7}},         {"plane", {2, 4, 5, 7}},
-          {"volume", {2, 3, 3, 4, 5}}, {"one_class", {2, 1, 3, 3}}, {"large_volume", {2, 3, 17, 15, 20}}};
+  return {{"matrix", {6, 10}},         {"line", {2, 3, 7}},
+          {"plane", {2, 4, 5, 7}},     {"volume", {2, 3, 3, 4, 5}},
+          {"one_class", {2, 1, 3, 3}}, {"large_volume", {2, 3, 17, 15, 20}},
+          {"many_classes", {5, 300}},  {"more_classes_than_threads", {2, 4500, 2}}};
 }
 
 std::vector<std::byte> written_by(OpHarness& op, OpId id) {

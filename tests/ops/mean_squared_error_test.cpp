@@ -5,7 +5,7 @@
 
 #include "tests/ops/loss_cases.h"
 #include "tests/ops/reference_losses.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 
 namespace vdnn::testing {
 namespace {
@@ -20,7 +20,7 @@ const std::vector<Dims>& shapes() {
   return kShapes;
 }
 
-class MeanSquaredErrorTest : public ::testing::TestWithParam<int> {
+class MeanSquaredErrorTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
   OpHarness harness(const Dims& dims, MeanSquaredErrorSpec spec = {}, Mode mode = Mode::kTraining) {
     OpHarness op(*library_, regression_case(spec, dims), mode);
@@ -29,7 +29,7 @@ class MeanSquaredErrorTest : public ::testing::TestWithParam<int> {
     return op;
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 // The loss is summed in double and rounded once. The gradient's factor, difference and product are rounded.
@@ -56,7 +56,7 @@ TEST_P(MeanSquaredErrorTest, LossAndGradientAreThoseOfTheReference) {
 }
 
 TEST_P(MeanSquaredErrorTest, ThreadsDoNotChangeABit) {
-  const auto single = make_cpu_ops({.threads = 1});
+  const auto single = GetParam().make_plain();
   for (const Dims& dims : shapes()) {
     OpHarness here = harness(dims);
     OpHarness there(*single, regression_case(MeanSquaredErrorSpec{}, dims));
@@ -97,7 +97,8 @@ TEST_P(MeanSquaredErrorTest, NanInThePredictionIsNanInTheLoss) {
   EXPECT_TRUE(std::isnan(op.get(kY).data[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, MeanSquaredErrorTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Libraries, MeanSquaredErrorTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
+                         [](const auto& test) { return test.param.name(); });
 
 }  // namespace
 }  // namespace vdnn::testing

@@ -2,7 +2,7 @@
 
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_optimizers.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -16,9 +16,9 @@ ParameterRecipe vector_of(std::int64_t elements) {
           .storage_bytes = static_cast<std::uint64_t>(elements) * sizeof(float)};
 }
 
-class SgdTest : public ::testing::TestWithParam<int> {
+class SgdTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam()});
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
 TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
@@ -67,28 +67,27 @@ TEST_P(SgdTest, ClippedStepsScaleTheGradient) {
   expect_equal(clipped.get(kState), plain.get(kState));
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, SgdTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Libraries, SgdTest, ::testing::ValuesIn(tested_libraries({1, 2})),
+                         [](const auto& test) { return test.param.name(); });
 
-TEST(Sgd, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
-  const auto library = make_cpu_ops({});
+TEST_P(SgdTest, RecipeUpdatesInPlaceAndHoldsItsStateAsTheParameter) {
   ParameterRecipe parameter = vector_of(10);
   parameter.storage_bytes = 64;  // padded
-  const UpdateRecipe recipe = library->catalog().update_recipe(SgdSpec{.momentum = 0.9F}, parameter, false);
+  const UpdateRecipe recipe = library_->catalog().update_recipe(SgdSpec{.momentum = 0.9F}, parameter, false);
   ASSERT_EQ(recipe.state.size(), 1U);
   EXPECT_EQ(recipe.state[0].name, "momentum");
   EXPECT_EQ(recipe.state[0].type.bytes(), 64U);
   EXPECT_EQ(recipe.op.direction, Direction::kUpdate);
   EXPECT_EQ(recipe.op.reads, (std::vector{kFilter, kDFilter, kState}));
   EXPECT_EQ(recipe.op.writes, (std::vector{kFilter, kState}));
-  const UpdateRecipe clipped = library->catalog().update_recipe(SgdSpec{}, parameter, true);
+  const UpdateRecipe clipped = library_->catalog().update_recipe(SgdSpec{}, parameter, true);
   EXPECT_EQ(clipped.op.reads, (std::vector{kFilter, kDFilter, kState, {OperandRole::kGradientNorm, 0}}));
 }
 
-TEST(Sgd, RefusesNegativeCoefficients) {
-  const auto library = make_cpu_ops({});
-  EXPECT_THROW(library->catalog().update_recipe(SgdSpec{.momentum = -0.1F}, vector_of(1), false),
+TEST_P(SgdTest, RefusesNegativeCoefficients) {
+  EXPECT_THROW(library_->catalog().update_recipe(SgdSpec{.momentum = -0.1F}, vector_of(1), false),
                InvalidArgument);
-  EXPECT_THROW(library->catalog().update_recipe(SgdSpec{.weight_decay = -1}, vector_of(1), false),
+  EXPECT_THROW(library_->catalog().update_recipe(SgdSpec{.weight_decay = -1}, vector_of(1), false),
                InvalidArgument);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tests/ops/layer_cases.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 
 namespace vdnn::testing {
 namespace {
@@ -12,7 +12,7 @@ using reference::Array;
 
 struct Case {
   LayerCase layer;
-  int threads = 1;
+  TestedLibrary library;
 };
 
 std::vector<Case> all_cases() {
@@ -37,8 +37,9 @@ std::vector<Case> all_cases() {
       const std::string name =
           std::string(mode == UpsamplingMode::kNearest ? "nearest_" : "linear_") + shape.name;
       const LayerCase layer = upsampling_case(name, shape.input, {mode, shape.factors});
-      cases.push_back({layer, 1});
-      cases.push_back({layer, 2});
+      for (const TestedLibrary& library : tested_libraries({1, 2, 5})) {
+        cases.push_back({layer, library});
+      }
     }
   }
   return cases;
@@ -69,7 +70,7 @@ class UpsamplingTest : public ::testing::TestWithParam<Case> {
     }
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
+  std::unique_ptr<OpLibrary> library_ = GetParam().library.make();
   Array x_ = random_array(layer().inputs[0].dims, 41);
   Array dy_ = random_array(layer().output.dims, 42);
 };
@@ -101,8 +102,8 @@ TEST_P(UpsamplingTest, RunsAreBitIdenticalAtOtherAddresses) {
 }
 
 TEST_P(UpsamplingTest, ResultsDoNotDependOnTheNumberOfThreads) {
-  const auto more = make_cpu_ops({.threads = 5});
-  expect_same_results(*harness(*library_), *harness(*more));
+  const auto plain = GetParam().library.make_plain();
+  expect_same_results(*harness(*plain), *harness(*library_));
 }
 
 TEST_P(UpsamplingTest, BackwardNeedsTheOutputsGradientAlone) {
@@ -115,7 +116,7 @@ TEST_P(UpsamplingTest, BackwardNeedsTheOutputsGradientAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, UpsamplingTest, ::testing::ValuesIn(all_cases()), [](const auto& test) {
-  return test_name(test.param.layer.name, test.param.threads);
+  return test.param.layer.name + "_" + test.param.library.name();
 });
 
 }  // namespace

@@ -1,0 +1,31 @@
+#pragma once
+// Sums over the places of each channel as launches; see kernels/column_sums.h.
+
+#include "src/ops/cuda/sums.h"
+
+namespace vdnn::cuda {
+
+// A map, channels last.
+struct MapShape {
+  std::uint64_t samples = 0;
+  std::uint64_t places = 0;  // of a sample
+  std::uint64_t channels = 0;
+
+  explicit MapShape(const TensorType& type)
+      : samples(static_cast<std::uint64_t>(type.dims[0])),
+        places(type.elements() / samples / static_cast<std::uint64_t>(type.dims[1])),
+        channels(static_cast<std::uint64_t>(type.dims[1])) {}
+
+  std::uint64_t elements() const { return samples * places * channels; }
+};
+
+template <class Term>
+ColumnSums<Term> column_sums(const Term& term, const MapShape& shape, typename Term::Sum* sums) {
+  return {.term = term,
+          .samples = shape.samples,
+          .places = shape.places,
+          .channels = shape.channels,
+          .sums = sums};
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,104 @@
+#include "src/ops/cuda/cuda_ops.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "src/ops/cuda/cuda_catalog.h"
+#include "src/ops/cuda/layer_ops.h"
+#include "vdnn/cuda_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace cuda {
+
+namespace {
+
+OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm) {
+  if (algorithm >= op.algorithms.size()) {
+    throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
+                          " algorithms, not one of index " + std::to_string(algorithm));
+  }
+  const KernelRequest request{.tape = tape, .op = op, .algorithm = algorithm};
+  return std::visit(
+      [&](const auto& spec) -> OpKernel {
+        if constexpr (requires { make_kernel(spec, request); }) {
+          return make_kernel(spec, request);
+        } else {
+          throw InvalidArgument("op '" + op.name + "': cuda has no kernel for it");
+        }
+      },
+      op.spec);
+}
+
+class CudaProgram final : public OpProgram {
+ public:
+  CudaProgram(std::shared_ptr<const KernelTable> table, const Tape& tape,
+              std::span<const std::uint32_t> algorithms)
+      : table_(std::move(table)), tape_(tape) {
+    for (OpId id = 0; id < tape.ops().size(); ++id) {
+      kernels_.push_back(compile(tape, tape.op(id), algorithms[id]));
+    }
+  }
+
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
+    kernels_.at(op)(operands, scalars, Launcher(*table_, native_stream));
+  }
+
+  // Parameters are stored as they are written.
+  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
+    check(parameter, logical.size_bytes());
+    std::memcpy(storage, logical.data(), logical.size_bytes());
+  }
+  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
+    check(parameter, logical.size_bytes());
+    std::memcpy(logical.data(), storage, logical.size_bytes());
+  }
+
+ private:
+  void check(std::uint32_t parameter, std::uint64_t bytes) const {
+    if (parameter >= tape_.parameters().size() ||
+        tape_.parameters()[parameter].recipe.type.bytes() != bytes) {
+      throw InvalidArgument("there is no parameter " + std::to_string(parameter) + " of " +
+                            std::to_string(bytes) + " bytes");
+    }
+  }
+
+  std::shared_ptr<const KernelTable> table_;
+  const Tape& tape_;
+  std::vector<OpKernel> kernels_;  // of the tape's ops
+};
+
+class CudaOps final : public OpLibrary {
+ public:
+  explicit CudaOps(std::shared_ptr<const KernelTable> table) : table_(std::move(table)) {}
+
+  const OpCatalog& catalog() const override { return catalog_; }
+
+  std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {
+    if (algorithms.size() != tape.ops().size()) {
+      throw InvalidArgument(std::to_string(algorithms.size()) + " algorithms for " +
+                            std::to_string(tape.ops().size()) + " ops");
+    }
+    return std::make_unique<CudaProgram>(table_, tape, algorithms);
+  }
+
+ private:
+  std::shared_ptr<const KernelTable> table_;
+  CudaCatalog catalog_;
+};
+
+}  // namespace
+
+std::unique_ptr<OpLibrary> make_cuda_ops(std::shared_ptr<const KernelTable> kernels) {
+  return std::make_unique<CudaOps>(std::move(kernels));
+}
+
+}  // namespace cuda
+
+std::unique_ptr<OpLibrary> make_cuda_ops() {
+  return cuda::make_cuda_ops(cuda::make_kernel_table());
+}
+
+}  // namespace vdnn

@@ -1,0 +1,74 @@
+// The norm of all gradients together: a launch for every so many gradients, then one over what those leave.
+
+#include <utility>
+#include <vector>
+
+#include "src/ops/cuda/layer_ops.h"
+#include "src/ops/cuda/sums.h"
+#include "src/ops/standard_updates.h"
+
+namespace vdnn::cuda {
+
+namespace {
+
+// `sizes`: elements as stored, of each gradient.
+struct Layout {
+  std::uint64_t blocks = 0;  // of all gradients
+  Sums<1>* sum;
+  Sums<1>* partial;  // a block
+
+  Layout(Workspace& workspace, const std::vector<std::uint64_t>& sizes) : sum(workspace.take<Sums<1>>(1)) {
+    for (const std::uint64_t size : sizes) {
+      blocks += divide_up(size, kTermsPerPiece);
+    }
+    partial = workspace.take<Sums<1>>(blocks);
+  }
+};
+
+void add(SquareSums& kernel, const float* gradient, std::uint64_t elements) {
+  kernel.gradients[kernel.count++] = {
+      .values = gradient, .elements = elements, .first_block = kernel.all_blocks};
+  kernel.all_blocks += divide_up(elements, kTermsPerPiece);
+}
+
+void launch_square_sums(const Launcher& launcher, const OpOperands& operands,
+                        const std::vector<std::uint64_t>& sizes, Sums<1>* partial) {
+  SquareSums kernel{.gradients = {}, .sums = partial};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    add(kernel, read_pointer<float>(operands, i), sizes[i]);
+    if (kernel.count == SquareSums::kMostGradients || i + 1 == sizes.size()) {
+      launcher.launch(kernel);
+      kernel = {.gradients = {}, .sums = kernel.sums + kernel.all_blocks};
+    }
+  }
+}
+
+}  // namespace
+
+OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec,
+                                   std::span<const ParameterRecipe> parameters) {
+  std::vector<std::uint64_t> sizes;
+  for (const ParameterRecipe& parameter : parameters) {
+    sizes.push_back(parameter.storage_bytes / sizeof(float));
+  }
+  return ops::standard_gradient_norm(spec, parameters, own_algorithm(workspace_bytes<Layout>(sizes)));
+}
+
+OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request) {
+  std::vector<std::uint64_t> sizes;
+  for (const ValueId gradient : request.op.reads) {
+    sizes.push_back(request.tape.value(gradient).bytes / sizeof(float));
+  }
+  const auto max_norm = static_cast<double>(spec.max_norm);
+  return [sizes = std::move(sizes), max_norm](const OpOperands& operands, const StepScalars&,
+                                              const Launcher& launcher) {
+    Workspace workspace(operands.workspace.begin);
+    const Layout layout(workspace, sizes);
+    launch_square_sums(launcher, operands, sizes, layout.partial);
+    launch_partial_sums(launcher, layout.partial, 1, layout.blocks, layout.sum);
+    launcher.launch(
+        StoreNorm{.sum = layout.sum, .max_norm = max_norm, .result = write_pointer<float>(operands, 0)});
+  };
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,41 @@
+#pragma once
+// How one op runs on a GPU: a function that launches kernels on a stream. A program holds one an op;
+// everything that can be decided beforehand was.
+
+#include <functional>
+
+#include "src/ops/cuda/kernel_table.h"
+#include "src/ops/kernel_request.h"
+#include "vdnn/op_library.h"
+
+namespace vdnn::cuda {
+
+using ops::KernelRequest;
+
+// Kernels run in the order in which they are launched.
+class Launcher {
+ public:
+  Launcher(const KernelTable& table, void* stream) : table_(table), stream_(stream) {}
+
+  void launch(const Kernel& kernel) const { table_.launch(kernel, stream_); }
+  void* stream() const { return stream_; }
+
+ private:
+  const KernelTable& table_;
+  void* stream_;
+};
+
+// Operands in the order of the recipe. May be called from any thread, by one at a time.
+using OpKernel = std::function<void(const OpOperands&, const StepScalars&, const Launcher&)>;
+
+template <class T>
+const T* read_pointer(const OpOperands& operands, std::size_t index) {
+  return pointer_to<const T>(operands.reads[index].begin);
+}
+
+template <class T>
+T* write_pointer(const OpOperands& operands, std::size_t index) {
+  return pointer_to<T>(operands.writes[index].begin);
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,49 @@
+#pragma once
+// Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
+// has, `make_kernel` how one of them is launched. Both throw InvalidArgument for a layer that cannot be
+// computed.
+
+#include <span>
+
+#include "src/ops/cuda/launcher.h"
+#include "src/ops/recipes.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cuda {
+
+using ops::LayerTypes;
+using ops::own_algorithm;
+
+LayerRecipe make_recipe(const ReluSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const SigmoidSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode);
+
+OpKernel make_kernel(const ReluSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const SigmoidSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const UpsamplingSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const AddSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const ConcatenationSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const GroupNormalizationSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const DropoutSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const SoftmaxCrossEntropySpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const MeanSquaredErrorSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const DiceCrossEntropySpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const CustomSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const SgdSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request);
+
+// Of what is no layer.
+UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
+UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
+OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);
+
+}  // namespace vdnn::cuda

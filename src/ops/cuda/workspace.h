@@ -1,0 +1,38 @@
+#pragma once
+// Arrays one behind the other in an op's workspace. What lays them out is written once: from address 0 it
+// says how many bytes they take, from where the workspace begins where they lie.
+
+#include <cstdint>
+
+#include "vdnn/address_range.h"
+#include "vdnn/size.h"
+
+namespace vdnn::cuda {
+
+class Workspace {
+ public:
+  explicit Workspace(std::uint64_t begin = 0) : begin_(begin), end_(begin) {}
+
+  template <class T>
+  T* take(std::uint64_t count) {
+    constexpr std::uint64_t kAlignment = 256;
+    const std::uint64_t begin = end_;
+    end_ = checked_add(begin, round_up(checked_multiply(count, sizeof(T)), kAlignment));
+    return pointer_to<T>(begin);
+  }
+  std::uint64_t bytes() const { return end_ - begin_; }
+
+ private:
+  std::uint64_t begin_;
+  std::uint64_t end_;
+};
+
+// Of the layout that an object of this class is; its constructor takes a Workspace, then these.
+template <class Layout, class... Arguments>
+std::uint64_t workspace_bytes(const Arguments&... arguments) {
+  Workspace workspace;
+  const Layout layout(workspace, arguments...);
+  return workspace.bytes();
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,112 @@
+#include "tests/fakes/emulated_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/ops/cuda/cuda_ops.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+
+namespace {
+
+// Numbers from 0 in the order in which they are to be taken.
+class Order {
+ public:
+  Order(std::uint64_t count, ThreadOrder order, std::mt19937& engine)
+      : random_(order == ThreadOrder::kRandom), engine_(engine), numbers_(count) {
+    std::iota(numbers_.begin(), numbers_.end(), 0U);
+    if (order == ThreadOrder::kReversed) {
+      std::ranges::reverse(numbers_);
+    }
+  }
+
+  const std::vector<std::uint32_t>& next() {
+    if (random_) {
+      std::ranges::shuffle(numbers_, engine_);
+    }
+    return numbers_;
+  }
+
+ private:
+  bool random_;
+  std::mt19937& engine_;
+  std::vector<std::uint32_t> numbers_;
+};
+
+class HostBlock {
+ public:
+  HostBlock(std::uint64_t index, std::uint64_t count, Order& threads)
+      : index_(index), count_(count), threads_(threads) {}
+
+  std::uint64_t index() const { return index_; }
+  std::uint64_t count() const { return count_; }
+
+  template <class Phase>
+  void each(const Phase& phase) {
+    for (const std::uint32_t thread : threads_.next()) {
+      phase(thread);
+    }
+  }
+
+ private:
+  std::uint64_t index_;
+  std::uint64_t count_;
+  Order& threads_;
+};
+
+// Few where blocks share the elements between them, so that each thread comes to several.
+template <class Known>
+std::uint64_t grid_of(const Known& kernel) {
+  constexpr std::uint64_t kElementwiseBlocks = 3;
+  const std::uint64_t blocks = cuda::blocks_of(kernel);
+  if (blocks == 0) {
+    throw InvalidArgument(std::string("kernel ") + Known::kName + " over no blocks");
+  }
+  return cuda::Elementwise<Known> ? std::min(blocks, kElementwiseBlocks) : blocks;
+}
+
+class EmulatedKernels final : public cuda::KernelTable {
+ public:
+  EmulatedKernels(ThreadOrder order, std::uint32_t seed) : order_(order), seed_(seed) {}
+
+  void launch(const cuda::Kernel& kernel, void*) const override {
+    std::visit([&](const auto& known) { run(known); }, kernel);
+  }
+
+ private:
+  template <class Known>
+  void run(const Known& kernel) const {
+    using Shared = typename cuda::SharedOf<Known>::Type;
+    std::mt19937 engine(seed_);
+    const std::uint64_t count = grid_of(kernel);
+    Order blocks(count, order_, engine);
+    Order threads(cuda::kBlockThreads, order_, engine);
+    alignas(Shared) std::array<std::byte, sizeof(Shared)> shared{};
+    for (const std::uint32_t index : blocks.next()) {
+      shared.fill(std::byte{0xFF});
+      HostBlock block(index, count, threads);
+      cuda::run_block(kernel, block, *reinterpret_cast<Shared*>(shared.data()));
+    }
+  }
+
+  ThreadOrder order_;
+  std::uint32_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed) {
+  return std::make_unique<EmulatedKernels>(order, seed);
+}
+
+std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order) {
+  return cuda::make_cuda_ops(make_emulated_kernels(order));
+}
+
+}  // namespace vdnn::testing

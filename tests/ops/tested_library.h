@@ -1,0 +1,31 @@
+#pragma once
+// The libraries that the conformance suite of ops runs over: `cpu` with several numbers of threads, and
+// `cuda` emulated with the threads of its blocks in several orders.
+
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/fakes/emulated_kernels.h"
+#include "vdnn/op_library.h"
+
+namespace vdnn::testing {
+
+struct TestedLibrary {
+  std::string device;  // as custom layers are asked
+  int threads = 1;
+  ThreadOrder order = ThreadOrder::kForward;
+
+  std::unique_ptr<OpLibrary> make() const;
+  // Of the same device, with one thread at a time and in order: what has to give the same bits.
+  std::unique_ptr<OpLibrary> make_plain() const;
+  std::string name() const;
+};
+std::ostream& operator<<(std::ostream& out, const TestedLibrary& library);
+
+// `cpu` with these numbers of threads, and `cuda`.
+std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads);
+
+}  // namespace vdnn::testing
