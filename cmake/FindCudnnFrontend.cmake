@@ -6,7 +6,7 @@ unset(vdnn_site_packages)
 set(vdnn_toolkit /usr/local/cuda)
 find_path(Cudnn_INCLUDE_DIR cudnn_graph.h HINTS ${vdnn_toolkit}/include)
 find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h HINTS ${vdnn_toolkit}/include)
-find_library(Cudnn_LIBRARY cudnn HINTS ${vdnn_toolkit}/lib64)
+find_library(Cudnn_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${vdnn_toolkit}/lib64)
 unset(vdnn_toolkit)
 mark_as_advanced(CudnnFrontend_INCLUDE_DIR Cudnn_INCLUDE_DIR CudaRuntime_INCLUDE_DIR Cudnn_LIBRARY)
 

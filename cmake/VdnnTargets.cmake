@@ -60,6 +60,8 @@ endfunction()
 
 # Everything that the thread sanitizer's preset runs: building the rest with it would be for nothing.
 add_custom_target(tsan_tests)
+# What wants a GPU: scripts/gpu-check builds nothing else.
+add_custom_target(gpu_tests)
 
 # What tests are compiled with besides. Most of what is compiled is tests, and less optimised they build in two thirds of
 # the time; running them takes hardly longer, since most of it is spent in libraries. A template or inline function of a
@@ -82,12 +84,15 @@ endfunction()
 
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG]): one test program, each
 # case a ctest, or, where starting a process a case takes longer than the cases do, each of n shards. The label `tsan`
-# marks what the thread sanitizer's preset runs, `heavy` what the sanitizers' presets leave out, `long` what
-# `scripts/test --long` adds; LONG: that runs it a second time, to a larger extent (tests/extent.h).
+# marks what the thread sanitizer's preset runs, `heavy` what the sanitizers' presets leave out, `gpu` what
+# scripts/gpu-check runs where there is one, `long` what `scripts/test --long` adds; LONG: that runs it a second time, to a larger extent (tests/extent.h).
 function(vdnn_test name)
   cmake_parse_arguments(arg "LONG" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_test_flags GTest::gtest_main)
+  if("gpu" IN_LIST arg_LABELS)
+    add_dependencies(gpu_tests ${name})
+  endif()
   if("tsan" IN_LIST arg_LABELS)
     add_dependencies(tsan_tests ${name})
   elseif(VDNN_SANITIZE AND "heavy" IN_LIST arg_LABELS)
@@ -118,14 +123,14 @@ function(vdnn_test name)
   endif()
 endfunction()
 
-# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... SMOKE regex): one benchmark program; what matches
-# `regex` of it is also a ctest that runs it for a moment, so that it cannot rot.
+# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... [SMOKE regex]): one benchmark program; what matches
+# `regex` of it is also a ctest that runs it for a moment, so that it cannot rot. None where it wants a GPU.
 function(vdnn_benchmark name)
   cmake_parse_arguments(arg "" "SMOKE" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_side_by_side vdnn_flags benchmark::benchmark_main)
-  if(VDNN_BUILD_TESTS)
+  if(VDNN_BUILD_TESTS AND arg_SMOKE)
     add_test(NAME ${name}.smoke COMMAND ${name} --benchmark_min_time=0.001 --benchmark_filter=${arg_SMOKE})
     # The program succeeds where nothing matches, or where a benchmark says that it could not run.
     set_tests_properties(${name}.smoke PROPERTIES TIMEOUT 300

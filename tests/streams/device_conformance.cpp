@@ -75,19 +75,40 @@ std::function<void(void*)> DeviceConformance::on_device(std::function<void()> bo
   };
 }
 
+std::function<void(void*)> DeviceConformance::moving(void* to, const void* from, std::size_t bytes) {
+  if (!GetParam().move) {
+    return on_device([=] { std::memcpy(to, from, bytes); });
+  }
+  return [=](void* native_stream) { GetParam().move(native_stream, to, from, bytes); };
+}
+
+Point DeviceConformance::submit(StreamId stream, std::string_view name, std::span<const Access> reads,
+                                std::span<const Access> writes, std::function<void(void*)> run) {
+  return device->submit(stream, {.name = name,
+                                 .reads = reads,
+                                 .writes = writes,
+                                 .cost = {.flops = 1e6, .bytes = 1e6},
+                                 .run = std::move(run)});
+}
+
 Point DeviceConformance::work(StreamId stream, std::string_view name, std::function<void()> run) {
-  return write(stream, name, {}, std::move(run));
+  return submit(stream, name, {}, {}, on_device(std::move(run)));
 }
 
 Point DeviceConformance::write(StreamId stream, std::string_view name, AddressRange range,
-                               std::function<void()> run) {
+                               std::span<const std::uint8_t> contents) {
   const Access access{.range = range};
-  const std::span<const Access> writes(&access, range.bytes == 0 ? 0 : 1);
-  return device->submit(stream, {.name = name,
-                                 .reads = {},
-                                 .writes = writes,
-                                 .cost = {.flops = 1e6, .bytes = 1e6},
-                                 .run = on_device(std::move(run))});
+  return submit(stream, name, {}, {&access, 1},
+                contents.empty()
+                    ? on_device({})
+                    : moving(pointer_to<void>(range.begin), contents.data(), contents.size_bytes()));
+}
+
+Point DeviceConformance::read(StreamId stream, std::string_view name, AddressRange range,
+                              std::span<std::uint8_t> into) {
+  const Access access{.range = range};
+  return submit(stream, name, {&access, 1}, {},
+                moving(into.data(), pointer_to<void>(range.begin), into.size_bytes()));
 }
 
 Point DeviceConformance::copy(StreamId stream, std::string_view name, CopyDirection direction,
@@ -195,8 +216,9 @@ TEST_P(DeviceConformance, CountersCountCommitsAndTheirPeak) {
 TEST_P(DeviceConformance, MemoryCanBeCommittedAgainAndUsed) {
   const AddressRange range = committed(1);
   const StreamId stream = device->create_stream("compute");
+  const std::vector<std::uint8_t> ones(range.bytes, 1);
   for (int round = 0; round < 3; ++round) {
-    write(stream, "write", range, [range] { std::memset(pointer_to<void>(range.begin), 1, range.bytes); });
+    write(stream, "write", range, ones);
     device->synchronize_all();
     device->decommit(range);
     device->commit(range);
@@ -480,24 +502,21 @@ TEST_P(DeviceConformance, ARoundTripKeepsEveryByte) {
   std::vector<std::uint8_t> pattern(bytes);
   std::mt19937 random(1);
   std::ranges::generate(pattern, [&random] { return static_cast<std::uint8_t>(random()); });
+  std::vector<std::uint8_t> contents(range.bytes, 0xee);
+  std::ranges::copy(pattern, contents.begin() + 3);
+  const std::vector<std::uint8_t> scratch(bytes, 0x11);
 
-  write(compute, "fill", range, [&] {
-    std::memset(pointer_to<void>(range.begin), 0xee, range.bytes);
-    std::memcpy(pointer_to<void>(from.begin), pattern.data(), bytes);
-  });
+  write(compute, "fill", range, contents);
   device->wait(memory, device->frontier(compute));
   copy(memory, "offload", CopyDirection::kDeviceToHost, host, from);
   device->wait(compute, device->frontier(memory));
-  write(compute, "scratch", from, [&] { std::memset(pointer_to<void>(from.begin), 0x11, bytes); });
+  write(compute, "scratch", from, scratch);
   copy(memory, "prefetch", CopyDirection::kHostToDevice, to, host);
   device->synchronize_all();
 
   EXPECT_EQ(std::memcmp(pointer_to<void>(host.begin), pattern.data(), bytes), 0);
   std::vector<std::uint8_t> returned(bytes + 2);
-  const Access access{.range = range};
-  const auto look = [&] { std::memcpy(returned.data(), pointer_to<void>(to.begin - 1), bytes + 2); };
-  device->submit(memory,
-                 {.name = "look", .reads = {&access, 1}, .writes = {}, .cost = {}, .run = on_device(look)});
+  read(memory, "look", {.begin = to.begin - 1, .bytes = bytes + 2}, returned);
   device->synchronize_all();
   EXPECT_EQ(std::memcmp(returned.data() + 1, pattern.data(), bytes), 0);
   EXPECT_EQ(returned.front(), 0xee) << "the byte before the copy";
@@ -599,7 +618,7 @@ TEST_P(DeviceConformance, ProtectionComesAndGoesInStreamOrder) {
         << "a reason not to, yet it protects: the skipped case must not be skipped";
     GTEST_SKIP() << reason;
   }
-  const auto fill = [range] { std::memset(pointer_to<void>(range.begin), 1, range.bytes); };
+  const std::vector<std::uint8_t> fill(range.bytes, 1);
   write(stream, "before", range, fill);
   const Point closed = device->protect(stream, range, Protection::kInaccessible);
   EXPECT_EQ(closed, (Point{.stream = stream, .count = 2}));

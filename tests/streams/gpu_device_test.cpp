@@ -1,0 +1,105 @@
+// The driver on the first GPU of this machine: the suite that all drivers pass, and what a fake cannot show.
+// Where there is no GPU, each case says what is missing.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "streams/device_conformance.h"
+#include "vdnn/cuda_device.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) {
+    throw DeviceError(cudaGetErrorName(status));
+  }
+}
+
+// Each body has a stream to itself until the host has called it: the callback owns it.
+void CUDART_CB call(void* body) {
+  const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(body));
+  (*owned)();
+}
+
+void launch(void* native_stream, std::function<void()> body) {
+  auto owned = std::make_unique<std::function<void()>>(std::move(body));
+  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(native_stream), call, owned.get()));
+  static_cast<void>(owned.release());
+}
+
+void move(void* native_stream, void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(native_stream)));
+}
+
+std::string why_no_gpu() {
+  try {
+    make_cuda_device({});
+    return "";
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+}
+
+DeviceFactory first_gpu() {
+  return {
+      .name = "First",
+      .make =
+          [](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
+            return make_cuda_device({.budget_bytes = budget_bytes, .host_budget_bytes = host_budget_bytes});
+          },
+      .launch = launch,
+      .move = move};
+}
+
+// The suite makes its devices while it is set up, before a case could skip itself: without a GPU it has no
+// instance, and one case says why.
+std::vector<DeviceFactory> gpus() {
+  return why_no_gpu().empty() ? std::vector{first_gpu()} : std::vector<DeviceFactory>{};
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceConformance);
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance, testing::ValuesIn(gpus()), device_name);
+
+class GpuDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_gpu(); !reason.empty()) {
+      GTEST_SKIP() << reason;
+    }
+  }
+};
+
+TEST_F(GpuDevice, CommitsWhatTheCardSees) {
+  constexpr std::uint64_t kBytes = std::uint64_t{512} << 20;
+  const auto device = make_cuda_device({.budget_bytes = kBytes});
+  const AddressRange range = device->reserve(kBytes);
+  std::size_t before = 0;
+  std::size_t committed = 0;
+  std::size_t after = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&before, &total));
+  device->commit(range);
+  check(cudaMemGetInfo(&committed, &total));
+  device->decommit(range);
+  check(cudaMemGetInfo(&after, &total));
+  EXPECT_EQ(before - committed, kBytes);
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {
+  constexpr std::uint64_t kBudget = std::uint64_t{64} << 20;
+  const auto device = make_cuda_device({.budget_bytes = kBudget});
+  const AddressRange range = device->reserve(2 * kBudget);
+  EXPECT_THROW(device->commit(range), OutOfMemory);
+  device->commit({.begin = range.begin, .bytes = kBudget});
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace vdnn
