@@ -1,14 +1,15 @@
-# cudnn-frontend's headers with those of cuDNN and CUDA, as the target CudnnFrontend::CudnnFrontend. It links nothing:
-# cuDNN is opened while programs run. But it is looked for: where there are headers alone nothing could be planned.
+# cudnn-frontend's headers with those of cuDNN, cuBLASLt and CUDA, as the target CudnnFrontend::CudnnFrontend. It links
+# nothing: cuDNN is opened while programs run. But it is looked for: where there are headers alone nothing could be planned.
 file(GLOB vdnn_site_packages ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages)
 find_path(CudnnFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${vdnn_site_packages} PATH_SUFFIXES include)
 unset(vdnn_site_packages)
 set(vdnn_toolkit /usr/local/cuda)
 find_path(Cudnn_INCLUDE_DIR cudnn_graph.h HINTS ${vdnn_toolkit}/include)
 find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h HINTS ${vdnn_toolkit}/include)
+find_path(CublasLt_INCLUDE_DIR cublasLt.h HINTS ${vdnn_toolkit}/include)
 find_library(Cudnn_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${vdnn_toolkit}/lib64)
 unset(vdnn_toolkit)
-mark_as_advanced(CudnnFrontend_INCLUDE_DIR Cudnn_INCLUDE_DIR CudaRuntime_INCLUDE_DIR Cudnn_LIBRARY)
+mark_as_advanced(CudnnFrontend_INCLUDE_DIR Cudnn_INCLUDE_DIR CublasLt_INCLUDE_DIR CudaRuntime_INCLUDE_DIR Cudnn_LIBRARY)
 
 if(CudnnFrontend_INCLUDE_DIR)
   file(STRINGS ${CudnnFrontend_INCLUDE_DIR}/cudnn_frontend_version.h vdnn_lines REGEX "define CUDNN_FRONTEND_M.*_VERSION ")
@@ -19,14 +20,14 @@ endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(CudnnFrontend
-  REQUIRED_VARS CudnnFrontend_INCLUDE_DIR Cudnn_INCLUDE_DIR CudaRuntime_INCLUDE_DIR Cudnn_LIBRARY
+  REQUIRED_VARS CudnnFrontend_INCLUDE_DIR Cudnn_INCLUDE_DIR CublasLt_INCLUDE_DIR CudaRuntime_INCLUDE_DIR Cudnn_LIBRARY
   VERSION_VAR CudnnFrontend_VERSION
   REASON_FAILURE_MESSAGE
-    "cudnn-frontend (scripts/setup puts it into build/python), cuDNN 9 and CUDA's runtime are looked for")
+    "cudnn-frontend (scripts/setup puts it into build/python), cuDNN 9, cuBLASLt and CUDA's runtime are looked for")
 
 if(CudnnFrontend_FOUND AND NOT TARGET CudnnFrontend::CudnnFrontend)
   add_library(CudnnFrontend::CudnnFrontend INTERFACE IMPORTED)
   target_include_directories(CudnnFrontend::CudnnFrontend INTERFACE
-    ${CudnnFrontend_INCLUDE_DIR} ${Cudnn_INCLUDE_DIR} ${CudaRuntime_INCLUDE_DIR})
+    ${CudnnFrontend_INCLUDE_DIR} ${Cudnn_INCLUDE_DIR} ${CublasLt_INCLUDE_DIR} ${CudaRuntime_INCLUDE_DIR})
   target_link_libraries(CudnnFrontend::CudnnFrontend INTERFACE ${CMAKE_DL_LIBS})
 endif()

@@ -14,6 +14,29 @@ Dims dilation_of(const Convolution& convolution) {
   return convolution.dilation.empty() ? Dims(convolution.kernel.size(), 1) : convolution.dilation;
 }
 
+Convolution planar(Convolution convolution) {
+  if (convolution.input.size() == 1) {
+    convolution.dilation = dilation_of(convolution);
+    for (Dims* extents : {&convolution.input, &convolution.output, &convolution.kernel, &convolution.stride,
+                          &convolution.dilation}) {
+      extents->insert(extents->begin(), 1);
+    }
+    convolution.padding.insert(convolution.padding.begin(), 0);
+  }
+  return convolution;
+}
+
+Direction exchanged(Direction pass) {
+  switch (pass) {
+    case Direction::kForward:
+      return Direction::kBackwardData;
+    case Direction::kBackwardData:
+      return Direction::kForward;
+    default:
+      return pass;
+  }
+}
+
 Convolution convolution_of(const ConvolutionSpec& spec, const TensorType& x, const TensorType& y) {
   return {.batch = x.dims[0],
           .input_channels = x.dims[1],

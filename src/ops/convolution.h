@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "vdnn/op_spec.h"
+#include "vdnn/op_catalog.h"
 #include "vdnn/tensor.h"
 
 namespace vdnn::ops {
@@ -25,6 +25,13 @@ struct Convolution {
 
 // One entry a dimension.
 Dims dilation_of(const Convolution& convolution);
+
+// The same with a second dimension of space of one where there is but one: what libraries know.
+Convolution planar(Convolution convolution);
+
+// What a pass of the layer is to the convolution from its output to its input: data and their gradient change
+// places.
+Direction exchanged(Direction pass);
 
 // Of a layer from `x` to `y`; shapes are those of a network, which has checked them. That of a transposed
 // convolution goes from y to x: its forward pass is the data gradient of what is returned.

@@ -101,4 +101,26 @@ double window_elements(const Dims& kernel) {
   return elements;
 }
 
+void require_pooling(const PoolingSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "pooling";
+  require_one_to_one(types, kLayer);
+  const Dims& input = types.inputs[0].dims;
+  const std::int64_t channels = input.size() > 1 ? input[1] : 0;
+  require_output(types.outputs[0],
+                 window_output(input, channels, {spec.kernel, spec.stride, spec.padding, {}}, kLayer),
+                 kLayer);
+}
+
+void require_lrn(const LrnSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "local response normalisation";
+  require_one_to_one(types, kLayer);
+  if (types.inputs[0].spatial_rank() < 1) {
+    throw InvalidArgument(std::string(kLayer) + ": " + to_string(types.inputs[0].dims) + " has no space");
+  }
+  if (spec.size < 1 || spec.size % 2 == 0) {
+    throw InvalidArgument(std::string(kLayer) + ": size " + std::to_string(spec.size) + " must be odd");
+  }
+  require_output(types.outputs[0], types.inputs[0].dims, kLayer);
+}
+
 }  // namespace vdnn::ops

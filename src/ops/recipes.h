@@ -38,4 +38,8 @@ Dims window_output(const Dims& input, std::int64_t channels, const Window& windo
 // Elements of one window; 1 for an empty kernel.
 double window_elements(const Dims& kernel);
 
+// Throw InvalidArgument where the types are not what the spec makes, or no device could compute it.
+void require_pooling(const PoolingSpec& spec, const LayerTypes& types);
+void require_lrn(const LrnSpec& spec, const LayerTypes& types);
+
 }  // namespace vdnn::ops

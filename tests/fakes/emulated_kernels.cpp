@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/ops/cuda/cuda_ops.h"
+#include "tests/fakes/fake_vendor_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -106,7 +107,9 @@ std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order
 }
 
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order) {
-  return cuda::make_cuda_ops(make_emulated_kernels(order));
+  return cuda::make_cuda_ops({.kernels = make_emulated_kernels(order),
+                              .vendor = std::make_shared<FakeVendorLibrary>(),
+                              .engines = make_fake_engines()});
 }
 
 }  // namespace vdnn::testing

@@ -18,7 +18,7 @@ enum class ThreadOrder : std::uint8_t {
 };
 
 std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1);
-// The whole library on them.
+// The whole library on them and the fake of the vendors' (fake_vendor_library.h).
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order);
 
 }  // namespace vdnn::testing

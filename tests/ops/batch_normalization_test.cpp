@@ -6,6 +6,7 @@
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_normalization.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
@@ -89,7 +90,7 @@ const std::vector<Dims> kShapes{{4, 3, 5, 7},     {2, 16, 5, 7}, {3, 20, 3, 5}, 
 
 struct Case {
   Dims shape;
-  int threads = 1;
+  TestedLibrary library;
 };
 
 OpHarness harness(OpLibrary& library, const Dims& shape, Mode mode = Mode::kTraining) {
@@ -139,7 +140,7 @@ void expect_inference_within_bounds(OpLibrary& library, const Dims& shape) {
 class BatchNormalizationTest : public ::testing::TestWithParam<Case> {
  protected:
   const Dims& shape_ = GetParam().shape;
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
+  std::unique_ptr<OpLibrary> library_ = GetParam().library.make();
   Values values_{shape_};
 };
 
@@ -196,16 +197,17 @@ TEST_P(BatchNormalizationTest, SameOperandsSameBits) {
 std::vector<Case> cases() {
   std::vector<Case> result;
   for (const Dims& shape : kShapes) {
-    result.push_back({shape, 1});
-    result.push_back({shape, 2});
+    for (const TestedLibrary& library : tested_libraries({1, 2})) {
+      result.push_back({shape, library});
+    }
   }
   // Large enough for a partition between the threads in more than one dimension.
-  result.push_back({{4, 64, 28, 28}, 2});
+  result.push_back({{4, 64, 28, 28}, {.device = "cpu", .threads = 2}});
   return result;
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, BatchNormalizationTest, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return test_name(to_string(test.param.shape), test.param.threads);
+  return to_string(test.param.shape) + "_" + test.param.library.name();
 });
 
 // oneDNN picks its kernels by divisibility, and treats what is left over at the end by itself.

@@ -9,6 +9,7 @@
 
 #include "tests/ops/filter_layer_check.h"
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
@@ -19,14 +20,15 @@ using reference::Array;
 
 struct Case {
   LayerCase layer;
-  int threads = 1;
+  TestedLibrary library;
 };
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const LayerCase& layer : filter_layer_cases()) {
-    cases.push_back({layer, 1});
-    cases.push_back({layer, 2});
+    for (const TestedLibrary& library : vendor_tested_libraries({1, 2})) {
+      cases.push_back({layer, library});
+    }
   }
   return cases;
 }
@@ -47,7 +49,7 @@ class FilterLayerTest : public ::testing::TestWithParam<Case> {
     return operands;
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
+  std::unique_ptr<OpLibrary> library_ = GetParam().library.make();
   const FilterLayerOperands operands_{layer()};
 };
 
@@ -150,7 +152,7 @@ TEST_P(FilterLayerTest, InferenceHoldsParametersAlike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, FilterLayerTest, ::testing::ValuesIn(all_cases()), [](const auto& test) {
-  return test_name(test.param.layer.name, test.param.threads);
+  return test.param.layer.name + "_" + test.param.library.name();
 });
 
 LayerRecipe training_recipe(const LayerCase& layer) {

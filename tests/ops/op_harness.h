@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/ops/channels_last.h"
 #include "tests/ops/guarded_buffer.h"
 #include "tests/ops/reference.h"
 #include "vdnn/op_library.h"
@@ -82,9 +83,5 @@ class OpHarness {
   std::vector<std::uint32_t> algorithms_;
   std::unique_ptr<OpProgram> program_;
 };
-
-// Dense fp32, as a device that computes channels last holds it.
-std::vector<float> to_channels_last(const reference::Array& array);
-reference::Array from_channels_last(const Dims& dims, std::span<const float> data);
 
 }  // namespace vdnn::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/ops/layer_cases.h"
+#include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 
 namespace vdnn::testing {
@@ -12,7 +13,7 @@ using reference::Array;
 
 struct Case {
   LayerCase layer;
-  int threads = 1;
+  TestedLibrary library;
 };
 
 std::vector<Case> all_cases() {
@@ -43,8 +44,9 @@ std::vector<Case> all_cases() {
       const std::string name = std::string(mode == PoolingMode::kMax ? "max_" : "average_") + shape.name;
       const LayerCase layer =
           pooling_case(name, shape.input, {mode, shape.kernel, shape.stride, shape.padding});
-      cases.push_back({layer, 1});
-      cases.push_back({layer, 2});
+      for (const TestedLibrary& library : vendor_tested_libraries({1, 2})) {
+        cases.push_back({layer, library});
+      }
     }
   }
   return cases;
@@ -65,7 +67,7 @@ class PoolingTest : public ::testing::TestWithParam<Case> {
     return made;
   }
 
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = GetParam().threads});
+  std::unique_ptr<OpLibrary> library_ = GetParam().library.make();
   Array x_ = distinct_array(layer().inputs[0].dims, 31);
   Array dy_ = random_array(layer().output.dims, 32);
 };
@@ -107,18 +109,24 @@ TEST_P(PoolingTest, RunsAreBitIdenticalAtOtherAddresses) {
   }
 }
 
-TEST_P(PoolingTest, OnlyMaximaSaveIndicesAndNobodyReadsFeatureMapsBackward) {
+// oneDNN saves where the maxima were, so that nobody reads feature maps backward; cuDNN finds them again.
+TEST_P(PoolingTest, BackwardReadsWhatItsLibraryWants) {
   const auto op = harness();
   const auto recipes = op->recipes();
   ASSERT_EQ(recipes.size(), 2U);
   EXPECT_EQ(recipes[0].reads, (std::vector{kX}));
-  EXPECT_EQ(recipes[0].writes, max() ? (std::vector{kY, kSaved}) : (std::vector{kY}));
-  EXPECT_EQ(recipes[1].reads, max() ? (std::vector{kDY, kSaved}) : (std::vector{kDY}));
   EXPECT_EQ(recipes[1].writes, (std::vector{kDX}));
+  if (GetParam().library.device == "cuda") {
+    EXPECT_EQ(recipes[0].writes, (std::vector{kY}));
+    EXPECT_EQ(recipes[1].reads, (std::vector{kX, kY, kDY}));
+  } else {
+    EXPECT_EQ(recipes[0].writes, max() ? (std::vector{kY, kSaved}) : (std::vector{kY}));
+    EXPECT_EQ(recipes[1].reads, max() ? (std::vector{kDY, kSaved}) : (std::vector{kDY}));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PoolingTest, ::testing::ValuesIn(all_cases()), [](const auto& test) {
-  return test_name(test.param.layer.name, test.param.threads);
+  return test.param.layer.name + "_" + test.param.library.name();
 });
 
 }  // namespace

@@ -39,11 +39,26 @@ std::ostream& operator<<(std::ostream& out, const TestedLibrary& library) {
   return out << library.name();
 }
 
-std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads) {
+namespace {
+
+std::vector<TestedLibrary> cpu_libraries(std::initializer_list<int> threads) {
   std::vector<TestedLibrary> libraries;
   for (const int each : threads) {
     libraries.push_back({.device = "cpu", .threads = each});
   }
+  return libraries;
+}
+
+}  // namespace
+
+std::vector<TestedLibrary> vendor_tested_libraries(std::initializer_list<int> threads) {
+  std::vector<TestedLibrary> libraries = cpu_libraries(threads);
+  libraries.push_back({.device = "cuda", .order = ThreadOrder::kRandom});
+  return libraries;
+}
+
+std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads) {
+  std::vector<TestedLibrary> libraries = cpu_libraries(threads);
   for (const ThreadOrder order : {ThreadOrder::kForward, ThreadOrder::kReversed, ThreadOrder::kRandom}) {
     libraries.push_back({.device = "cuda", .order = order});
   }

@@ -27,5 +27,7 @@ std::ostream& operator<<(std::ostream& out, const TestedLibrary& library);
 
 // `cpu` with these numbers of threads, and `cuda`.
 std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads);
+// For layers that a vendor's library computes: `cuda` with one order, since kernels of our own do little.
+std::vector<TestedLibrary> vendor_tested_libraries(std::initializer_list<int> threads);
 
 }  // namespace vdnn::testing

@@ -58,18 +58,6 @@ LayerRecipe filter_layer(const TensorType& filter, bool has_bias, const Passes& 
   return recipe;
 }
 
-// From output to input: data and their gradient change places.
-Direction exchanged(Direction pass) {
-  switch (pass) {
-    case Direction::kForward:
-      return Direction::kBackwardData;
-    case Direction::kBackwardData:
-      return Direction::kForward;
-    default:
-      return pass;
-  }
-}
-
 // Of K x C x window.
 TensorType filter_type(std::int64_t filters, std::int64_t channels, const Dims& window) {
   TensorType type{.dims = {filters, channels}};
@@ -95,8 +83,9 @@ LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerT
   ops::require_count(types.inputs, 1, "inputs of a transposed convolution");
   const TensorType& x = types.inputs[0];
   const Convolution from_output = ops::convolution_of(spec, x, types.outputs[0]);
-  const Passes passes{.algorithms = [&](Direction pass) { return algorithms(from_output, exchanged(pass)); },
-                      .cost = convolution_cost(from_output)};
+  const Passes passes{
+      .algorithms = [&](Direction pass) { return algorithms(from_output, ops::exchanged(pass)); },
+      .cost = convolution_cost(from_output)};
   return filter_layer(filter_type(spec.filters, x.dims[1], spec.kernel), spec.bias, passes, mode);
 }
 

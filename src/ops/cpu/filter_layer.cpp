@@ -182,38 +182,14 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
   return std::move(list).take();
 }
 
-OpRecipe pass_recipe(const Context& context, const FilterLayer& layer, Direction direction) {
-  OpRecipe recipe{.direction = direction};
-  recipe.algorithms = algorithms_of(implementations_of(context, layer, direction));
-  if (recipe.algorithms.empty()) {
+std::vector<Algorithm> pass_algorithms(const Context& context, const FilterLayer& layer,
+                                       Direction direction) {
+  std::vector<Algorithm> algorithms = algorithms_of(implementations_of(context, layer, direction));
+  if (algorithms.empty()) {
     throw InvalidArgument("oneDNN has no implementation of a pass over " + describe(layer.shape) +
                           ", or only one that is known to be wrong");
   }
-  recipe.cost.flops = 2 * layer.shape.multiply_adds;
-  recipe.cost.bytes = static_cast<double>(layer.shape.input.bytes()) +
-                      static_cast<double>(layer.shape.output.bytes()) +
-                      static_cast<double>(layer.storage.get_size());
-  if (layer.shape.bias && direction != Direction::kBackwardData) {
-    recipe.cost.bytes += static_cast<double>(layer.shape.bias_type().bytes());
-  }
-  return recipe;
-}
-
-std::vector<ParameterRecipe> parameters_of(const FilterLayer& layer) {
-  std::vector<ParameterRecipe> parameters{{.name = "filter",
-                                           .type = layer.shape.filter_type(),
-                                           .storage_bytes = layer.storage.get_size(),
-                                           .initializer = Initializer::kHeNormal,
-                                           .fan_in = layer.shape.fan_in,
-                                           .storage_layout = layout_name(layer.storage)}};
-  if (layer.shape.bias) {
-    const TensorType bias = layer.shape.bias_type();
-    parameters.push_back({.name = "bias",
-                          .type = bias,
-                          .storage_bytes = bias.bytes(),
-                          .storage_layout = layout_name(dense_desc(bias.dims))});
-  }
-  return parameters;
+  return algorithms;
 }
 
 }  // namespace
@@ -247,30 +223,12 @@ FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes) {
 }
 
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode) {
-  using enum OperandRole;
-  LayerRecipe recipe;
-  recipe.parameters = parameters_of(layer);
-  OpRecipe forward = pass_recipe(context, layer, Direction::kForward);
-  forward.reads = {{kInput, 0}, {kParameter, 0}};
-  forward.writes = {{kOutput, 0}};
-  if (layer.shape.bias) {
-    forward.reads.push_back({kParameter, 1});
-  }
-  recipe.forward = {std::move(forward)};
-  if (mode == Mode::kInference) {
-    return recipe;
-  }
-  OpRecipe filter = pass_recipe(context, layer, Direction::kBackwardFilter);
-  filter.reads = {{kInput, 0}, {kOutputGradient, 0}};
-  filter.writes = {{kParameterGradient, 0}};
-  if (layer.shape.bias) {
-    filter.writes.push_back({kParameterGradient, 1});
-  }
-  OpRecipe data = pass_recipe(context, layer, Direction::kBackwardData);
-  data.reads = {{kOutputGradient, 0}, {kParameter, 0}};
-  data.writes = {{kInputGradient, 0}};
-  recipe.backward = {std::move(filter), std::move(data)};
-  return recipe;
+  return ops::filter_layer_recipe(
+      layer.shape,
+      {.filter_bytes = layer.storage.get_size(),
+       .filter_layout = layout_name(layer.storage),
+       .bias_layout = layout_name(dense_desc(layer.shape.bias_type().dims))},
+      [&](Direction direction) { return pass_algorithms(context, layer, direction); }, mode);
 }
 
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,

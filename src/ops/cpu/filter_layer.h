@@ -1,7 +1,6 @@
 #pragma once
-// Convolutions, transposed convolutions and fully connected layers are the same thing to a runtime: a filter
-// and perhaps a bias applied to an input, three passes, and an opinion of each implementation on how the
-// filter should lie in memory.
+// Layers with filters (src/ops/filter_layer.h) through oneDNN: three passes, and an opinion of each
+// implementation on how the filter should lie in memory.
 //
 // The filter is stored in the layout that the first forward implementation asks for (padding included, which
 // stays zero: oneDNN writes zeros there and an update of zeros by zeros makes zeros). An implementation that
@@ -15,6 +14,7 @@
 #include "src/ops/cpu/dnnl_support.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/primitive_sequence.h"
+#include "src/ops/filter_layer.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cpu {
@@ -34,20 +34,7 @@ using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
 using ForEachImplementation = std::function<void(Direction direction, const dnnl::memory::desc& filter,
                                                  const VisitImplementation& visit)>;
 
-struct FilterShape {
-  TensorType input;
-  TensorType output;
-  Dims filter;              // logical: K, C / groups, space
-  Dims stride;              // of windows; a fully connected layer has none
-  Dims padding;             // likewise
-  std::int64_t groups = 1;  // that the filter's K is split into
-  bool bias = true;
-  double multiply_adds = 0;  // of one pass
-  std::int64_t fan_in = 0;   // products that one output sums, on average
-
-  TensorType filter_type() const { return {.dims = filter}; }
-  TensorType bias_type() const { return {.dims = {filter[0]}}; }
-};
+using ops::FilterShape;
 
 // As operations want it: zero where there is no bias.
 dnnl::memory::desc bias_desc(const FilterShape& shape);

@@ -3,13 +3,10 @@
 
 #include "src/ops/cpu/filter_passes.h"
 #include "src/ops/cpu/recipes.h"
-#include "vdnn/error.h"
 
 namespace vdnn::cpu {
 
 namespace {
-
-constexpr const char* kLayer = "fully connected";
 
 struct Operation {
   using Forward = dnnl::inner_product_forward;
@@ -31,32 +28,10 @@ struct Operation {
   }
 };
 
-void check(const FullyConnectedSpec& spec, const LayerTypes& types) {
-  require_one_to_one(types, kLayer);
-  const Dims& input = types.inputs[0].dims;
-  if (spec.outputs < 1 || input.size() < 2) {
-    throw InvalidArgument("fully connected: " + std::to_string(spec.outputs) + " outputs from " +
-                          to_string(input));
-  }
-  require_output(types.outputs[0], {input[0], spec.outputs}, kLayer);
-}
-
-FilterShape shape_of(const FullyConnectedSpec& spec, const LayerTypes& types) {
-  FilterShape shape{.input = types.inputs[0],
-                    .output = types.outputs[0],
-                    .filter = types.inputs[0].dims,
-                    .bias = spec.bias};
-  shape.filter[0] = spec.outputs;
-  shape.fan_in = static_cast<std::int64_t>(shape.filter_type().elements()) / spec.outputs;
-  shape.multiply_adds = static_cast<double>(shape.output.elements()) * static_cast<double>(shape.fan_in);
-  return shape;
-}
-
 }  // namespace
 
 FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types) {
-  check(spec, types);
-  FilterShape shape = shape_of(spec, types);
+  FilterShape shape = ops::filter_shape(spec, types);
   const Operation operation{.input = dense_desc(shape.input.dims),
                             .bias = bias_desc(shape),
                             .output = dense_desc(shape.output.dims)};

@@ -16,17 +16,6 @@ namespace {
 constexpr const char* kLayer = "local response normalisation";
 constexpr dnnl::algorithm kAlgorithm = dnnl::algorithm::lrn_across_channels;
 
-void check(const LrnSpec& spec, const LayerTypes& types) {
-  require_one_to_one(types, kLayer);
-  if (types.inputs[0].spatial_rank() < 1) {
-    throw InvalidArgument(std::string(kLayer) + ": " + to_string(types.inputs[0].dims) + " has no space");
-  }
-  if (spec.size < 1 || spec.size % 2 == 0) {
-    throw InvalidArgument(std::string(kLayer) + ": size " + std::to_string(spec.size) + " must be odd");
-  }
-  require_output(types.outputs[0], types.inputs[0].dims, kLayer);
-}
-
 bool may_be_fast(const LrnSpec& spec) {
   return spec.size == 3 || spec.size == 5;
 }
@@ -43,7 +32,7 @@ dnnl::memory::desc rows_desc(const TensorType& type) {
 
 PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, const LayerTypes& types,
                                Mode mode) {
-  check(spec, types);
+  ops::require_lrn(spec, types);
   const TensorType& type = types.inputs[0];
   const dnnl::memory::desc rows = rows_desc(type);
   const dnnl::primitive_attr attributes = scratchpad_attributes();

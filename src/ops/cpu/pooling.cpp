@@ -8,25 +8,14 @@ namespace vdnn::cpu {
 
 namespace {
 
-constexpr const char* kLayer = "pooling";
-
 dnnl::algorithm algorithm_of(PoolingMode mode) {
   return mode == PoolingMode::kMax ? dnnl::algorithm::pooling_max
                                    : dnnl::algorithm::pooling_avg_exclude_padding;
 }
 
-void check(const PoolingSpec& spec, const LayerTypes& types) {
-  require_one_to_one(types, kLayer);
-  const Dims& input = types.inputs[0].dims;
-  const std::int64_t channels = input.size() > 1 ? input[1] : 0;
-  require_output(types.outputs[0],
-                 window_output(input, channels, {spec.kernel, spec.stride, spec.padding, {}}, kLayer),
-                 kLayer);
-}
-
 PrimitiveLayer primitive_layer(const Context& context, const PoolingSpec& spec, const LayerTypes& types,
                                Mode mode) {
-  check(spec, types);
+  ops::require_pooling(spec, types);
   PrimitiveLayer layer{
       .input = dense_desc(types.inputs[0].dims),
       .output = dense_desc(types.outputs[0].dims),

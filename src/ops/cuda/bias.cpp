@@ -6,14 +6,6 @@ namespace vdnn::cuda {
 
 namespace {
 
-// A bias knows no samples: their places are one row.
-MapShape one_sample(const TensorType& type) {
-  MapShape shape(type);
-  shape.places *= shape.samples;
-  shape.samples = 1;
-  return shape;
-}
-
 struct GradientLayout {
   ColumnSums<BiasTerm> kernel;
   Sums<1>* sums;

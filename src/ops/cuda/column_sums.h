@@ -19,6 +19,14 @@ struct MapShape {
   std::uint64_t elements() const { return samples * places * channels; }
 };
 
+// Where samples do not matter: their places are one row.
+inline MapShape one_sample(const TensorType& type) {
+  MapShape shape(type);
+  shape.places *= shape.samples;
+  shape.samples = 1;
+  return shape;
+}
+
 template <class Term>
 ColumnSums<Term> column_sums(const Term& term, const MapShape& shape, typename Term::Sum* sums) {
   return {.term = term,

@@ -8,12 +8,14 @@
 #include "src/ops/cuda/convolution_engines.h"
 
 #include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
+#include "src/ops/cuda/convolution_op.h"
+#include "src/ops/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
 // cudnn-frontend looks all functions of cuDNN up here, and wants its user to define it.
@@ -33,14 +35,8 @@ std::string to_text(std::size_t version) {
 }
 
 void* open_cudnn() {
-  const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
-  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* const reason = dlerror();
-    throw DeviceError("cuDNN cannot be loaded: " + (reason == nullptr ? name : std::string(reason)));
-  }
-  fe::cudnn_dlhandle = handle;
-  return handle;
+  fe::cudnn_dlhandle = LoadedLibrary("libcudnn.so." + std::to_string(CUDNN_MAJOR)).handle();
+  return fe::cudnn_dlhandle;
 }
 
 // Once a process, and never closed: cudnn-frontend remembers what it has looked up.
@@ -162,6 +158,27 @@ class ConvolutionGraph : public fe::graph::Graph {
     throw InvalidArgument("a convolution has no update pass");
   }
 
+  // Lists cuDNN's plans, none of which is built yet: for a handle's GPU, or, without one, for the properties
+  // that were set.
+  void list_plans(const EngineQuestion& question, cudnnHandle_t handle = nullptr) {
+    require(validate(), question);
+    require(handle == nullptr ? build_operation_graph() : build_operation_graph(handle), question);
+    require(create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
+  }
+
+  // Builds the first plan of this name and returns its index.
+  std::int64_t build(const std::string& engine, const EngineQuestion& question) {
+    for (std::int64_t i = 0; i < get_execution_plan_count(); ++i) {
+      std::string name;
+      if (get_plan_name_at_index(i, name).is_good() && name == engine) {
+        require(build_plan_at_index(i), question);
+        return i;
+      }
+    }
+    throw NoEngine(question, "cuDNN " + to_text(fe::detail::get_backend_version()) + " lists no engine " +
+                                 engine + " on this GPU");
+  }
+
   // What each plan has to say of itself; nothing of a plan that cannot be built.
   std::vector<Engine> engines() {
     std::vector<Engine> built;
@@ -186,15 +203,17 @@ class ConvolutionGraph : public fe::graph::Graph {
   Dims y() const { return joined({c_.batch, c_.output_channels}, c_.output); }
   Dims w() const { return joined({c_.output_channels, c_.input_channels / c_.groups}, c_.kernel); }
 
+  // Numbered as they are declared, reads first: cudnn-frontend takes addresses in the order of numbers.
   Tensor tensor(const char* name, const Dims& dims) {
     return Graph::tensor(fe::graph::Tensor_attributes()
                              .set_name(name)
+                             .set_uid(++tensors_)
                              .set_dim(dims)
                              .set_stride(channels_last_strides(dims))
                              .set_data_type(type_));
   }
   static void make(const Tensor& result, const Dims& dims) {
-    result->set_output(true).set_dim(dims).set_stride(channels_last_strides(dims));
+    result->set_output(true).set_uid(kResult).set_dim(dims).set_stride(channels_last_strides(dims));
   }
   template <class Attributes>
   Attributes attributes() const {
@@ -203,8 +222,68 @@ class ConvolutionGraph : public fe::graph::Graph {
     return attributes;
   }
 
+  static constexpr std::int64_t kResult = 100;
+
   const ops::Convolution& c_;
   fe::DataType_t type_;
+  std::int64_t tensors_ = 0;
+};
+
+// Of the calling thread's GPU.
+class Handle {
+ public:
+  Handle() {
+    const cudnnStatus_t status = fe::detail::create_handle(&handle_);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      throw DeviceError(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
+    }
+  }
+  ~Handle() { fe::detail::destroy_handle(handle_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  cudnnHandle_t get() const { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+void require_device(const fe::error_t& error, const std::string& what) {
+  if (error.is_bad()) {
+    throw DeviceError(what + ": cuDNN: " + first_reason(error.err_msg));
+  }
+}
+
+class ConvolutionOp final : public VendorOp {
+ public:
+  ConvolutionOp(cudnnHandle_t handle, const EngineQuestion& question, const std::string& engine)
+      : handle_(handle), question_(question), graph_(question_) {
+    graph_.list_plans(question_, handle_);
+    plan_ = graph_.build(engine, question_);
+  }
+
+  std::uint64_t workspace_bytes() const override {
+    return static_cast<std::uint64_t>(graph_.get_workspace_size_plan_at_index(plan_));
+  }
+
+  void run(const VendorOperands& operands, void* stream) const override {
+    const cudnnStatus_t status = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
+    if (status != CUDNN_STATUS_SUCCESS) {
+      throw DeviceError(to_string(question_) + ": cudnnSetStream: " + fe::detail::get_error_string(status));
+    }
+    std::array<void*, 3> addresses{pointer_to<void>(operands.reads[0].begin),
+                                   pointer_to<void>(operands.reads[1].begin),
+                                   pointer_to<void>(operands.write.begin)};
+    require_device(graph_.execute_plan_at_index(handle_, addresses.data(), static_cast<int>(addresses.size()),
+                                                pointer_to<void>(operands.workspace.begin), plan_),
+                   to_string(question_));
+  }
+
+ private:
+  cudnnHandle_t handle_;
+  EngineQuestion question_;
+  ConvolutionGraph graph_;  // refers to the question
+  std::int64_t plan_ = 0;
 };
 
 }  // namespace
@@ -238,9 +317,7 @@ ConvolutionEngines::~ConvolutionEngines() = default;
 std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) const {
   ConvolutionGraph graph(question);
   graph.set_device_properties(device_->properties);
-  require(graph.validate(), question);
-  require(graph.build_operation_graph(), question);
-  require(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
+  graph.list_plans(question);
   std::vector<Engine> engines = graph.engines();
   if (engines.empty()) {
     throw NoEngine(question, "cuDNN can build none of the engines that it lists");
@@ -250,6 +327,23 @@ std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) con
 
 std::string ConvolutionEngines::name() const {
   return "cudnn " + cudnn_version();
+}
+
+std::unique_ptr<const EngineSource> engines_of_this_gpu() {
+  require_cudnn();
+  const Handle handle;
+  fe::DeviceProperties properties;
+  std::vector<std::uint8_t> text;
+  constexpr const char* kWhat = "properties of this GPU";
+  require_device(properties.set_handle(handle.get()).build(), kWhat);
+  require_device(properties.serialize(text), kWhat);
+  return std::make_unique<ConvolutionEngines>(std::string(text.begin(), text.end()));
+}
+
+std::unique_ptr<VendorOp> make_convolution_op(void* handle, const EngineQuestion& question,
+                                              const std::string& engine) {
+  require_cudnn();
+  return std::make_unique<ConvolutionOp>(static_cast<cudnnHandle_t>(handle), question, engine);
 }
 
 }  // namespace vdnn::cuda

@@ -39,4 +39,7 @@ class ConvolutionEngines final : public EngineSource {
   std::unique_ptr<const Device> device_;
 };
 
+// Those of the calling thread's GPU. Throws DeviceError where there is none or cuDNN cannot be loaded.
+std::unique_ptr<const EngineSource> engines_of_this_gpu();
+
 }  // namespace vdnn::cuda

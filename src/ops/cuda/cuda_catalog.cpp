@@ -1,42 +1,24 @@
 #include "src/ops/cuda/cuda_catalog.h"
 
+#include <utility>
+
+#include "src/ops/cuda/engine_catalog.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
 
-namespace {
-
-// Layers that are a library's business, by name.
-const char* name_of(const ConvolutionSpec&) {
-  return "convolution (cuDNN)";
-}
-const char* name_of(const TransposedConvolutionSpec&) {
-  return "transposed convolution (cuDNN)";
-}
-const char* name_of(const FullyConnectedSpec&) {
-  return "fully connected (cuBLASLt)";
-}
-const char* name_of(const PoolingSpec&) {
-  return "pooling (cuDNN)";
-}
-const char* name_of(const BatchNormalizationSpec&) {
-  return "batch normalisation (cuDNN)";
-}
-const char* name_of(const LrnSpec&) {
-  return "local response normalisation (cuDNN)";
-}
-
-}  // namespace
+CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines)
+    : source_(engines->name()), engines_(engine_algorithms(std::move(engines))) {}
 
 LayerRecipe CudaCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                                 std::span<const TensorType> outputs, Mode mode) const {
   return std::visit(
       [&](const auto& known) -> LayerRecipe {
-        if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode); }) {
+        if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode, engines_); }) {
+          return make_recipe(known, LayerTypes{inputs, outputs}, mode, engines_);
+        } else if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode); }) {
           return make_recipe(known, LayerTypes{inputs, outputs}, mode);
-        } else if constexpr (requires { name_of(known); }) {
-          throw InvalidArgument(std::string("cuda: ") + name_of(known) + " is not computed yet");
         } else {
           throw InvalidArgument("cuda: not a layer that it computes");
         }
@@ -55,7 +37,7 @@ OpRecipe CudaCatalog::gradient_norm_recipe(const GradientNormSpec& spec,
 }
 
 std::string CudaCatalog::algorithms_source() const {
-  return "vdnn for cuda";
+  return source_;
 }
 
 }  // namespace vdnn::cuda

@@ -1,12 +1,21 @@
 #pragma once
-// The catalog of CUDA: layers that kernels of our own compute.
+// The catalog of CUDA: layers that kernels of our own compute, and those of cuDNN and cuBLASLt. Convolutions
+// have the engines that a source lists for them; what they offer is engine_catalog.h's.
 
+#include <memory>
+#include <string>
+
+#include "src/ops/classic/catalog.h"
+#include "src/ops/cuda/engine_source.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cuda {
 
 class CudaCatalog final : public OpCatalog {
  public:
+  explicit CudaCatalog(std::shared_ptr<const EngineSource> engines);
+
+  // Throws NoEngine for a convolution that the source has none for.
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs, Mode mode) const override;
   UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
@@ -14,6 +23,10 @@ class CudaCatalog final : public OpCatalog {
   OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
                                 std::span<const ParameterRecipe> parameters) const override;
   std::string algorithms_source() const override;
+
+ private:
+  std::string source_;
+  classic::ConvolutionAlgorithms engines_;
 };
 
 }  // namespace vdnn::cuda

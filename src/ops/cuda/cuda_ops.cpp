@@ -1,10 +1,11 @@
 #include "src/ops/cuda/cuda_ops.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "src/ops/cuda/convolution_engines.h"
 #include "src/ops/cuda/cuda_catalog.h"
+#include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "vdnn/cuda_ops.h"
 #include "vdnn/error.h"
@@ -15,7 +16,7 @@ namespace cuda {
 
 namespace {
 
-OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm) {
+OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, VendorLibrary& vendor) {
   if (algorithm >= op.algorithms.size()) {
     throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
                           " algorithms, not one of index " + std::to_string(algorithm));
@@ -23,7 +24,9 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm) {
   const KernelRequest request{.tape = tape, .op = op, .algorithm = algorithm};
   return std::visit(
       [&](const auto& spec) -> OpKernel {
-        if constexpr (requires { make_kernel(spec, request); }) {
+        if constexpr (requires { make_kernel(spec, request, vendor); }) {
+          return make_kernel(spec, request, vendor);
+        } else if constexpr (requires { make_kernel(spec, request); }) {
           return make_kernel(spec, request);
         } else {
           throw InvalidArgument("op '" + op.name + "': cuda has no kernel for it");
@@ -34,45 +37,42 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm) {
 
 class CudaProgram final : public OpProgram {
  public:
-  CudaProgram(std::shared_ptr<const KernelTable> table, const Tape& tape,
-              std::span<const std::uint32_t> algorithms)
-      : table_(std::move(table)), tape_(tape) {
+  CudaProgram(const Backends& backends, const Tape& tape, std::span<const std::uint32_t> algorithms)
+      : backends_(backends), tape_(tape) {
     for (OpId id = 0; id < tape.ops().size(); ++id) {
-      kernels_.push_back(compile(tape, tape.op(id), algorithms[id]));
+      kernels_.push_back(compile(tape, tape.op(id), algorithms[id], *backends.vendor));
     }
   }
 
   void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
-    kernels_.at(op)(operands, scalars, Launcher(*table_, native_stream));
+    kernels_.at(op)(operands, scalars, Launcher(*backends_.kernels, native_stream));
   }
 
-  // Parameters are stored as they are written.
   void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
-    check(parameter, logical.size_bytes());
-    std::memcpy(storage, logical.data(), logical.size_bytes());
+    pack(checked(parameter, logical.size_bytes()), logical, static_cast<float*>(storage));
   }
   void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
-    check(parameter, logical.size_bytes());
-    std::memcpy(logical.data(), storage, logical.size_bytes());
+    unpack(checked(parameter, logical.size_bytes()), static_cast<const float*>(storage), logical);
   }
 
  private:
-  void check(std::uint32_t parameter, std::uint64_t bytes) const {
+  const ParameterRecipe& checked(std::uint32_t parameter, std::uint64_t bytes) const {
     if (parameter >= tape_.parameters().size() ||
         tape_.parameters()[parameter].recipe.type.bytes() != bytes) {
       throw InvalidArgument("there is no parameter " + std::to_string(parameter) + " of " +
                             std::to_string(bytes) + " bytes");
     }
+    return tape_.parameters()[parameter].recipe;
   }
 
-  std::shared_ptr<const KernelTable> table_;
+  Backends backends_;  // outlive the kernels
   const Tape& tape_;
   std::vector<OpKernel> kernels_;  // of the tape's ops
 };
 
 class CudaOps final : public OpLibrary {
  public:
-  explicit CudaOps(std::shared_ptr<const KernelTable> table) : table_(std::move(table)) {}
+  explicit CudaOps(Backends backends) : backends_(std::move(backends)), catalog_(backends_.engines) {}
 
   const OpCatalog& catalog() const override { return catalog_; }
 
@@ -81,24 +81,26 @@ class CudaOps final : public OpLibrary {
       throw InvalidArgument(std::to_string(algorithms.size()) + " algorithms for " +
                             std::to_string(tape.ops().size()) + " ops");
     }
-    return std::make_unique<CudaProgram>(table_, tape, algorithms);
+    return std::make_unique<CudaProgram>(backends_, tape, algorithms);
   }
 
  private:
-  std::shared_ptr<const KernelTable> table_;
+  Backends backends_;
   CudaCatalog catalog_;
 };
 
 }  // namespace
 
-std::unique_ptr<OpLibrary> make_cuda_ops(std::shared_ptr<const KernelTable> kernels) {
-  return std::make_unique<CudaOps>(std::move(kernels));
+std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends) {
+  return std::make_unique<CudaOps>(std::move(backends));
 }
 
 }  // namespace cuda
 
 std::unique_ptr<OpLibrary> make_cuda_ops() {
-  return cuda::make_cuda_ops(cuda::make_kernel_table());
+  return cuda::make_cuda_ops({.kernels = cuda::make_kernel_table(),
+                              .vendor = cuda::make_vendor_library(),
+                              .engines = cuda::engines_of_this_gpu()});
 }
 
 }  // namespace vdnn

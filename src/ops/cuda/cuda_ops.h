@@ -1,13 +1,22 @@
 #pragma once
-// The library on whatever stands behind the kernels.
+// The library on whatever stands behind kernels, vendors' ops and engines.
 
 #include <memory>
 
+#include "src/ops/cuda/engine_source.h"
 #include "src/ops/cuda/kernel_table.h"
+#include "src/ops/cuda/vendor_library.h"
 #include "vdnn/op_library.h"
 
 namespace vdnn::cuda {
 
-std::unique_ptr<OpLibrary> make_cuda_ops(std::shared_ptr<const KernelTable> kernels);
+// None of them null.
+struct Backends {
+  std::shared_ptr<const KernelTable> kernels;
+  std::shared_ptr<VendorLibrary> vendor;
+  std::shared_ptr<const EngineSource> engines;
+};
+
+std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends);
 
 }  // namespace vdnn::cuda

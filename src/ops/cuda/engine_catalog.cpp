@@ -5,8 +5,6 @@
 #include <mutex>
 #include <utility>
 
-#include "src/ops/classic/catalog.h"
-
 namespace vdnn::cuda {
 
 namespace {
@@ -50,14 +48,16 @@ class Answers {
 
 }  // namespace
 
+classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source) {
+  return [answers = std::make_shared<Answers>(std::move(source))](const ops::Convolution& convolution,
+                                                                  Direction pass) {
+    return answers->algorithms({convolution, pass, ElementType::kF32});
+  };
+}
+
 std::unique_ptr<OpCatalog> make_engine_catalog(std::shared_ptr<const EngineSource> source) {
   std::string name = source->name();
-  const auto answers = std::make_shared<Answers>(std::move(source));
-  return classic::make_catalog(
-      [answers](const ops::Convolution& convolution, Direction pass) {
-        return answers->algorithms({convolution, pass, ElementType::kF32});
-      },
-      std::move(name));
+  return classic::make_catalog(engine_algorithms(std::move(source)), std::move(name));
 }
 
 }  // namespace vdnn::cuda

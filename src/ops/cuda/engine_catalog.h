@@ -6,9 +6,13 @@
 
 #include <memory>
 
+#include "src/ops/classic/catalog.h"
 #include "src/ops/cuda/engine_source.h"
 
 namespace vdnn::cuda {
+
+// The part of it that is convolutions. Asks each question once; throws NoEngine where the source does.
+classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source);
 
 // Asks each question once. Its recipes throw NoEngine where the source does.
 std::unique_ptr<OpCatalog> make_engine_catalog(std::shared_ptr<const EngineSource> source);

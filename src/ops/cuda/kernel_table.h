@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "src/ops/cuda/kernels/activations.h"
+#include "src/ops/cuda/kernels/batch_normalization.h"
 #include "src/ops/cuda/kernels/bias.h"
 #include "src/ops/cuda/kernels/class_losses.h"
 #include "src/ops/cuda/kernels/column_sums.h"
@@ -25,10 +26,11 @@ using Kernel =
                  CopyColumns, Dropout, UpsampleNearest, UpsampleLinear, UpsampleBackward, ScaledDifference,
                  StoreSquaredError, Probabilities, SoftmaxGradient, StoreDice, StoreMetrics, DiceGradient,
                  StoreNorm, RoundSums, GroupStatistics, GroupNormalize, ScaleAndShiftGradients,
-                 GroupCoefficients, GroupGradient, Sgd, Adam, LogSums, SquareSums, RowSums<SquaredDifference>,
-                 RowSums<PlaceMetrics>, RowSums<PlaceCounts>, RowSums<SampleCounts>, RowSums<ClassSums>,
-                 RowSums<DiceCoefficients>, RowSums<ScaledGradients>, RowSums<Partial<1>>,
-                 RowSums<Partial<2>>, RowSums<Partial<3>>, ColumnSums<BiasTerm>, ColumnSums<Products>>;
+                 GroupCoefficients, GroupGradient, BatchStatistics, ReciprocalDeviations, FollowStatistic,
+                 Sgd, Adam, LogSums, SquareSums, RowSums<SquaredDifference>, RowSums<PlaceMetrics>,
+                 RowSums<PlaceCounts>, RowSums<SampleCounts>, RowSums<ClassSums>, RowSums<DiceCoefficients>,
+                 RowSums<ScaledGradients>, RowSums<Partial<1>>, RowSums<Partial<2>>, RowSums<Partial<3>>,
+                 ColumnSums<BiasTerm>, ColumnSums<Products>>;
 
 static_assert(sizeof(Kernel) <= 4096, "more than a launch can pass on every GPU");
 

@@ -1,19 +1,31 @@
 #pragma once
 // Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
 // has, `make_kernel` how one of them is launched. Both throw InvalidArgument for a layer that cannot be
-// computed.
+// computed. Layers that a vendor's library computes are handed it, and convolutions the engines that there
+// are.
 
 #include <span>
 
+#include "src/ops/classic/catalog.h"
 #include "src/ops/cuda/launcher.h"
+#include "src/ops/cuda/vendor_library.h"
 #include "src/ops/recipes.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cuda {
 
+using classic::ConvolutionAlgorithms;
 using ops::LayerTypes;
 using ops::own_algorithm;
 
+LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& engines);
+LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes& types, Mode mode,
+                        const ConvolutionAlgorithms& engines);
+LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const PoolingSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const LrnSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const ReluSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const SigmoidSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode);
@@ -26,6 +38,13 @@ LayerRecipe make_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& type
 LayerRecipe make_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode);
 
+OpKernel make_kernel(const ConvolutionSpec& spec, const KernelRequest& request, VendorLibrary& library);
+OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest& request,
+                     VendorLibrary& library);
+OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library);
+OpKernel make_kernel(const PoolingSpec& spec, const KernelRequest& request, VendorLibrary& library);
+OpKernel make_kernel(const LrnSpec& spec, const KernelRequest& request, VendorLibrary& library);
+OpKernel make_kernel(const BatchNormalizationSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const ReluSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const SigmoidSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const UpsamplingSpec& spec, const KernelRequest& request);

@@ -24,4 +24,8 @@ std::string ConvolutionEngines::name() const {
   return "cudnn";
 }
 
+std::unique_ptr<const EngineSource> engines_of_this_gpu() {
+  throw DeviceError("built without cuDNN");
+}
+
 }  // namespace vdnn::cuda

@@ -18,6 +18,7 @@
 
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
+#include "src/ops/cuda/vendor_library.h"
 #include "tests/extent.h"
 #include "tests/ops/cuda/zoo_questions.h"
 
@@ -229,6 +230,22 @@ TEST(ConvolutionEngines, PropertiesThatAreNoneAreRefused) {
 TEST(ConvolutionEngines, TheVersionIsThatOfTheLibrary) {
   EXPECT_THAT(cudnn_version(), MatchesRegex("9\\.[0-9]+\\.[0-9]+"));
   EXPECT_EQ(ConvolutionEngines(properties_of("h200")).name(), "cudnn " + cudnn_version());
+}
+
+// All functions are found in cuDNN and cuBLASLt by name, then the first call fails.
+TEST(VendorLibrary, SaysWhatFailedWhereThereIsNoGpu) {
+  for (const bool library : {true, false}) {
+    try {
+      if (library) {
+        make_vendor_library();
+      } else {
+        engines_of_this_gpu();
+      }
+      GTEST_SKIP() << "there is a GPU";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), MatchesRegex("cudnnCreate: CUDNN_STATUS_[A-Z_]+"));
+    }
+  }
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "src/ops/cuda/cuda_ops.h"
+#include "src/ops/cuda/known_gpus.h"
+#include "src/ops/cuda/recorded_engines.h"
 #include "tests/fakes/emulated_kernels.h"
+#include "tests/fakes/fake_vendor_library.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/loss_cases.h"
 #include "vdnn/custom_layer.h"
@@ -15,35 +18,38 @@
 namespace vdnn::testing {
 namespace {
 
-struct VendorsLayer {
-  LayerCase layer;
-  const char* says;
-};
-
-// What has no kernel of our own is refused by name, when a network is lowered.
-TEST(CudaCatalog, RefusesLayersOfVendorsLibrariesByName) {
-  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
-  const Dims map{2, 4, 6, 6};
-  for (const VendorsLayer& each :
-       {VendorsLayer{convolution_case("", map, {4, {3, 3}, {1, 1}, {1, 1}}), "convolution (cuDNN)"},
-        {transposed_convolution_case("", map, {4, {2, 2}, {2, 2}, {0, 0}}), "transposed convolution"},
-        {fully_connected_case("", {2, 8}, {4}), "fully connected (cuBLASLt)"},
-        {pooling_case("", map, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}}), "pooling"},
-        {same_shape_case("", BatchNormalizationSpec{}, map), "batch normalisation"},
-        {same_shape_case("", LrnSpec{}, map), "local response normalisation"},
-        {same_shape_case("", SgdSpec{}, map), "not a layer"}}) {
-    try {
-      library->catalog().recipe(each.layer.spec, each.layer.inputs, std::array{each.layer.output},
-                                Mode::kTraining);
-      FAIL() << "accepted: " << each.says;
-    } catch (const InvalidArgument& error) {
-      EXPECT_NE(std::string(error.what()).find(each.says), std::string::npos) << error.what();
-    }
+// What no engine is known for is refused where a network is lowered, with the question and the reason.
+TEST(CudaCatalog, SaysWhereAConvolutionHasNoEngine) {
+  const auto library = cuda::make_cuda_ops(
+      {.kernels = make_emulated_kernels(ThreadOrder::kForward),
+       .vendor = std::make_shared<FakeVendorLibrary>(),
+       .engines = std::make_shared<cuda::RecordedEngines>(cuda::known_gpus()[0].recorded_engines)});
+  const LayerCase unrecorded = convolution_case("", {3, 5, 7, 9}, {2, {3, 3}, {1, 1}, {1, 1}});
+  try {
+    library->catalog().recipe(unrecorded.spec, unrecorded.inputs, std::array{unrecorded.output},
+                              Mode::kTraining);
+    FAIL() << "accepted";
+  } catch (const cuda::NoEngine& error) {
+    EXPECT_NE(std::string(error.what()).find("batch 3, 5x7x9 to 2x7x9"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("record"), std::string::npos) << error.what();
   }
 }
 
+TEST(CudaCatalog, RefusesWhatIsNoLayerAndWhatCudnnCannot) {
+  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
+  const TensorType map{.dims = {2, 4, 6, 6}};
+  const auto recipe = [&](const OpSpec& spec) {
+    return library->catalog().recipe(spec, std::array{map}, std::array{map}, Mode::kTraining);
+  };
+  EXPECT_THROW(recipe(SgdSpec{}), InvalidArgument);
+  EXPECT_THROW(recipe(LrnSpec{.size = 17}), InvalidArgument);
+  EXPECT_THROW(recipe(LrnSpec{.k = 0}), InvalidArgument);
+  EXPECT_THROW(recipe(LrnSpec{.beta = 0.001F}), InvalidArgument);
+  EXPECT_NO_THROW(recipe(LrnSpec{.size = 15}));
+}
+
 TEST(CudaCatalog, NamesItsSource) {
-  EXPECT_EQ(make_emulated_cuda_ops(ThreadOrder::kForward)->catalog().algorithms_source(), "vdnn for cuda");
+  EXPECT_EQ(make_emulated_cuda_ops(ThreadOrder::kForward)->catalog().algorithms_source(), "fake engines");
 }
 
 TEST(CudaOps, CompileRefusesAlgorithmsThatAreNotThere) {
@@ -87,7 +93,9 @@ class StreamLayer final : public CustomLayer {
 TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
   int stream = 0;
   const auto recorder = std::make_shared<StreamRecorder>();
-  const auto library = cuda::make_cuda_ops(recorder);
+  const auto vendor = std::make_shared<FakeVendorLibrary>();
+  const auto library =
+      cuda::make_cuda_ops({.kernels = recorder, .vendor = vendor, .engines = make_fake_engines()});
   const auto run_all = [&](const LayerCase& layer) {
     OpHarness op(*library, layer);
     for (OpId id = 0; id < op.recipes().size(); ++id) {
@@ -99,7 +107,8 @@ TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
       for (const Operand& operand : op.recipe(id).writes) {
         writes.push_back(op.buffer(operand).range());
       }
-      op.program().run(id, {.reads = reads, .writes = writes, .workspace = {}}, {}, &stream);
+      const GuardedBuffer workspace(op.recipe(id).algorithms[0].workspace_bytes);
+      op.program().run(id, {.reads = reads, .writes = writes, .workspace = workspace.range()}, {}, &stream);
     }
   };
   run_all(relu_case({2, 3}));
@@ -109,9 +118,104 @@ TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
   EXPECT_GT(recorder->streams.size(), 15U);
   EXPECT_EQ(std::vector<void*>(recorder->streams.size(), &stream), recorder->streams);
 
+  run_all(convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}));
+  run_all(fully_connected_case("", {2, 8}, {4}));
+  run_all(pooling_case("", {2, 4, 6, 6}, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}}));
+  run_all(same_shape_case("", LrnSpec{}, {2, 4, 6, 6}));
+  ASSERT_EQ(vendor->calls().size(), 10U);
+  for (const VendorCall& call : vendor->calls()) {
+    EXPECT_EQ(call.stream, &stream) << call.name;
+  }
+  EXPECT_EQ(std::vector<void*>(recorder->streams.size(), &stream), recorder->streams);
+
   const auto layer = std::make_shared<StreamLayer>();
   run_all(same_shape_case("", CustomSpec{layer}, {2, 3}));
   EXPECT_EQ(layer->stream, &stream);
+}
+
+// Wants more workspace on the device than an engine source counts.
+class GreedyLibrary final : public cuda::VendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string&) override {
+    return fake_.convolution(question, "large");
+  }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
+    return fake_.matrix_product(product);
+  }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
+    return fake_.pooling(problem);
+  }
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
+
+ private:
+  FakeVendorLibrary fake_;
+};
+
+// What was planned is a promise: more is never taken quietly.
+TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
+  const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
+                                            .vendor = std::make_shared<GreedyLibrary>(),
+                                            .engines = make_fake_engines()});
+  const ConvolutionSpec spec{
+      .filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false};
+  const OpHarness op(*library, convolution_case("", {2, 4, 6, 6}, spec));
+  const std::vector<std::uint32_t> planned(op.tape().ops().size(), 1);
+  try {
+    library->compile(op.tape(), planned);
+    FAIL() << "accepted";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("small wants 256 bytes of workspace on this device, 0 were planned"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+// The fake is as strict as it says, or conformance would show nothing of operands.
+class FakeVendor : public ::testing::Test {
+ protected:
+  AddressRange a() const { return a_.range(); }
+  AddressRange b() const { return b_.range(); }
+  AddressRange c() const { return c_.range(); }
+  AddressRange workspace() const { return workspace_.range(); }
+
+  void run(const AddressRange& a, const AddressRange& c, const AddressRange& workspace) {
+    const std::array<AddressRange, 2> reads{a, b()};
+    product_->run({.reads = reads, .write = c, .workspace = workspace}, nullptr);
+  }
+
+  FakeVendorLibrary library_;
+  std::unique_ptr<cuda::VendorOp> product_ = library_.matrix_product({.rows = 4, .columns = 4, .inner = 8});
+
+ private:
+  static constexpr std::size_t kFloat = sizeof(float);
+  GuardedBuffer a_{kFloat * 4 * 8};
+  GuardedBuffer b_{kFloat * 8 * 4};
+  GuardedBuffer c_{kFloat * 4 * 4};
+  GuardedBuffer workspace_{product_->workspace_bytes()};
+};
+
+TEST_F(FakeVendor, RecordsWhatItRuns) {
+  run(a(), c(), workspace());
+  ASSERT_EQ(library_.calls().size(), 1U);
+  EXPECT_EQ(library_.calls()[0].reads, (std::vector{a(), b()}));
+  EXPECT_EQ(library_.calls()[0].write, c());
+  EXPECT_EQ(library_.calls()[0].workspace, workspace());
+}
+
+TEST_F(FakeVendor, RefusesWhatAGpuWouldNotForgive) {
+  const auto moved = [](AddressRange range, std::uint64_t begin, std::uint64_t bytes) {
+    return AddressRange{.begin = range.begin + begin, .bytes = range.bytes + bytes};
+  };
+  const std::uint64_t none = 0;
+  EXPECT_THROW(run(moved(a(), none - 4, 0), c(), workspace()), DeviceError) << "misaligned";
+  EXPECT_THROW(run(moved(a(), 0, none - 16), c(), workspace()), DeviceError) << "too short";
+  EXPECT_THROW(run(a(), moved(a(), 0, c().bytes - a().bytes), workspace()), DeviceError) << "overlap";
+  EXPECT_THROW(run(a(), c(), moved(workspace(), 0, none - 256)), DeviceError) << "less workspace";
+  EXPECT_THROW(run(a(), moved(workspace(), 0, c().bytes - workspace().bytes), workspace()), DeviceError)
+      << "result in the workspace";
+  EXPECT_TRUE(library_.calls().empty());
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+// Stands in for cudnn_library.cpp where CMake found no CUDA, no cuDNN or no cudnn-frontend.
+
+#include "src/ops/cuda/vendor_library.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cuda {
+
+std::unique_ptr<VendorLibrary> make_vendor_library() {
+  throw DeviceError("cuda: built without cuDNN and cuBLASLt");
+}
+
+}  // namespace vdnn::cuda

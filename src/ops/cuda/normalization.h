@@ -1,0 +1,61 @@
+#pragma once
+// Normalisation over sets of elements as launches, whatever the sets: groups of channels of a sample, or a
+// channel of the whole batch, which is a group of one channel of one sample that has the places of all.
+
+#include "src/ops/cuda/column_sums.h"
+
+namespace vdnn::cuda {
+
+struct Geometry {
+  MapShape map;
+  std::uint64_t groups;
+  std::uint64_t group_channels;
+
+  Geometry(const MapShape& shape, std::uint64_t group_count)
+      : map(shape), groups(group_count), group_channels(map.channels / groups) {}
+
+  std::uint64_t all_groups() const { return map.samples * groups; }
+  double group_elements() const { return static_cast<double>(map.places * group_channels); }
+  GroupPosition position() const {
+    return {.channels = Divisor(map.channels),
+            .places = Divisor(map.places),
+            .group_channels = Divisor(group_channels),
+            .groups = groups};
+  }
+};
+
+// Sums of x and x^2 of each group.
+struct GroupSumsLayout {
+  ColumnSums<Products> products;
+  Sums<2>* group_sums;
+
+  GroupSumsLayout(Workspace& workspace, const Geometry& geometry);
+};
+void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const float* x,
+                       GroupSumsLayout& layout);
+
+// What a group is normalised with.
+struct GroupMoments {
+  const float* mean;
+  const float* reciprocal_deviation;
+};
+
+// `operands`: X, scale and shift are the first reads, Y the first write.
+void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
+                      const GroupMoments& moments);
+
+struct GradientsLayout {
+  ColumnSums<Products> products;
+  Sums<2>* channel_sums;  // of all samples
+  RowSumsLayout<2> scaled;
+  float* of_x;
+  float* constant;
+
+  GradientsLayout(Workspace& workspace, const Geometry& geometry);
+};
+// `operands`: X, whatever the moments are made of (two), dY and scale are read; the gradients of X, scale and
+// shift written.
+void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
+                      const GroupMoments& moments, GradientsLayout& layout);
+
+}  // namespace vdnn::cuda

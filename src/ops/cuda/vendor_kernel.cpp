@@ -1,0 +1,42 @@
+#include "src/ops/cuda/vendor_kernel.h"
+
+#include "vdnn/error.h"
+
+namespace vdnn::cuda {
+
+std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
+                                                 const KernelRequest& request) {
+  const Algorithm& algorithm = request.op.algorithms.at(request.algorithm);
+  if (made->workspace_bytes() > algorithm.workspace_bytes) {
+    throw DeviceError("op '" + request.op.name + "': " + algorithm.name + " wants " +
+                      std::to_string(made->workspace_bytes()) + " bytes of workspace on this device, " +
+                      std::to_string(algorithm.workspace_bytes) + " were planned");
+  }
+  return made;
+}
+
+void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, const AddressRange& write,
+                   const AddressRange& workspace, const Launcher& launcher) {
+  op.run({.reads = reads,
+          .write = write,
+          .workspace = {.begin = workspace.begin, .bytes = op.workspace_bytes()}},
+         launcher.stream());
+}
+
+LayerRecipe with_algorithm(const std::string& name, LayerRecipe recipe) {
+  for (std::vector<OpRecipe>* pass : {&recipe.forward, &recipe.backward}) {
+    for (OpRecipe& op : *pass) {
+      op.algorithms = {{.name = name}};
+    }
+  }
+  return recipe;
+}
+
+OpKernel vendor_kernel(std::unique_ptr<VendorOp> made, const KernelRequest& request) {
+  return [op = within_algorithm(std::move(made), request)](const OpOperands& operands, const StepScalars&,
+                                                           const Launcher& launcher) {
+    run_vendor_op(*op, operands.reads, operands.writes[0], operands.workspace, launcher);
+  };
+}
+
+}  // namespace vdnn::cuda

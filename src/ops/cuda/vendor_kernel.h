@@ -1,0 +1,28 @@
+#pragma once
+// Vendors' ops as parts of an op's kernel.
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/ops/cuda/launcher.h"
+#include "src/ops/cuda/vendor_library.h"
+#include "vdnn/op_catalog.h"
+
+namespace vdnn::cuda {
+
+// Throws DeviceError where it wants more workspace than the op's algorithm counts.
+std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
+                                                 const KernelRequest& request);
+
+// `workspace`: the op's, of which it takes what it wants.
+void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, const AddressRange& write,
+                   const AddressRange& workspace, const Launcher& launcher);
+
+// Every op of the layer by an algorithm of this name, without workspace.
+LayerRecipe with_algorithm(const std::string& name, LayerRecipe recipe);
+
+// An op that is one call: all reads, the only write.
+OpKernel vendor_kernel(std::unique_ptr<VendorOp> made, const KernelRequest& request);
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,166 @@
+#include "src/ops/filter_layer.h"
+
+#include <algorithm>
+
+#include "vdnn/error.h"
+
+namespace vdnn::ops {
+
+namespace {
+
+// K x C x window.
+Dims filter_dims(std::int64_t filters, std::int64_t channels, const Dims& window) {
+  Dims dims{filters, channels};
+  dims.insert(dims.end(), window.begin(), window.end());
+  return dims;
+}
+
+void require_filters(std::int64_t filters, const std::string& layer) {
+  if (filters < 1) {
+    throw InvalidArgument(layer + ": " + std::to_string(filters) + " filters");
+  }
+}
+
+void check(const ConvolutionSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "convolution";
+  require_one_to_one(types, kLayer);
+  const TensorType& input = types.inputs[0];
+  require_filters(spec.filters, kLayer);
+  require_output(types.outputs[0],
+                 window_output(input.dims, spec.filters,
+                               {spec.kernel, spec.stride, spec.padding, spec.dilation}, kLayer),
+                 kLayer);
+  if (spec.groups < 1 || input.dims[1] % spec.groups != 0 || spec.filters % spec.groups != 0) {
+    throw InvalidArgument("convolution: " + std::to_string(spec.groups) + " groups do not divide " +
+                          std::to_string(input.dims[1]) + " channels and " + std::to_string(spec.filters) +
+                          " filters");
+  }
+}
+
+void check(const TransposedConvolutionSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "transposed convolution";
+  require_one_to_one(types, kLayer);
+  const Dims& input = types.inputs[0].dims;
+  require_filters(spec.filters, kLayer);
+  require_window(input, {spec.kernel, spec.stride, spec.padding, {}}, kLayer);
+  Dims output{input[0], spec.filters};
+  for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
+    output.push_back((input[i + 2] - 1) * spec.stride[i] - 2 * spec.padding[i] + spec.kernel[i]);
+  }
+  require_output(types.outputs[0], output, kLayer);
+}
+
+void check(const FullyConnectedSpec& spec, const LayerTypes& types) {
+  constexpr const char* kLayer = "fully connected";
+  require_one_to_one(types, kLayer);
+  const Dims& input = types.inputs[0].dims;
+  if (spec.outputs < 1 || input.size() < 2) {
+    throw InvalidArgument("fully connected: " + std::to_string(spec.outputs) + " outputs from " +
+                          to_string(input));
+  }
+  require_output(types.outputs[0], {input[0], spec.outputs}, kLayer);
+}
+
+// Every output sums as many products as one of the filters has elements.
+void count_products(FilterShape& shape) {
+  shape.fan_in = static_cast<std::int64_t>(shape.filter_type().elements()) / shape.filter[0];
+  shape.multiply_adds = static_cast<double>(shape.output.elements()) * static_cast<double>(shape.fan_in);
+}
+
+std::vector<ParameterRecipe> parameters_of(const FilterShape& shape, const FilterStorage& storage) {
+  std::vector<ParameterRecipe> parameters{{.name = "filter",
+                                           .type = shape.filter_type(),
+                                           .storage_bytes = storage.filter_bytes,
+                                           .initializer = Initializer::kHeNormal,
+                                           .fan_in = shape.fan_in,
+                                           .storage_layout = storage.filter_layout}};
+  if (shape.bias) {
+    const TensorType bias = shape.bias_type();
+    parameters.push_back(
+        {.name = "bias", .type = bias, .storage_bytes = bias.bytes(), .storage_layout = storage.bias_layout});
+  }
+  return parameters;
+}
+
+Cost cost_of(const FilterShape& shape, const FilterStorage& storage, Direction pass) {
+  Cost cost{.flops = 2 * shape.multiply_adds,
+            .bytes = static_cast<double>(shape.input.bytes()) + static_cast<double>(shape.output.bytes()) +
+                     static_cast<double>(storage.filter_bytes)};
+  if (shape.bias && pass != Direction::kBackwardData) {
+    cost.bytes += static_cast<double>(shape.bias_type().bytes());
+  }
+  return cost;
+}
+
+}  // namespace
+
+FilterShape filter_shape(const ConvolutionSpec& spec, const LayerTypes& types) {
+  check(spec, types);
+  FilterShape shape{.input = types.inputs[0],
+                    .output = types.outputs[0],
+                    .filter = filter_dims(spec.filters, types.inputs[0].dims[1] / spec.groups, spec.kernel),
+                    .stride = spec.stride,
+                    .padding = spec.padding,
+                    .groups = spec.groups,
+                    .bias = spec.bias};
+  count_products(shape);
+  return shape;
+}
+
+FilterShape filter_shape(const TransposedConvolutionSpec& spec, const LayerTypes& types) {
+  check(spec, types);
+  FilterShape shape{.input = types.inputs[0],
+                    .output = types.outputs[0],
+                    .filter = filter_dims(spec.filters, types.inputs[0].dims[1], spec.kernel),
+                    .stride = spec.stride,
+                    .padding = spec.padding,
+                    .bias = spec.bias};
+  const double reach = static_cast<double>(spec.filters) * window_elements(spec.kernel);
+  shape.multiply_adds = static_cast<double>(shape.input.elements()) * reach;
+  // Windows begin a stride apart, so that many fewer of them meet in one output.
+  shape.fan_in = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(static_cast<double>(shape.filter[1]) * window_elements(spec.kernel) /
+                                   window_elements(spec.stride)));
+  return shape;
+}
+
+FilterShape filter_shape(const FullyConnectedSpec& spec, const LayerTypes& types) {
+  check(spec, types);
+  FilterShape shape{.input = types.inputs[0],
+                    .output = types.outputs[0],
+                    .filter = types.inputs[0].dims,
+                    .bias = spec.bias};
+  shape.filter[0] = spec.outputs;
+  count_products(shape);
+  return shape;
+}
+
+LayerRecipe filter_layer_recipe(const FilterShape& shape, const FilterStorage& storage,
+                                const PassAlgorithms& algorithms, Mode mode) {
+  using enum OperandRole;
+  const auto pass = [&](Direction direction, std::vector<Operand> reads, std::vector<Operand> writes) {
+    return OpRecipe{.direction = direction,
+                    .reads = std::move(reads),
+                    .writes = std::move(writes),
+                    .may_overwrite = {},
+                    .algorithms = algorithms(direction),
+                    .cost = cost_of(shape, storage, direction)};
+  };
+  LayerRecipe recipe;
+  recipe.parameters = parameters_of(shape, storage);
+  recipe.forward = {pass(Direction::kForward, {{kInput, 0}, {kParameter, 0}}, {{kOutput, 0}})};
+  if (mode == Mode::kTraining) {
+    recipe.backward = {
+        pass(Direction::kBackwardFilter, {{kInput, 0}, {kOutputGradient, 0}}, {{kParameterGradient, 0}}),
+        pass(Direction::kBackwardData, {{kOutputGradient, 0}, {kParameter, 0}}, {{kInputGradient, 0}})};
+  }
+  if (shape.bias) {
+    recipe.forward[0].reads.push_back({kParameter, 1});
+    if (mode == Mode::kTraining) {
+      recipe.backward[0].writes.push_back({kParameterGradient, 1});
+    }
+  }
+  return recipe;
+}
+
+}  // namespace vdnn::ops

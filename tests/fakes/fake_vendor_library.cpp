@@ -1,0 +1,245 @@
+#include "tests/fakes/fake_vendor_library.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "tests/ops/channels_last.h"
+#include "tests/ops/reference_windows.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn::testing {
+
+namespace {
+
+using cuda::VendorOperands;
+using reference::Array;
+
+constexpr std::uint64_t kOperandAlignment = 16;
+constexpr std::uint64_t kWorkspaceAlignment = 256;
+
+std::uint64_t bytes_of(const Dims& dims) {
+  return TensorType{.dims = dims}.bytes();
+}
+
+// What the result is computed with: the reads in logical order.
+using Compute = std::function<Array(const std::vector<Array>&)>;
+
+class FakeOp final : public cuda::VendorOp {
+ public:
+  struct Parts {
+    std::string name;
+    std::vector<Dims> reads;
+    Dims write;
+    std::uint64_t workspace_bytes = 0;
+    Compute compute;
+  };
+
+  FakeOp(Parts parts, std::shared_ptr<std::vector<VendorCall>> calls)
+      : parts_(std::move(parts)), calls_(std::move(calls)) {}
+
+  std::uint64_t workspace_bytes() const override { return parts_.workspace_bytes; }
+
+  void run(const VendorOperands& operands, void* stream) const override {
+    check(operands);
+    calls_->push_back({.name = parts_.name,
+                       .reads = {operands.reads.begin(), operands.reads.end()},
+                       .write = operands.write,
+                       .workspace = operands.workspace,
+                       .stream = stream});
+    std::fill_n(pointer_to<float>(operands.workspace.begin), parts_.workspace_bytes / sizeof(float),
+                std::numeric_limits<float>::quiet_NaN());
+    std::vector<Array> reads;
+    for (std::size_t i = 0; i < parts_.reads.size(); ++i) {
+      reads.push_back(from_channels_last(parts_.reads[i], floats_at(operands.reads[i])));
+    }
+    const std::vector<float> result = to_channels_last(parts_.compute(reads));
+    std::ranges::copy(result, pointer_to<float>(operands.write.begin));
+  }
+
+ private:
+  static std::span<const float> floats_at(const AddressRange& range) {
+    return {pointer_to<const float>(range.begin), range.bytes / sizeof(float)};
+  }
+
+  void require(bool kept, const std::string& what) const {
+    if (!kept) {
+      throw DeviceError("fake vendor library: " + parts_.name + ": " + what);
+    }
+  }
+
+  void check_operand(const AddressRange& range, const Dims& dims) const {
+    require(range.begin % kOperandAlignment == 0, "misaligned operand");
+    require(range.bytes == bytes_of(dims),
+            std::to_string(range.bytes) + " bytes for an operand of " + to_string(dims));
+  }
+
+  void check(const VendorOperands& operands) const {
+    require(operands.reads.size() == parts_.reads.size(), "wrong number of operands");
+    for (std::size_t i = 0; i < parts_.reads.size(); ++i) {
+      check_operand(operands.reads[i], parts_.reads[i]);
+      require(!operands.reads[i].overlaps(operands.write), "a read overlaps the write");
+      require(!operands.reads[i].overlaps(operands.workspace), "a read overlaps the workspace");
+    }
+    check_operand(operands.write, parts_.write);
+    require(!operands.write.overlaps(operands.workspace), "the write overlaps the workspace");
+    require(operands.workspace.begin % kWorkspaceAlignment == 0, "misaligned workspace");
+    require(operands.workspace.bytes == parts_.workspace_bytes,
+            "workspace of " + std::to_string(operands.workspace.bytes) + " bytes, asked for " +
+                std::to_string(parts_.workspace_bytes));
+  }
+
+  Parts parts_;
+  std::shared_ptr<std::vector<VendorCall>> calls_;
+};
+
+class FakeEngines final : public cuda::EngineSource {
+ public:
+  std::vector<cuda::Engine> list(const cuda::EngineQuestion& question) const override {
+    // As large as what is read, which differs from pass to pass.
+    const ops::Convolution& c = question.convolution;
+    const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);
+    return {{.name = "large", .workspace_bytes = workspace}, {.name = "small"}};
+  }
+  std::string name() const override { return "fake engines"; }
+};
+
+Dims joined(Dims front, const Dims& space) {
+  front.insert(front.end(), space.begin(), space.end());
+  return front;
+}
+
+// One pass of the products x filter = y: `write` is the operand that is none of the reads.
+void add_products(const std::vector<reference::Product>& products, Direction direction,
+                  const std::vector<Array>& reads, Array& write) {
+  for (const reference::Product& each : products) {
+    switch (direction) {
+      case Direction::kForward:
+        write.data[each.output] += reads[0].data[each.input] * reads[1].data[each.weight];
+        break;
+      case Direction::kBackwardData:
+        write.data[each.input] += reads[0].data[each.output] * reads[1].data[each.weight];
+        break;
+      default:
+        write.data[each.weight] += reads[0].data[each.input] * reads[1].data[each.output];
+    }
+  }
+}
+
+Array product(const cuda::MatrixProduct& p, const Array& a, const Array& b) {
+  Array c({p.rows, p.columns});
+  const auto rows = static_cast<std::size_t>(p.rows);
+  const auto columns = static_cast<std::size_t>(p.columns);
+  const auto inner = static_cast<std::size_t>(p.inner);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      for (std::size_t k = 0; k < inner; ++k) {
+        c.data[i * columns + j] += a.data[p.transposed_a ? k * rows + i : i * inner + k] *
+                                   b.data[p.transposed_b ? j * inner + k : k * columns + j];
+      }
+    }
+  }
+  return c;
+}
+
+Array pooled(const PoolingSpec& spec, bool forward, const std::vector<Array>& reads) {
+  const reference::Window window{spec.kernel, spec.stride, spec.padding, {}};
+  const bool max = spec.mode == PoolingMode::kMax;
+  if (forward) {
+    return max ? reference::max_pooling(reads[0], window)
+               : reference::average_pooling(reads[0], window).value;
+  }
+  return max ? reference::max_pooling_backward(reads[0], reads[2], window).value
+             : reference::average_pooling_backward(reads[0].dims, reads[2], window).value;
+}
+
+// Of what X, Y and dY are read by.
+std::vector<Dims> map_reads(Direction direction, const Dims& x, const Dims& y) {
+  return direction == Direction::kForward ? std::vector<Dims>{x} : std::vector<Dims>{x, y, y};
+}
+
+}  // namespace
+
+std::shared_ptr<const cuda::EngineSource> make_fake_engines() {
+  return std::make_shared<FakeEngines>();
+}
+
+std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::EngineQuestion& question,
+                                                               const std::string& engine) {
+  const std::vector<cuda::Engine> engines = FakeEngines().list(question);
+  const auto chosen = std::ranges::find(engines, engine, &cuda::Engine::name);
+  const ops::Convolution& c = question.convolution;
+  if (chosen == engines.end() || c.input.size() < 2) {
+    throw DeviceError("fake vendor library: " + to_string(question) + ": no engine " + engine);
+  }
+  const Dims x = joined({c.batch, c.input_channels}, c.input);
+  const Dims y = joined({c.batch, c.output_channels}, c.output);
+  const Dims w = joined({c.output_channels, c.input_channels / c.groups}, c.kernel);
+  const reference::Window window{c.kernel, c.stride, c.padding, ops::dilation_of(c)};
+  FakeOp::Parts parts{.name = "convolution " + engine, .workspace_bytes = chosen->workspace_bytes};
+  switch (question.direction) {
+    case Direction::kForward:
+      parts.reads = {x, w};
+      parts.write = y;
+      break;
+    case Direction::kBackwardData:
+      parts.reads = {y, w};
+      parts.write = x;
+      break;
+    default:
+      parts.reads = {x, y};
+      parts.write = w;
+  }
+  parts.compute = [x, w, window, direction = question.direction,
+                   write = parts.write](const std::vector<Array>& reads) {
+    Array result(write);
+    add_products(reference::convolution(x, w, window), direction, reads, result);
+    return result;
+  };
+  return std::make_unique<FakeOp>(std::move(parts), calls_);
+}
+
+std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::MatrixProduct& p) {
+  const auto matrix = [](bool transposed, std::int64_t rows, std::int64_t columns) {
+    return transposed ? Dims{columns, rows} : Dims{rows, columns};
+  };
+  return std::make_unique<FakeOp>(
+      FakeOp::Parts{
+          .name = "matrix product",
+          .reads = {matrix(p.transposed_a, p.rows, p.inner), matrix(p.transposed_b, p.inner, p.columns)},
+          .write = {p.rows, p.columns},
+          .workspace_bytes = cuda::kMatrixProductWorkspaceBytes / 2,
+          .compute = [p](const std::vector<Array>& reads) { return product(p, reads[0], reads[1]); }},
+      calls_);
+}
+
+std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingProblem& problem) {
+  const bool forward = problem.direction == Direction::kForward;
+  return std::make_unique<FakeOp>(
+      FakeOp::Parts{.name = "pooling",
+                    .reads = map_reads(problem.direction, problem.x, problem.y),
+                    .write = forward ? problem.y : problem.x,
+                    .compute = [spec = problem.spec, forward](
+                                   const std::vector<Array>& reads) { return pooled(spec, forward, reads); }},
+      calls_);
+}
+
+std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& problem) {
+  const bool forward = problem.direction == Direction::kForward;
+  return std::make_unique<FakeOp>(
+      FakeOp::Parts{.name = "lrn",
+                    .reads = map_reads(problem.direction, problem.x, problem.x),
+                    .write = problem.x,
+                    .compute =
+                        [spec = problem.spec, forward](const std::vector<Array>& reads) {
+                          return forward ? reference::lrn(reads[0], spec).value
+                                         : reference::lrn_backward(reads[0], reads[2], spec).value;
+                        }},
+      calls_);
+}
+
+}  // namespace vdnn::testing

@@ -1,0 +1,40 @@
+#pragma once
+// cuDNN and cuBLASLt on the host: the same problems, computed with the references of tests/ops. Each call is
+// recorded, and refused where an operand is of the wrong size, misaligned, overlaps the write, or where the
+// workspace is not the one asked for; the workspace is left full of NaN.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/ops/cuda/engine_source.h"
+#include "src/ops/cuda/vendor_library.h"
+
+namespace vdnn::testing {
+
+struct VendorCall {
+  std::string name;
+  std::vector<AddressRange> reads;
+  AddressRange write;
+  AddressRange workspace;
+  void* stream = nullptr;
+};
+
+// Two engines for every convolution, one of which wants workspace.
+std::shared_ptr<const cuda::EngineSource> make_fake_engines();
+
+class FakeVendorLibrary final : public cuda::VendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string& engine) override;
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override;
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override;
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override;
+
+  const std::vector<VendorCall>& calls() const { return *calls_; }
+
+ private:
+  std::shared_ptr<std::vector<VendorCall>> calls_ = std::make_shared<std::vector<VendorCall>>();
+};
+
+}  // namespace vdnn::testing
