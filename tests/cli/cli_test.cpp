@@ -357,7 +357,9 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   expect_obeys_schema(last_line(read("sim.json")));
   // Were taken, and did nothing.
   for (const std::string option : {"--steps", "--lr"}) {
-    const Outcome refused = run("replay " + schedule + " --device sim:cpu " + option + " 1");
+    std::string arguments = "replay " + schedule + " --device sim:cpu ";
+    arguments.append(option).append(" 1");
+    const Outcome refused = run(arguments);
     EXPECT_EQ(refused.status, 2) << option;
     EXPECT_THAT(refused.log, HasSubstr(option + ": nothing is trained on sim:cpu"));
   }
