@@ -51,15 +51,12 @@ Convolution convolution_of(const ConvolutionSpec& spec, const TensorType& x, con
 }
 
 Convolution convolution_of(const TransposedConvolutionSpec& spec, const TensorType& x, const TensorType& y) {
-  return {.batch = y.dims[0],
-          .input_channels = y.dims[1],
-          .output_channels = x.dims[1],
-          .input = space_of(y),
-          .output = space_of(x),
-          .kernel = spec.kernel,
-          .stride = spec.stride,
-          .padding = spec.padding,
-          .dilation = {}};
+  return convolution_of(ConvolutionSpec{.filters = x.dims[1],
+                                        .kernel = spec.kernel,
+                                        .stride = spec.stride,
+                                        .padding = spec.padding,
+                                        .dilation = {}},
+                        y, x);
 }
 
 }  // namespace vdnn::ops

@@ -70,10 +70,9 @@ const std::array<SimProfile, 6>& profiles() {
           .host_to_device_bytes_per_second = 55e9,
           .launch_seconds = 3e-6,
           .source = "H200: memory as the driver reports it, 0.6 of the datasheet's 67 TFLOP/s fp32 peak (no "
-                    "TF32), the "
-                    "4.3 TB/s that a copy reached of 4.8, PCIe gen5 as reported for H100 (52.8 GB/s to the "
-                    "host, about "
-                    "55 by copy engine from it); 512 GiB of host memory and 3 us a launch are assumed",
+                    "TF32), the 4.3 TB/s that a copy reached of 4.8, PCIe gen5 as reported for H100 (52.8 "
+                    "GB/s to the host, about 55 by copy engine from it); 512 GiB of host memory and 3 us a "
+                    "launch are assumed",
       },
       {
           .name = "b200",
@@ -104,8 +103,7 @@ const std::array<SimProfile, 6>& profiles() {
           .source =
               "two cores as CI has them: 120 GFLOP/s, which 3x3 convolutions of oneDNN 2.6 reached in NHWC; "
               "10 GB/s of memory traffic, 8 GB/s a copy and 10 us a launch are assumed; granule and "
-              "alignment "
-              "are those of the cpu driver",
+              "alignment are those of the cpu driver",
       },
   }};
   return kProfiles;

@@ -1,5 +1,7 @@
 #include "tests/ops/loss_cases.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <random>
 
@@ -43,13 +45,15 @@ std::vector<LossShape> loss_shapes() {
           {"many_classes", {5, 300}},  {"more_classes_than_threads", {2, 4500, 2}}};
 }
 
-std::vector<std::byte> written_by(OpHarness& op, OpId id) {
-  std::vector<std::byte> bytes;
-  for (const Operand& written : op.recipe(id).writes) {
-    const auto each = op.buffer(written).as<std::byte>();
-    bytes.insert(bytes.end(), each.begin(), each.end());
+void expect_same_bits(OpHarness& here, OpHarness& there) {
+  for (const OpId pass : {0U, 1U}) {
+    here.run(pass);
+    there.run(pass);
+    for (const Operand& written : here.recipe(pass).writes) {
+      EXPECT_TRUE(
+          std::ranges::equal(here.buffer(written).as<std::byte>(), there.buffer(written).as<std::byte>()));
+    }
   }
-  return bytes;
 }
 
 }  // namespace vdnn::testing

@@ -25,7 +25,7 @@ struct LossShape {
 };
 std::vector<LossShape> loss_shapes();
 
-// Bytes of what the op of that index has written.
-std::vector<std::byte> written_by(OpHarness& op, OpId id);
+// Runs both passes of one loss over the same operands, compiled in two ways: they write the same bits.
+void expect_same_bits(OpHarness& here, OpHarness& there);
 
 }  // namespace vdnn::testing

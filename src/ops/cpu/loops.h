@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
-#include "vdnn/device.h"
-#include "vdnn/op_library.h"
+#include "src/ops/operand_pointers.h"
 
 namespace vdnn::cpu {
+
+using ops::read_pointer;
+using ops::write_pointer;
 
 // Calls work(begin, end) for ranges that cover [0, count), at most one a thread. `work` must not throw. What
 // is counted is so many elements each.
@@ -40,16 +42,6 @@ void for_each_piece(std::uint64_t count, std::uint64_t size, int threads, const 
   for (std::uint64_t index = 0; index < pieces; ++index) {
     work(index, index * size, index + 1 < pieces ? (index + 1) * size : count);
   }
-}
-
-template <class T>
-const T* read_pointer(const OpOperands& operands, std::size_t index) {
-  return pointer_to<const T>(operands.reads[index].begin);
-}
-
-template <class T>
-T* write_pointer(const OpOperands& operands, std::size_t index) {
-  return pointer_to<T>(operands.writes[index].begin);
 }
 
 }  // namespace vdnn::cpu

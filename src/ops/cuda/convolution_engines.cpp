@@ -15,6 +15,7 @@
 #include <set>
 #include <utility>
 
+#include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
 #include "src/ops/cuda/loaded_library.h"
 #include "vdnn/error.h"
@@ -83,19 +84,6 @@ fe::DataType_t sum_type(ElementType elements) {
 Dims joined(Dims front, const Dims& space) {
   front.insert(front.end(), space.begin(), space.end());
   return front;
-}
-
-// Channels lie innermost, what is written first outermost.
-Dims channels_last_strides(const Dims& dims) {
-  Dims strides(dims.size());
-  strides[1] = 1;
-  std::int64_t stride = dims[1];
-  for (std::size_t i = dims.size() - 1; i >= 2; --i) {
-    strides[i] = stride;
-    stride *= dims[i];
-  }
-  strides[0] = stride;
-  return strides;
 }
 
 NumericalNote note_of(cudnnBackendNumericalNote_t note) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
 #include "src/ops/cuda/loaded_library.h"
 #include "src/ops/cuda/vendor_library.h"
@@ -115,17 +116,10 @@ using LrnDescriptor = Owned<cudnnLRNDescriptor_t, cudnnStatus_t>;
 TensorDescriptor channels_last_tensor(const Cudnn& cudnn, const Dims& dims) {
   TensorDescriptor tensor = make_owned(cudnn, "cudnnCreateTensorDescriptor",
                                        cudnn.cudnnCreateTensorDescriptor, cudnn.cudnnDestroyTensorDescriptor);
-  Dims strides(dims.size());
-  strides[1] = 1;
-  std::int64_t stride = dims[1];
-  for (std::size_t i = dims.size() - 1; i >= 2; --i) {
-    strides[i] = stride;
-    stride *= dims[i];
-  }
-  strides[0] = stride;
-  cudnn.require(cudnn.cudnnSetTensorNdDescriptor(tensor.get(), CUDNN_DATA_FLOAT, to_int(dims.size()),
-                                                 to_ints(dims).data(), to_ints(strides).data()),
-                "cudnnSetTensorNdDescriptor " + to_string(dims));
+  cudnn.require(
+      cudnn.cudnnSetTensorNdDescriptor(tensor.get(), CUDNN_DATA_FLOAT, to_int(dims.size()),
+                                       to_ints(dims).data(), to_ints(channels_last_strides(dims)).data()),
+      "cudnnSetTensorNdDescriptor " + to_string(dims));
   return tensor;
 }
 

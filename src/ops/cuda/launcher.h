@@ -6,11 +6,14 @@
 
 #include "src/ops/cuda/kernel_table.h"
 #include "src/ops/kernel_request.h"
+#include "src/ops/operand_pointers.h"
 #include "vdnn/op_library.h"
 
 namespace vdnn::cuda {
 
 using ops::KernelRequest;
+using ops::read_pointer;
+using ops::write_pointer;
 
 // Kernels run in the order in which they are launched.
 class Launcher {
@@ -27,15 +30,5 @@ class Launcher {
 
 // Operands in the order of the recipe. May be called from any thread, by one at a time.
 using OpKernel = std::function<void(const OpOperands&, const StepScalars&, const Launcher&)>;
-
-template <class T>
-const T* read_pointer(const OpOperands& operands, std::size_t index) {
-  return pointer_to<const T>(operands.reads[index].begin);
-}
-
-template <class T>
-T* write_pointer(const OpOperands& operands, std::size_t index) {
-  return pointer_to<T>(operands.writes[index].begin);
-}
 
 }  // namespace vdnn::cuda

@@ -1,0 +1,25 @@
+#pragma once
+// Feature maps and filters as libraries are told that they lie: channels innermost, what is written first
+// outermost.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "vdnn/tensor.h"
+
+namespace vdnn::cuda {
+
+// Elements from one to the next along each dimension of a dense N x C x space.
+inline Dims channels_last_strides(const Dims& dims) {
+  Dims strides(dims.size());
+  strides[1] = 1;
+  std::int64_t stride = dims[1];
+  for (std::size_t i = dims.size() - 1; i >= 2; --i) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  strides[0] = stride;
+  return strides;
+}
+
+}  // namespace vdnn::cuda
