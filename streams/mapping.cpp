@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "vdnn/size.h"
@@ -11,10 +12,10 @@ namespace vdnn {
 std::optional<Mapping> Mapping::make(std::uint64_t bytes, std::uint64_t alignment, Kind kind) {
   // mmap aligns to pages; what a larger alignment needs besides is only address space.
   const std::uint64_t mapped_bytes = checked_add(round_up(bytes, kPageBytes), alignment - kPageBytes);
-  const bool touched = kind == Kind::kTouched;
-  const int access = touched ? PROT_READ | PROT_WRITE : PROT_NONE;
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (touched ? MAP_POPULATE : MAP_NORESERVE);
-  void* const address = mmap(nullptr, mapped_bytes, access, flags, -1, 0);
+  const bool reserved = kind == Kind::kReserved;
+  const int access = reserved ? PROT_NONE : PROT_READ | PROT_WRITE;
+  const int behind = reserved ? MAP_NORESERVE : kind == Kind::kTouched ? MAP_POPULATE : 0;
+  void* const address = mmap(nullptr, mapped_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | behind, -1, 0);
   if (address == MAP_FAILED) {
     return std::nullopt;
   }
@@ -29,6 +30,13 @@ Mapping::Mapping(Mapping&& other) noexcept
 Mapping::~Mapping() {
   if (mapped_.bytes != 0) {
     munmap(pointer_to<void>(mapped_.begin), mapped_.bytes);
+  }
+}
+
+void touch_pages(AddressRange range) {
+  for (std::uint64_t at = range.begin; at < range.end(); at += kPageBytes) {
+    volatile std::byte& byte = *pointer_to<std::byte>(at);
+    byte = byte;  // not madvise(MADV_POPULATE_WRITE), which older kernels do not know
   }
 }
 

@@ -13,8 +13,9 @@ inline constexpr std::uint64_t kPageBytes = 4096;
 class Mapping {
  public:
   enum class Kind : std::uint8_t {
-    kReserved,  // inaccessible and without memory behind it
-    kTouched,   // accessible, and every page is there already
+    kReserved,   // inaccessible and without memory behind it
+    kUntouched,  // accessible; a page comes when it is touched
+    kTouched,    // accessible, and every page is there already
   };
 
   // `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty where the system refuses.
@@ -32,5 +33,9 @@ class Mapping {
   AddressRange mapped_;  // includes what alignment cost
   AddressRange range_;
 };
+
+// Makes every page of `range`, which is accessible, be there; what it holds stays. No other thread may write
+// to it meanwhile.
+void touch_pages(AddressRange range);
 
 }  // namespace vdnn

@@ -16,11 +16,11 @@ std::uint64_t physical_memory_bytes() {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-PinnedBlocks::PinnedBlocks(std::string owner, std::uint64_t budget_bytes)
-    : owner_(std::move(owner)), budget_bytes_(budget_bytes) {}
+PinnedBlocks::PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mapping::Kind kind)
+    : owner_(std::move(owner)), budget_bytes_(budget_bytes), kind_(kind) {}
 
 AddressRange PinnedBlocks::take(std::uint64_t bytes) {
-  std::optional<Mapping> mapping = Mapping::make(bytes, kPageBytes, Mapping::Kind::kTouched);
+  std::optional<Mapping> mapping = Mapping::make(bytes, kPageBytes, kind_);
   if (!mapping) {
     throw OutOfMemory(owner_ + ": page-locked memory of the machine",
                       {.asked = bytes, .budget = budget_bytes_});

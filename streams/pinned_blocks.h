@@ -1,6 +1,6 @@
 #pragma once
-// Blocks of host memory that are touched and start on pages: page-locked memory as far as the operating
-// system goes. A driver of a real device locks them besides.
+// Blocks of host memory that start on pages: page-locked memory as far as the operating system goes. Their
+// pages are there from the start, or a driver that locks them sees to that itself.
 
 #include <cstdint>
 #include <map>
@@ -19,8 +19,8 @@ std::uint64_t physical_memory_bytes();
 // Thread-safe.
 class PinnedBlocks {
  public:
-  // `owner` names the device in errors, `budget_bytes` is what they say besides.
-  PinnedBlocks(std::string owner, std::uint64_t budget_bytes);
+  // `owner` names the device in errors, `budget_bytes` is what they say besides; of which `kind` blocks are.
+  PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mapping::Kind kind);
 
   // Exactly `bytes`. Throws OutOfMemory where the system refuses.
   AddressRange take(std::uint64_t bytes);
@@ -36,6 +36,7 @@ class PinnedBlocks {
  private:
   std::string owner_;
   std::uint64_t budget_bytes_;
+  Mapping::Kind kind_;
   mutable std::mutex mutex_;                 // guards what follows
   std::map<std::uint64_t, Mapping> blocks_;  // by begin
 };

@@ -141,7 +141,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       arena_(properties().name, kGranuleBytes),
       access_check_(options.check_accesses ? std::make_unique<AccessCheck>(arena_) : nullptr),
       engines_{CopyEngine(link_bytes_per_second(options)), CopyEngine(link_bytes_per_second(options))},
-      pinned_(properties().name, properties().host_budget_bytes) {}
+      pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kTouched) {}
 
 CpuDevice::~CpuDevice() {
   // All of them before any dies: what is queued on one may wait for another.

@@ -4,6 +4,8 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include "streams/mapping.h"
+
 namespace vdnn {
 
 namespace {
@@ -146,6 +148,7 @@ class RealCudaApi final : public CudaApi {
   }
 
   CudaStatus host_register(AddressRange range) override {
+    touch_pages(range);
     return status(cudaHostRegister(pointer_to<void>(range.begin), range.bytes, cudaHostRegisterPortable));
   }
   CudaStatus host_unregister(std::uint64_t address) override {

@@ -129,7 +129,7 @@ class CudaDevice final : public Device {
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
         memory_(*context_, properties().granule_bytes),
-        pinned_(properties().name, properties().host_budget_bytes),
+        pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),
         clock_(*context_) {}
   ~CudaDevice() override;

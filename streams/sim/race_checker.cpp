@@ -4,6 +4,12 @@
 
 namespace vdnn {
 
+std::string describe(const Race& race, const std::string& later) {
+  const auto verb = [](bool writes) { return writes ? "writes" : "reads"; };
+  return "'" + later + "' " + verb(race.later_writes) + " what '" + race.earlier + "' " +
+         verb(race.earlier_writes) + ", and nothing orders the two";
+}
+
 Frontier RaceChecker::close(const Frontier& frontier) const {
   Frontier closed = frontier;
   for (const Point& point : frontier.points()) {

@@ -32,6 +32,9 @@ struct Race {
   bool later_writes = false;
 };
 
+// A finding's sentence, without its bytes and full stop (findings.h); `later` is the access being checked.
+std::string describe(const Race& race, const std::string& later);
+
 // Not synchronised.
 class RaceChecker {
  public:

@@ -42,9 +42,7 @@ void SimChecks::add_stream() {
 
 RaceChecker::Report SimChecks::reporter(const std::string& later) {
   return [this, &later](const Race& race) {
-    findings_.add(SimFinding::Kind::kRace, race.earlier, later, race.range,
-                  quoted(later) + " " + verb(race.later_writes) + " what " + quoted(race.earlier) + " " +
-                      verb(race.earlier_writes) + ", and nothing orders the two");
+    findings_.add(SimFinding::Kind::kRace, race.earlier, later, race.range, describe(race, later));
   };
 }
 

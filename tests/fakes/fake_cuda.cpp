@@ -25,13 +25,15 @@ void set_protection(AddressRange range, int protection) {
 // --- what a test does
 // ------------------------------------------------------------------------------------------
 
-CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel) {
-  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
+CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, const FakeAccesses& accesses) {
+  const Stream& mine = *static_cast<Stream*>(stream);
+  FakeCuda& self = *mine.owner;
   {
     const std::lock_guard lock(self.mutex_);
     self.run_awhile();
-    if (self.finish(self.corruption()) == CudaStatus::kSuccess) {
-      self.append("cudaLaunchKernel", stream, std::move(kernel));
+    if (self.finish(self.corruption()) == CudaStatus::kSuccess &&
+        self.append("cudaLaunchKernel", stream, std::move(kernel)) == CudaStatus::kSuccess) {
+      self.check(mine, accesses);
     }
   }
   return self.get_last_error();
@@ -40,6 +42,19 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel) {
 void FakeCuda::launch_that_corrupts(CudaStream stream, CudaStatus status) {
   Stream& mine = *static_cast<Stream*>(stream);
   launch(stream, [&mine, status] { mine.owner->corrupted_.emplace(mine.ordinal, status); });
+}
+
+void FakeCuda::touch_on_host(AddressRange range, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (!is_registered(range)) {
+    order_.missing(range, name, "memory that is not page-locked");
+  }
+  order_.host_accesses(range, name);
+}
+
+void FakeCuda::name_copies(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  copy_name_ = name;
 }
 
 void FakeCuda::fail_call(std::uint64_t nth, CudaStatus status, std::string_view name) {
@@ -69,6 +84,11 @@ std::vector<std::string> FakeCuda::misuses() const {
   return misuses_;
 }
 
+std::vector<SimFinding> FakeCuda::findings() const {
+  const std::lock_guard lock(mutex_);
+  return order_.findings();
+}
+
 std::vector<std::string> FakeCuda::leaks() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> leaks;
@@ -83,7 +103,9 @@ std::vector<std::string> FakeCuda::leaks() const {
       leaks.emplace_back("work in flight on a stream that was destroyed");
     }
   }
-  std::ranges::for_each(events_, [&](const auto& event) { look(*event, "an event", 0); });
+  for (const auto& [handle, event] : events_) {
+    look(*event, "an event", 0);
+  }
   std::ranges::for_each(blocks_, [&](const Block& block) { look(block, "memory", block.bytes); });
   for (const auto& [begin, reserved] : reserved_) {
     look(reserved, "a reservation", reserved.space.range().bytes);
@@ -121,7 +143,11 @@ CudaStatus FakeCuda::begin(std::string_view name, Owned* releases) {
 
 CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* releases) {
   ++all_calls_;
-  ++calls_[std::string(name)];
+  auto count = calls_.find(name);
+  if (count == calls_.end()) {
+    count = calls_.emplace(name, 0).first;
+  }
+  ++count->second;
   run_awhile();
   if (until_failure_ != 0 && (failing_name_.empty() || failing_name_ == name) && --until_failure_ == 0) {
     failed_call_ = name;
@@ -233,8 +259,8 @@ FakeCuda::Stream* FakeCuda::find_stream(CudaStream stream) {
 }
 
 FakeCuda::Event* FakeCuda::find_event(CudaEvent event) {
-  const auto it = std::ranges::find(events_, event, [](const auto& each) -> CudaEvent { return each.get(); });
-  return it == events_.end() || (*it)->destroyed ? nullptr : it->get();
+  const auto it = events_.find(event);
+  return it == events_.end() || it->second->destroyed ? nullptr : it->second.get();
 }
 
 CudaStatus FakeCuda::stream_create(CudaStream& stream) {
@@ -244,9 +270,11 @@ CudaStatus FakeCuda::stream_create(CudaStream& stream) {
   }
   auto made = std::make_unique<Stream>();
   made->owner = this;
+  made->id = static_cast<StreamId>(streams_.size());
   made->ordinal = thread().ordinal;
   stream = made.get();
   streams_.push_back(std::move(made));
+  order_.add_stream();
   return CudaStatus::kSuccess;
 }
 
@@ -272,7 +300,11 @@ CudaStatus FakeCuda::stream_synchronize(CudaStream stream) {
   if (mine == nullptr) {
     return misuse("cudaStreamSynchronize", "no such stream");
   }
-  return run_until("cudaStreamSynchronize", [mine] { return mine->pieces.empty(); });
+  const CudaStatus status = run_until("cudaStreamSynchronize", [mine] { return mine->pieces.empty(); });
+  if (status == CudaStatus::kSuccess) {
+    order_.host_waited(order_.recorded(mine->id));
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piece) {
@@ -297,7 +329,11 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
     return misuse("cudaStreamWaitEvent", "no such event");
   }
   // As it is recorded now; one that never was is no wait.
-  return append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
+  const CudaStatus status = append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
+  if (status == CudaStatus::kSuccess && awaited->latest != nullptr) {
+    order_.stream_waits(static_cast<const Stream*>(stream)->id, awaited->latest->after);
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::event_create(CudaEvent& event, bool timed) {
@@ -309,7 +345,7 @@ CudaStatus FakeCuda::event_create(CudaEvent& event, bool timed) {
   made->ordinal = thread().ordinal;
   made->timed = timed;
   event = made.get();
-  events_.push_back(std::move(made));
+  events_.emplace(event, std::move(made));
   return CudaStatus::kSuccess;
 }
 
@@ -338,6 +374,7 @@ CudaStatus FakeCuda::event_record(CudaEvent event, CudaStream stream) {
   auto recording = std::make_shared<Recording>();
   const CudaStatus status = append("cudaEventRecord", stream, Recorded{recording});
   if (status == CudaStatus::kSuccess) {
+    recording->after = order_.recorded(static_cast<const Stream*>(stream)->id);
     mine->latest = std::move(recording);
   }
   return status;
@@ -352,7 +389,11 @@ CudaStatus FakeCuda::event_query(CudaEvent event) {
   if (mine == nullptr) {
     return misuse("cudaEventQuery", "no such event");
   }
-  return finish(mine->latest == nullptr || mine->latest->done ? CudaStatus::kSuccess : CudaStatus::kNotReady);
+  if (mine->latest != nullptr && !mine->latest->done) {
+    return finish(CudaStatus::kNotReady);
+  }
+  know(mine->latest.get());
+  return CudaStatus::kSuccess;
 }
 
 CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
@@ -365,7 +406,18 @@ CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
     return misuse("cudaEventSynchronize", "no such event");
   }
   const std::shared_ptr<const Recording> awaited = mine->latest;
-  return run_until("cudaEventSynchronize", [&awaited] { return awaited == nullptr || awaited->done; });
+  const CudaStatus status =
+      run_until("cudaEventSynchronize", [&awaited] { return awaited == nullptr || awaited->done; });
+  if (status == CudaStatus::kSuccess) {
+    know(awaited.get());
+  }
+  return status;
+}
+
+void FakeCuda::know(const Recording* reached) {
+  if (reached != nullptr) {
+    order_.host_waited(reached->after);
+  }
 }
 
 CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_event, CudaEvent end_event) {
@@ -446,23 +498,42 @@ CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t sourc
   if (const CudaStatus status = begin("cudaMemcpyAsync"); status != CudaStatus::kSuccess) {
     return status;
   }
-  return append("cudaMemcpyAsync", stream, [this, destination, source, bytes, direction] {
-    copy(destination, source, bytes, direction);
-  });
+  const Stream& mine = *static_cast<Stream*>(stream);
+  const CudaStatus status =
+      append("cudaMemcpyAsync", stream, [this, &mine, destination, source, bytes, direction] {
+        copy(mine, destination, source, bytes, direction);
+      });
+  if (status == CudaStatus::kSuccess) {
+    const Access read{.range = {.begin = source, .bytes = bytes}};
+    const Access write{.range = {.begin = destination, .bytes = bytes}};
+    order_.submitted(mine.id, copy_name_, {&read, 1}, {&write, 1});
+  }
+  return status;
 }
 
-void FakeCuda::copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
-                    CopyDirection direction) {
+void FakeCuda::copy(const Stream& stream, std::uint64_t destination, std::uint64_t source,
+                    std::uint64_t bytes, CopyDirection direction) {
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   const AddressRange device{.begin = to_host ? source : destination, .bytes = bytes};
   const AddressRange host{.begin = to_host ? destination : source, .bytes = bytes};
-  if (!is_accessible(device)) {
+  if (!is_accessible(device, stream.ordinal)) {
     misuses_.emplace_back("a copy ran on device memory that is not mapped");
   } else if (!is_registered(host)) {
     misuses_.emplace_back("a copy ran on host memory that is not page-locked");
-  } else {
+  } else if (!options_.logical_memory) {
     std::memcpy(pointer_to<void>(destination), pointer_to<void>(source), bytes);
   }
+}
+
+void FakeCuda::check(const Stream& stream, const FakeAccesses& accesses) {
+  for (const std::span<const Access> some : {accesses.reads, accesses.writes}) {
+    for (const Access& access : some) {
+      if (!is_accessible(access.range, stream.ordinal) && !is_registered(access.range)) {
+        order_.missing(access.range, accesses.name, "memory that is not there, or no access to it");
+      }
+    }
+  }
+  order_.submitted(stream.id, accesses.name, accesses.reads, accesses.writes);
 }
 
 template <class Mappings, class Visitor>
@@ -481,11 +552,12 @@ bool FakeCuda::cover(Mappings& mappings, AddressRange range, const Visitor& visi
   return at >= range.end();
 }
 
-bool FakeCuda::is_accessible(AddressRange range) const {
+bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
   bool accessible = true;
-  return cover(mapped_, range,
-               [&](std::uint64_t, const Mapped& mapped) { accessible = accessible && mapped.accessible; }) &&
-         accessible;
+  accessible_.visit(range, [&](AddressRange, const std::uint64_t* gpus) {
+    accessible = accessible && gpus != nullptr && (*gpus >> static_cast<unsigned>(ordinal) & 1U) != 0;
+  });
+  return accessible;
 }
 
 bool FakeCuda::is_registered(AddressRange range) const {
@@ -515,6 +587,7 @@ CudaStatus FakeCuda::host_unregister(std::uint64_t address) {
   if (mine == nullptr) {
     return misuse("cudaHostUnregister", "not registered");
   }
+  order_.host_accesses({.begin = address, .bytes = it->second.bytes}, "cudaHostUnregister");
   pinned_.erase(it);
   return CudaStatus::kSuccess;
 }
@@ -643,14 +716,16 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
   if (const CudaStatus status = begin("cuMemSetAccess"); status != CudaStatus::kSuccess) {
     return status;
   }
-  const bool all_mapped = cover(mapped_, range, [&](std::uint64_t, Mapped& mapped) {
-    mapped.accessible = mapped.accessible || blocks_[mapped.handle - 1].ordinal == ordinal;
-  });
-  if (!all_mapped) {
+  if (!cover(mapped_, range, [](std::uint64_t, const Mapped&) {})) {
     return misuse("cuMemSetAccess", "not all of it is mapped");
   }
-  set_protection(range, PROT_READ | PROT_WRITE);
-  std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);
+  accessible_.update(range, [ordinal](AddressRange, std::uint64_t& gpus) {
+    gpus |= std::uint64_t{1} << static_cast<unsigned>(ordinal);
+  });
+  if (!options_.logical_memory) {
+    set_protection(range, PROT_READ | PROT_WRITE);
+    std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);
+  }
   return CudaStatus::kSuccess;
 }
 
@@ -664,8 +739,12 @@ CudaStatus FakeCuda::memory_unmap(AddressRange range) {
   if (mine == nullptr || it->second.bytes != range.bytes) {
     return misuse("cuMemUnmap", "not a mapping as a whole");
   }
-  set_protection(range, PROT_NONE);
-  madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
+  order_.host_accesses(range, "cuMemUnmap");
+  accessible_.erase(range);
+  if (!options_.logical_memory) {
+    set_protection(range, PROT_NONE);
+    madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
+  }
   Block& block = blocks_[it->second.handle - 1];
   block.mapped = false;
   drop_if_unused(block);

@@ -3,10 +3,13 @@
 // runs when the host waits, and by seed more or less of it before, one piece at a time in an order that is
 // drawn among those that the streams and their waits permit. Device memory is real: address space becomes
 // accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes.
+// Or it is logical: addresses alone, nothing is mapped, touched or copied, and a GPU may have terabytes.
 //
 // Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
 // destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
-// any more), and what it has not given back, are findings.
+// any more), and what it has not given back, are findings. So are accesses to the same bytes, one of them a
+// write, that nothing orders (cuda_order.h): of copies, of kernels whose accesses are told, of the host where
+// it unmaps or unlocks memory, or says what it touches.
 
 #include <chrono>
 #include <cstdint>
@@ -16,13 +19,17 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
+#include "fakes/cuda_order.h"
 #include "streams/cuda/cuda_api.h"
+#include "streams/interval_map.h"
 #include "streams/mapping.h"
 
 namespace vdnn {
@@ -35,6 +42,14 @@ struct FakeCudaOptions {
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
+  bool logical_memory = false;
+};
+
+// What a kernel touches. The spans need to live only for the call.
+struct FakeAccesses {
+  std::string_view name = "kernel";
+  std::span<const Access> reads;
+  std::span<const Access> writes;  // workspace too
 };
 
 // Thread-safe.
@@ -45,7 +60,8 @@ class FakeCuda final : public CudaApi {
   // --- what a test does -----------------------------------------------------------------------------------
   // As <<<>>> and a check of the launch do: `kernel` runs in its turn; returns, and forgets, the calling
   // thread's last error. `stream` is one of a FakeCuda. The kernel makes no calls.
-  static CudaStatus launch(CudaStream stream, std::function<void()> kernel);
+  static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
+                           const FakeAccesses& accesses = {});
   // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
@@ -53,6 +69,11 @@ class FakeCuda final : public CudaApi {
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
   // instead of doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
+  // The host touches page-locked memory itself: `name` says what for.
+  void touch_on_host(AddressRange range, const std::string& name);
+  // What copies are called in findings from now on.
+  void name_copies(std::string_view name);
+
   // Since the fake was made, of the table's calls named like that or of all; without queries of versions.
   std::uint64_t calls(std::string_view name = {}) const;
   // The call that was made to fail, or "".
@@ -60,6 +81,8 @@ class FakeCuda final : public CudaApi {
 
   // What was done wrong so far.
   std::vector<std::string> misuses() const;
+  // Accesses that nothing orders, and kernels that were given memory that is not there.
+  std::vector<SimFinding> findings() const;
   // What has not been given back, but for what a call that was made to fail should have given back.
   std::vector<std::string> leaks() const;
   // Of memory_bytes, on all GPUs.
@@ -106,6 +129,7 @@ class FakeCuda final : public CudaApi {
   struct Recording {
     bool done = false;
     Clock::time_point when;
+    Frontier after;  // what it is ordered after
   };
   struct Recorded {
     std::shared_ptr<Recording> recording;
@@ -123,6 +147,7 @@ class FakeCuda final : public CudaApi {
   };
   struct Stream : Owned {
     FakeCuda* owner = nullptr;
+    StreamId id = 0;
     int ordinal = 0;
     std::deque<Piece> pieces;
   };
@@ -139,7 +164,6 @@ class FakeCuda final : public CudaApi {
   struct Mapped : Owned {
     std::uint64_t bytes = 0;
     std::uint64_t handle = 0;
-    bool accessible = false;
   };
   struct Reserved : Owned {
     explicit Reserved(Mapping space_) : space(std::move(space_)) {}
@@ -167,13 +191,18 @@ class FakeCuda final : public CudaApi {
   Stream* find_stream(CudaStream stream);
   Event* find_event(CudaEvent event);
   CudaStatus append(std::string_view call, CudaStream stream, Piece piece);
-  void copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes, CopyDirection direction);
-  bool is_accessible(AddressRange range) const;
+  void copy(const Stream& stream, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+            CopyDirection direction);
+  // Work that the stream has been given.
+  void check(const Stream& stream, const FakeAccesses& accesses);
+  bool is_accessible(AddressRange range, int ordinal) const;
   bool is_registered(AddressRange range) const;
   // Calls visit(mapped) for each of `range`; whether they cover it.
   template <class Mappings, class Visitor>
   static bool cover(Mappings& mappings, AddressRange range, const Visitor& visit);
 
+  // The host does, by a wait or a query: a recording is done.
+  void know(const Recording* reached);
   bool can_run(const Stream& stream) const;
   void run_one(Stream& stream);
   // Runs a piece of a stream that is drawn; false where nothing can run.
@@ -200,12 +229,15 @@ class FakeCuda final : public CudaApi {
   std::vector<std::string> misuses_;
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<std::unique_ptr<Event>> events_;
+  std::unordered_map<CudaEvent, std::unique_ptr<Event>> events_;
   std::vector<Block> blocks_;                   // handle - 1
   std::map<int, std::uint64_t> taken_bytes_;    // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;  // by begin
   std::map<std::uint64_t, Mapped> mapped_;      // by begin
+  IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin
+  CudaOrder order_;
+  std::string copy_name_ = "cudaMemcpyAsync";
 };
 
 }  // namespace vdnn

@@ -33,6 +33,9 @@ FakeCudaOptions small_gpus(std::uint64_t seed) {
 void expect_spotless(const FakeCuda& fake) {
   EXPECT_THAT(fake.misuses(), IsEmpty());
   EXPECT_THAT(fake.leaks(), IsEmpty());
+  for (const SimFinding& finding : fake.findings()) {
+    ADD_FAILURE() << finding.text;
+  }
 }
 
 // A fake that fails the test where something was done wrong or is left when nobody needs it any more.
