@@ -10,6 +10,7 @@
 #include <string>
 
 #include "vdnn/dataset.h"
+#include "vdnn/gpu_system.h"
 #include "vdnn/network.h"
 #include "vdnn/op_library.h"
 #include "vdnn/plan.h"
@@ -22,9 +23,12 @@ namespace vdnn {
 
 struct RunOptions {
   ModelOptions model;
-  // "auto", "cpu" or "sim:NAME".
+  // "auto" (the GPU with the most free memory, else cpu), "cpu", "cuda:N" or "sim:NAME".
   std::string device = "auto";
-  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's).
+  // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
+  std::shared_ptr<GpuSystem> gpus;
+  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's, a GPU: what is
+  // free).
   std::optional<std::uint64_t> memory_bytes;
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory.
   std::optional<std::uint64_t> host_memory_bytes;
@@ -44,9 +48,12 @@ struct RunOptions {
 
 // A device as it will be used.
 struct RunTarget {
-  std::string name;  // "cpu", "sim:titan-x"
+  std::string name;  // "cpu", "cuda:0", "sim:titan-x"
+  std::string why;   // of `auto`, for people: the GPU's name, or what is missing to drive one
   bool simulated = false;
-  SimProfile profile;  // of the device, or of what stands for it in predictions
+  std::optional<int> gpu;           // the ordinal of a GPU
+  std::shared_ptr<GpuSystem> gpus;  // whose GPU it is; null: no GPU
+  SimProfile profile;               // of the device, or of what stands for it in predictions
   std::uint64_t budget_bytes = 0;
   std::uint64_t host_budget_bytes = 0;
   std::uint64_t library_bytes = 0;
@@ -74,8 +81,9 @@ struct PlannedRun {
 // something else than one class a sample or one a place.
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed);
 
-// Decides. Throws InvalidArgument for options that cannot be; a budget that does not suffice is no error
-// here, see fits(). `--policy auto` settles on the policy that fits, or else on `all`.
+// Decides. Throws InvalidArgument for options that cannot be, DeviceError for a GPU that cannot be driven,
+// OutOfMemory for a budget of more than it has free; a budget that does not suffice is no error here, see
+// fits(). `--policy auto` settles on the policy that fits, or else on `all`.
 PlannedRun plan_run(const RunOptions& options);
 // The same for a network that is not the zoo's; `options.model` is not looked at.
 PlannedRun plan_run(Network network, const RunOptions& options);

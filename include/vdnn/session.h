@@ -30,7 +30,7 @@
 #include <string_view>
 #include <vector>
 
-#include "vdnn/cpu_device.h"
+#include "vdnn/device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
 #include "vdnn/parameter_store.h"
@@ -48,9 +48,9 @@ struct SessionOptions {
   std::optional<std::uint64_t> delay_seed;
   bool protect_released = false;
   bool check_accesses = false;
-  // Makes the session's device in place of make_cpu_device(): a wrapper around it, for example one that
-  // counts, or fails on purpose. Its properties must be those of what make_cpu_device() would have made.
-  std::function<std::unique_ptr<Device>(const CpuDeviceOptions&)> make_device = {};
+  // Is handed the session's device and gives back what the session then uses: a wrapper around it, for
+  // example one that counts, or fails on purpose, with the same properties.
+  std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device = {};
 };
 
 // The numbers of one parameter, in logical form: dense, channels last (filters KRSC).

@@ -99,7 +99,7 @@ void train(const TrainArguments& given) {
   std::ostream& out = people(outputs);
   const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
   if (arguments.run.device == "auto") {
-    spdlog::info("no GPU is driven by this version: device auto is cpu");
+    spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
   Trainer trainer = make_trainer(arguments, run, data, checkpoint);

@@ -1,17 +1,15 @@
 #include "vdnn/planned_run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
-#include <thread>
 
-#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/known_gpus.h"
+#include "src/train/run_target.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
@@ -21,59 +19,6 @@
 namespace vdnn {
 
 namespace {
-
-constexpr std::string_view kSimPrefix = "sim:";
-
-std::uint64_t machine_memory_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-// More than this, and OpenMP's runtime ends the process instead of saying no.
-constexpr int kMostThreads = 1024;
-// What `cpu` can reserve of a 47-bit address space, with room for everything else.
-constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
-
-int compute_threads(int asked) {
-  if (asked < 0 || asked > kMostThreads) {
-    throw InvalidArgument("--threads " + std::to_string(asked) + ": must be 1 to " +
-                          std::to_string(kMostThreads));
-  }
-  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
-void require_positive(const std::optional<std::uint64_t>& bytes, const char* option) {
-  if (bytes && *bytes == 0) {
-    throw InvalidArgument(std::string(option) + " 0: a budget must be larger than nothing");
-  }
-}
-
-RunTarget resolve_target(const RunOptions& options) {
-  require_positive(options.memory_bytes, "--memory");
-  require_positive(options.host_memory_bytes, "--host-memory");
-  RunTarget target;
-  target.threads = compute_threads(options.threads);
-  // This version drives no GPU, so `auto` has only one device to find.
-  target.name = options.device == "auto" ? "cpu" : options.device;
-  target.simulated = target.name.starts_with(kSimPrefix);
-  if (target.name.starts_with("cuda")) {
-    throw InvalidArgument("device '" + target.name +
-                          "': this version has no layers for CUDA yet; use cpu or sim:NAME");
-  }
-  if (!target.simulated && target.name != "cpu") {
-    throw InvalidArgument("unknown device '" + target.name + "': use auto, cpu, cuda:N or sim:NAME");
-  }
-  if (!target.simulated && options.memory_bytes.value_or(0) > kMostReserved) {
-    throw InvalidArgument("--memory " + format_size(*options.memory_bytes) + ": cpu has room for " +
-                          format_size(kMostReserved));
-  }
-  target.profile = sim_profile(target.simulated ? target.name.substr(kSimPrefix.size()) : "cpu");
-  target.budget_bytes = options.memory_bytes.value_or(target.simulated ? target.profile.memory_bytes
-                                                                       : machine_memory_bytes() / 2);
-  target.host_budget_bytes = options.host_memory_bytes.value_or(
-      (target.simulated ? target.profile.host_memory_bytes : machine_memory_bytes()) / 2);
-  return target;
-}
 
 PredictionOptions prediction_options(const PlannedRun& run) {
   return {.profile = run.target.profile,
@@ -88,34 +33,38 @@ PlanOptions plan_options(const RunOptions& options, Policy policy) {
           .recorded = options.recorded_algorithms};
 }
 
-// What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
-bool is_cpu(const RunTarget& target) {
-  return !target.simulated || target.name == std::string(kSimPrefix) + "cpu";
-}
-
 struct Lowered {
   std::shared_ptr<OpLibrary> library;
   std::shared_ptr<const OpCatalog> catalog;
   std::shared_ptr<const Tape> tape;
 };
 
-Lowered lower_for_cpu(const Network& network, const RunOptions& options, int threads) {
-  const std::shared_ptr<OpLibrary> library = make_cpu_ops({.threads = threads});
-  return {
-      library, {library, &library->catalog()}, lower_to_tape(network, library->catalog(), options.training)};
-}
-
 Lowered lower(const Network& network, const RunOptions& options, std::shared_ptr<const OpCatalog> catalog) {
   std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, options.training);
   return {nullptr, std::move(catalog), std::move(tape)};
 }
 
-// With the engines that the GPU has. One model for a whole network: where an engine of one of its
-// convolutions is not known, all of them are the classic ones.
-Lowered lower_for_gpu(const Network& network, const RunOptions& options, std::string_view gpu) {
+Lowered lower(const Network& network, const RunOptions& options, const std::shared_ptr<OpLibrary>& library) {
+  Lowered lowered = lower(network, options, std::shared_ptr<const OpCatalog>(library, &library->catalog()));
+  lowered.library = library;
+  return lowered;
+}
+
+Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target) {
+  try {
+    return lower(network, options, target.gpus->make_ops(*target.gpu));
+  } catch (const cuda::NoEngine& error) {
+    throw InvalidArgument("network " + network.name() + " cannot be computed on " + target.name + ": " +
+                          error.what());
+  }
+}
+
+// With the catalog of the driver and the engines that the GPU has. One model for a whole network: where an
+// engine of one of its convolutions is not known, all of it is the classic one.
+Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options, std::string_view gpu) {
   if (std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu)) {
     try {
-      return lower(network, options, cuda::make_engine_catalog(std::move(engines)));
+      return lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines)));
     } catch (const cuda::NoEngine&) {
       // The classic catalog has an algorithm for everything, and its name is what is reported.
     }
@@ -123,10 +72,20 @@ Lowered lower_for_gpu(const Network& network, const RunOptions& options, std::st
   return lower(network, options, make_classic_catalog());
 }
 
+// What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
+Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target) {
+  if (target.gpu) {
+    return lower_for_gpu(network, options, target);
+  }
+  if (target.profile.name == "cpu") {
+    return lower(network, options, std::shared_ptr<OpLibrary>(make_cpu_ops({.threads = target.threads})));
+  }
+  return lower_for_simulated_gpu(network, options, target.profile.name);
+}
+
 PlannedRun prepare(Network network, const RunOptions& options) {
   RunTarget target = resolve_target(options);
-  Lowered lowered = is_cpu(target) ? lower_for_cpu(network, options, target.threads)
-                                   : lower_for_gpu(network, options, target.profile.name);
+  Lowered lowered = lower_for(network, options, target);
   return {.options = options,
           .target = std::move(target),
           .network = std::move(network),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/pinned_block.h"
+#include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
 
@@ -13,18 +14,31 @@ namespace vdnn {
 
 namespace {
 
+std::unique_ptr<Device> make_gpu(const RunTarget& target, const SessionOptions& options) {
+  if (options.link_gbytes_per_second || options.delay_seed || options.check_accesses ||
+      options.protect_released) {
+    throw InvalidArgument("slower links and debugging aids are of cpu, not of " + target.name);
+  }
+  return target.gpus->make_device({.ordinal = *target.gpu,
+                                   .budget_bytes = target.budget_bytes,
+                                   .host_budget_bytes = target.host_budget_bytes});
+}
+
 std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions& options) {
-  if (run.target.simulated) {
-    throw InvalidArgument("train runs on real devices; for " + run.target.name + " use plan or replay");
+  const RunTarget& target = run.target;
+  if (target.simulated) {
+    throw InvalidArgument("train runs on real devices; for " + target.name + " use plan or replay");
   }
   require_fit(run);
-  const CpuDeviceOptions cpu{.budget_bytes = run.target.budget_bytes,
-                             .host_budget_bytes = run.target.host_budget_bytes,
-                             .link_gbytes_per_second = options.link_gbytes_per_second,
-                             .delay_seed = options.delay_seed,
-                             .page_aligned_blocks = run.options.page_aligned_blocks,
-                             .check_accesses = options.check_accesses};
-  return options.make_device ? options.make_device(cpu) : make_cpu_device(cpu);
+  std::unique_ptr<Device> device =
+      target.gpu ? make_gpu(target, options)
+                 : make_cpu_device({.budget_bytes = target.budget_bytes,
+                                    .host_budget_bytes = target.host_budget_bytes,
+                                    .link_gbytes_per_second = options.link_gbytes_per_second,
+                                    .delay_seed = options.delay_seed,
+                                    .page_aligned_blocks = run.options.page_aligned_blocks,
+                                    .check_accesses = options.check_accesses});
+  return options.wrap_device ? options.wrap_device(std::move(device)) : std::move(device);
 }
 
 // As the numbers lie: channels last.

@@ -82,6 +82,7 @@ class RealCudaApi final : public CudaApi {
   RealCudaApi() {
     load("cuDeviceGet", device_get_);
     load("cuDeviceGetAttribute", device_attribute_);
+    load("cuDevicePrimaryCtxGetState", context_state_);
     load("cuMemGetAllocationGranularity", granularity_);
     load("cuMemAddressReserve", address_reserve_);
     load("cuMemAddressFree", address_free_);
@@ -106,6 +107,8 @@ class RealCudaApi final : public CudaApi {
   CudaStatus get_device(int& ordinal) override { return status(cudaGetDevice(&ordinal)); }
   CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
+  CudaStatus context_is_active(bool& active, int ordinal) override;
+  CudaStatus device_reset() override { return status(cudaDeviceReset()); }
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
 
   CudaStatus stream_create(CudaStream& stream) override {
@@ -208,6 +211,7 @@ class RealCudaApi final : public CudaApi {
   std::string missing_;  // entry points
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
+  PFN_cuDevicePrimaryCtxGetState_v7000 context_state_ = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
   PFN_cuMemAddressReserve_v10020 address_reserve_ = nullptr;
   PFN_cuMemAddressFree_v10020 address_free_ = nullptr;
@@ -232,6 +236,18 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   info.virtual_memory = supported != 0;
+  return status(result);
+}
+
+CudaStatus RealCudaApi::context_is_active(bool& active, int ordinal) {
+  CUdevice device = 0;
+  if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  unsigned flags = 0;
+  int found = 0;
+  const CUresult result = context_state_(device, &flags, &found);
+  active = found != 0;
   return status(result);
 }
 

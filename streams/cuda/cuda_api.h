@@ -72,6 +72,10 @@ class CudaApi {
   virtual CudaStatus get_device(int& ordinal) = 0;
   virtual CudaStatus set_device(int ordinal) = 0;
   virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
+  // Whether the process uses the GPU already (its primary context).
+  virtual CudaStatus context_is_active(bool& active, int ordinal) = 0;
+  // Gives back all that the process has on the calling thread's device.
+  virtual CudaStatus device_reset() = 0;
   // Of the calling thread's device, in bytes.
   virtual CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) = 0;
 
@@ -108,8 +112,8 @@ class CudaApi {
   virtual CudaStatus memory_unmap(AddressRange range) = 0;
 };
 
-// CUDA itself, where it is built in. Works on any machine: what is missing there the calls say, or
-// why_missing().
+// CUDA itself. Works on any machine: what is missing there the calls say, or why_missing(). Throws
+// DeviceError in a build without CUDA.
 std::unique_ptr<CudaApi> make_cuda_api();
 
 }  // namespace vdnn

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "streams/cuda/cuda_context.h"
+#include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_memory.h"
 #include "streams/cuda/device_clock.h"
 #include "streams/cuda/event_pool.h"
@@ -19,43 +20,10 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 256;  // what cudaMalloc promises
+constexpr std::uint64_t kBlockAlignment = 512;  // what PyTorch's allocator gives these libraries
 
 std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
-}
-
-std::string format_version(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-// Says which of driver and GPU is missing, before anything is asked of them.
-void require_gpu(CudaContext& context) {
-  CudaApi& api = context.api();
-  int driver = 0;
-  context.check(api.driver_version(driver), "cudaDriverGetVersion");
-  if (driver == 0) {
-    throw DeviceError(context.owner() + ": no CUDA driver is installed (libcuda.so.1 was not found)");
-  }
-  int count = 0;
-  const CudaStatus counted = api.device_count(count);
-  if (counted == CudaStatus::kInsufficientDriver) {
-    context.forget(counted);
-    throw DeviceError(context.owner() + ": the CUDA driver is too old: it is for CUDA " +
-                      format_version(driver) + ", this build for " + format_version(api.runtime_version()));
-  }
-  if (counted == CudaStatus::kNoDevice || (counted == CudaStatus::kSuccess && count == 0)) {
-    context.forget(counted);
-    throw DeviceError(context.owner() + ": there is a CUDA driver, but no GPU that it can see");
-  }
-  context.check(counted, "cudaGetDeviceCount");
-  if (const std::string missing = api.why_missing(); !missing.empty()) {
-    throw DeviceError(context.owner() + ": " + missing);
-  }
-  if (context.ordinal() < 0 || context.ordinal() >= count) {
-    throw InvalidArgument(context.owner() + ": there is no such GPU; the last of " + std::to_string(count) +
-                          " is cuda:" + std::to_string(count - 1));
-  }
 }
 
 std::uint64_t granule_of(CudaContext& context) {
@@ -464,12 +432,7 @@ std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options, std::
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
-#ifdef VDNN_WITH_CUDA
   return make_cuda_device(options, make_cuda_api());
-#else
-  throw DeviceError(name_of(options) +
-                    ": this build has no CUDA runtime; build with VDNN_CUDA=ON where the CUDA toolkit is");
-#endif
 }
 
 }  // namespace vdnn

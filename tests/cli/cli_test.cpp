@@ -481,7 +481,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"LaterPolicy", "plan --model lenet --policy optimal", "this version does not have it"},
         BadInput{"UnknownPreference", "plan --model lenet --algorithms fast", "memory, performance"},
         BadInput{"UnknownDevice", "plan --model lenet --device tpu", "sim:NAME"},
-        BadInput{"NoCudaYet", "plan --model lenet --device cuda:0", "no layers for CUDA"},
+        BadInput{"NoOrdinal", "plan --model lenet --device cuda:first", "cuda:N"},
         BadInput{"UnknownProfile", "plan --model lenet --device sim:abacus", "titan-x"},
         BadInput{"UnknownOptimizer", "plan --model lenet --optimizer newton", "sgd, adam, adamw"},
         BadInput{"MomentumOfAdam", "plan --model lenet --optimizer adam --momentum 0.9",

@@ -261,8 +261,8 @@ TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
       // Until the device says otherwise.
       DeviceFaults device{.leaked_device_bytes = 1, .leaked_pinned_bytes = 1, .leaked_reservations = 1};
       SessionOptions options{.seed = 5, .delay_seed = 3};
-      options.make_device = [&](const CpuDeviceOptions& cpu) {
-        return std::make_unique<FailingDevice>(make_cpu_device(cpu), device);
+      options.wrap_device = [&](std::unique_ptr<Device> cpu) {
+        return std::make_unique<FailingDevice>(std::move(cpu), device);
       };
       bool told = false;
       {

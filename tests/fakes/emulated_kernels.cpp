@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/ops/cuda/cuda_ops.h"
@@ -74,20 +75,26 @@ std::uint64_t grid_of(const Known& kernel) {
 
 class EmulatedKernels final : public cuda::KernelTable {
  public:
-  EmulatedKernels(ThreadOrder order, std::uint32_t seed) : order_(order), seed_(seed) {}
+  EmulatedKernels(ThreadOrder order, std::uint32_t seed, HostLaunch launch)
+      : order_(order), seed_(seed), launch_(std::move(launch)) {}
 
-  void launch(const cuda::Kernel& kernel, void*) const override {
-    std::visit([&](const auto& known) { run(known); }, kernel);
+  void launch(const cuda::Kernel& kernel, void* stream) const override {
+    std::visit(
+        [&](const auto& known) {
+          launch_(stream, [known, blocks = grid_of(known), order = order_, seed = seed_] {
+            run(known, blocks, order, seed);
+          });
+        },
+        kernel);
   }
 
  private:
   template <class Known>
-  void run(const Known& kernel) const {
+  static void run(const Known& kernel, std::uint64_t count, ThreadOrder order, std::uint32_t seed) {
     using Shared = typename cuda::SharedOf<Known>::Type;
-    std::mt19937 engine(seed_);
-    const std::uint64_t count = grid_of(kernel);
-    Order blocks(count, order_, engine);
-    Order threads(cuda::kBlockThreads, order_, engine);
+    std::mt19937 engine(seed);
+    Order blocks(count, order, engine);
+    Order threads(cuda::kBlockThreads, order, engine);
     alignas(Shared) std::array<std::byte, sizeof(Shared)> shared{};
     for (const std::uint32_t index : blocks.next()) {
       shared.fill(std::byte{0xFF});
@@ -98,17 +105,19 @@ class EmulatedKernels final : public cuda::KernelTable {
 
   ThreadOrder order_;
   std::uint32_t seed_;
+  HostLaunch launch_;
 };
 
 }  // namespace
 
-std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed) {
-  return std::make_unique<EmulatedKernels>(order, seed);
+std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed,
+                                                               HostLaunch launch) {
+  return std::make_unique<EmulatedKernels>(order, seed, std::move(launch));
 }
 
-std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order) {
-  return cuda::make_cuda_ops({.kernels = make_emulated_kernels(order),
-                              .vendor = std::make_shared<FakeVendorLibrary>(),
+std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch) {
+  return cuda::make_cuda_ops({.kernels = make_emulated_kernels(order, 1, launch),
+                              .vendor = std::make_shared<FakeVendorLibrary>(launch),
                               .engines = make_fake_engines()});
 }
 

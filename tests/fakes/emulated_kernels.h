@@ -1,12 +1,13 @@
 #pragma once
-// Kernels of our own (src/ops/cuda/kernels/) on the host: their bodies are run at once, block by block and
-// phase by phase, the threads of each phase one after the other. In another order the results have to be the
-// same; where a barrier is missing they are not. Shared memory holds NaN at first.
+// Kernels of our own (src/ops/cuda/kernels/) on the host: their bodies are run block by block and phase by
+// phase, the threads of each phase one after the other. In another order the results have to be the same;
+// where a barrier is missing they are not. Shared memory holds NaN at first.
 
 #include <cstdint>
 #include <memory>
 
 #include "src/ops/cuda/kernel_table.h"
+#include "tests/fakes/host_launch.h"
 #include "vdnn/op_library.h"
 
 namespace vdnn::testing {
@@ -17,8 +18,9 @@ enum class ThreadOrder : std::uint8_t {
   kRandom  // another one for each phase
 };
 
-std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1);
+std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1,
+                                                               HostLaunch launch = run_at_once);
 // The whole library on them and the fake of the vendors' (fake_vendor_library.h).
-std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order);
+std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch = run_at_once);
 
 }  // namespace vdnn::testing

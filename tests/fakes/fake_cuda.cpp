@@ -57,6 +57,16 @@ void FakeCuda::name_copies(std::string_view name) {
   copy_name_ = name;
 }
 
+void FakeCuda::take_memory(int ordinal, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_bytes_[ordinal] += bytes;
+}
+
+bool FakeCuda::uses(int ordinal) const {
+  const std::lock_guard lock(mutex_);
+  return active_.contains(ordinal);
+}
+
 void FakeCuda::fail_call(std::uint64_t nth, CudaStatus status, std::string_view name) {
   const std::lock_guard lock(mutex_);
   until_failure_ = nth;
@@ -227,6 +237,7 @@ CudaStatus FakeCuda::set_device(int ordinal) {
   }
   thread().ordinal = ordinal;
   thread().has_context = true;
+  active_.insert(ordinal);
   return CudaStatus::kSuccess;
 }
 
@@ -236,6 +247,32 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
     return status;
   }
   info = {.name = "Fake GPU " + std::to_string(ordinal), .virtual_memory = options_.virtual_memory};
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::context_is_active(bool& active, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuDevicePrimaryCtxGetState"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  active = active_.contains(ordinal);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::device_reset() {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaDeviceReset"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const int ordinal = thread().ordinal;
+  const auto lives_there = [ordinal](const auto& owned) {
+    return !owned->destroyed && owned->ordinal == ordinal;
+  };
+  const auto event_of = [](const auto& entry) { return entry.second.get(); };
+  if (std::ranges::any_of(streams_, lives_there) || std::ranges::any_of(events_, lives_there, event_of)) {
+    return misuse("cudaDeviceReset", "somebody uses the GPU");
+  }
+  active_.erase(ordinal);
   return CudaStatus::kSuccess;
 }
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,11 @@ class FakeCuda final : public CudaApi {
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
 
+  // Another process takes so much of a GPU.
+  void take_memory(int ordinal, std::uint64_t bytes);
+  // Whether the process has a context there.
+  bool uses(int ordinal) const;
+
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
   // instead of doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
@@ -98,6 +104,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus get_device(int& ordinal) override;
   CudaStatus set_device(int ordinal) override;
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
+  CudaStatus context_is_active(bool& active, int ordinal) override;
+  CudaStatus device_reset() override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
   CudaStatus stream_create(CudaStream& stream) override;
   CudaStatus stream_destroy(CudaStream stream) override;
@@ -219,6 +227,7 @@ class FakeCuda final : public CudaApi {
   mutable std::mutex mutex_;  // guards what follows
   std::mt19937_64 random_;
   std::map<std::thread::id, Thread> threads_;
+  std::set<int> active_;                 // ordinals of GPUs with a context
   std::map<int, CudaStatus> corrupted_;  // by ordinal; absent: works
   std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::uint64_t all_calls_ = 0;

@@ -39,36 +39,42 @@ class FakeOp final : public cuda::VendorOp {
     Compute compute;
   };
 
-  FakeOp(Parts parts, std::shared_ptr<std::vector<VendorCall>> calls)
-      : parts_(std::move(parts)), calls_(std::move(calls)) {}
+  FakeOp(Parts parts, std::shared_ptr<std::vector<VendorCall>> calls, HostLaunch launch)
+      : parts_(std::make_shared<const Parts>(std::move(parts))),
+        calls_(std::move(calls)),
+        launch_(std::move(launch)) {}
 
-  std::uint64_t workspace_bytes() const override { return parts_.workspace_bytes; }
+  std::uint64_t workspace_bytes() const override { return parts_->workspace_bytes; }
 
   void run(const VendorOperands& operands, void* stream) const override {
     check(operands);
-    calls_->push_back({.name = parts_.name,
+    calls_->push_back({.name = parts_->name,
                        .reads = {operands.reads.begin(), operands.reads.end()},
                        .write = operands.write,
                        .workspace = operands.workspace,
                        .stream = stream});
-    std::fill_n(pointer_to<float>(operands.workspace.begin), parts_.workspace_bytes / sizeof(float),
-                std::numeric_limits<float>::quiet_NaN());
-    std::vector<Array> reads;
-    for (std::size_t i = 0; i < parts_.reads.size(); ++i) {
-      reads.push_back(from_channels_last(parts_.reads[i], floats_at(operands.reads[i])));
-    }
-    const std::vector<float> result = to_channels_last(parts_.compute(reads));
-    std::ranges::copy(result, pointer_to<float>(operands.write.begin));
+    launch_(stream, [parts = parts_, call = calls_->back()] { compute(*parts, call); });
   }
 
  private:
+  static void compute(const Parts& parts, const VendorCall& call) {
+    std::fill_n(pointer_to<float>(call.workspace.begin), parts.workspace_bytes / sizeof(float),
+                std::numeric_limits<float>::quiet_NaN());
+    std::vector<Array> reads;
+    for (std::size_t i = 0; i < parts.reads.size(); ++i) {
+      reads.push_back(from_channels_last(parts.reads[i], floats_at(call.reads[i])));
+    }
+    const std::vector<float> result = to_channels_last(parts.compute(reads));
+    std::ranges::copy(result, pointer_to<float>(call.write.begin));
+  }
+
   static std::span<const float> floats_at(const AddressRange& range) {
     return {pointer_to<const float>(range.begin), range.bytes / sizeof(float)};
   }
 
   void require(bool kept, const std::string& what) const {
     if (!kept) {
-      throw DeviceError("fake vendor library: " + parts_.name + ": " + what);
+      throw DeviceError("fake vendor library: " + parts_->name + ": " + what);
     }
   }
 
@@ -79,22 +85,23 @@ class FakeOp final : public cuda::VendorOp {
   }
 
   void check(const VendorOperands& operands) const {
-    require(operands.reads.size() == parts_.reads.size(), "wrong number of operands");
-    for (std::size_t i = 0; i < parts_.reads.size(); ++i) {
-      check_operand(operands.reads[i], parts_.reads[i]);
+    require(operands.reads.size() == parts_->reads.size(), "wrong number of operands");
+    for (std::size_t i = 0; i < parts_->reads.size(); ++i) {
+      check_operand(operands.reads[i], parts_->reads[i]);
       require(!operands.reads[i].overlaps(operands.write), "a read overlaps the write");
       require(!operands.reads[i].overlaps(operands.workspace), "a read overlaps the workspace");
     }
-    check_operand(operands.write, parts_.write);
+    check_operand(operands.write, parts_->write);
     require(!operands.write.overlaps(operands.workspace), "the write overlaps the workspace");
     require(operands.workspace.begin % kWorkspaceAlignment == 0, "misaligned workspace");
-    require(operands.workspace.bytes == parts_.workspace_bytes,
+    require(operands.workspace.bytes == parts_->workspace_bytes,
             "workspace of " + std::to_string(operands.workspace.bytes) + " bytes, asked for " +
-                std::to_string(parts_.workspace_bytes));
+                std::to_string(parts_->workspace_bytes));
   }
 
-  Parts parts_;
+  std::shared_ptr<const Parts> parts_;  // also of launches that have not run
   std::shared_ptr<std::vector<VendorCall>> calls_;
+  HostLaunch launch_;
 };
 
 class FakeEngines final : public cuda::EngineSource {
@@ -113,20 +120,18 @@ Dims joined(Dims front, const Dims& space) {
   return front;
 }
 
-// One pass of the products x filter = y: `write` is the operand that is none of the reads.
-void add_products(const std::vector<reference::Product>& products, Direction direction,
-                  const std::vector<Array>& reads, Array& write) {
-  for (const reference::Product& each : products) {
-    switch (direction) {
-      case Direction::kForward:
-        write.data[each.output] += reads[0].data[each.input] * reads[1].data[each.weight];
-        break;
-      case Direction::kBackwardData:
-        write.data[each.input] += reads[0].data[each.output] * reads[1].data[each.weight];
-        break;
-      default:
-        write.data[each.weight] += reads[0].data[each.input] * reads[1].data[each.output];
-    }
+// One product of a pass: `write` is the operand that is none of the reads.
+void add_product(const reference::Product& each, Direction direction, const std::vector<Array>& reads,
+                 Array& write) {
+  switch (direction) {
+    case Direction::kForward:
+      write.data[each.output] += reads[0].data[each.input] * reads[1].data[each.weight];
+      break;
+    case Direction::kBackwardData:
+      write.data[each.input] += reads[0].data[each.output] * reads[1].data[each.weight];
+      break;
+    default:
+      write.data[each.weight] += reads[0].data[each.input] * reads[1].data[each.output];
   }
 }
 
@@ -197,10 +202,11 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::Engin
   parts.compute = [x, w, window, direction = question.direction,
                    write = parts.write](const std::vector<Array>& reads) {
     Array result(write);
-    add_products(reference::convolution(x, w, window), direction, reads, result);
+    reference::for_each_product(
+        x, w, window, [&](const reference::Product& each) { add_product(each, direction, reads, result); });
     return result;
   };
-  return std::make_unique<FakeOp>(std::move(parts), calls_);
+  return std::make_unique<FakeOp>(std::move(parts), calls_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::MatrixProduct& p) {
@@ -214,7 +220,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::Ma
           .write = {p.rows, p.columns},
           .workspace_bytes = cuda::kMatrixProductWorkspaceBytes / 2,
           .compute = [p](const std::vector<Array>& reads) { return product(p, reads[0], reads[1]); }},
-      calls_);
+      calls_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingProblem& problem) {
@@ -225,7 +231,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingPr
                     .write = forward ? problem.y : problem.x,
                     .compute = [spec = problem.spec, forward](
                                    const std::vector<Array>& reads) { return pooled(spec, forward, reads); }},
-      calls_);
+      calls_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& problem) {
@@ -239,7 +245,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& p
                           return forward ? reference::lrn(reads[0], spec).value
                                          : reference::lrn_backward(reads[0], reads[2], spec).value;
                         }},
-      calls_);
+      calls_, launch_);
 }
 
 }  // namespace vdnn::testing

@@ -1,14 +1,16 @@
 #pragma once
 // cuDNN and cuBLASLt on the host: the same problems, computed with the references of tests/ops. Each call is
 // recorded, and refused where an operand is of the wrong size, misaligned, overlaps the write, or where the
-// workspace is not the one asked for; the workspace is left full of NaN.
+// workspace is not the one asked for, and computed in its turn; the workspace is left full of NaN.
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/ops/cuda/engine_source.h"
 #include "src/ops/cuda/vendor_library.h"
+#include "tests/fakes/host_launch.h"
 
 namespace vdnn::testing {
 
@@ -25,6 +27,8 @@ std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 
 class FakeVendorLibrary final : public cuda::VendorLibrary {
  public:
+  explicit FakeVendorLibrary(HostLaunch launch = run_at_once) : launch_(std::move(launch)) {}
+
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string& engine) override;
   std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override;
@@ -34,6 +38,7 @@ class FakeVendorLibrary final : public cuda::VendorLibrary {
   const std::vector<VendorCall>& calls() const { return *calls_; }
 
  private:
+  HostLaunch launch_;
   std::shared_ptr<std::vector<VendorCall>> calls_ = std::make_shared<std::vector<VendorCall>>();
 };
 

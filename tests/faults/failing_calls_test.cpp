@@ -22,8 +22,8 @@ class FailingCalls : public TemporaryDirectory, public ::testing::WithParamInter
     faults.fail_at = fail_at;
     faults.armed = true;
     SessionOptions options;
-    options.make_device = [&](const CpuDeviceOptions& cpu) {
-      return std::make_unique<FailingDevice>(make_cpu_device(cpu), faults);
+    options.wrap_device = [&](std::unique_ptr<Device> cpu) {
+      return std::make_unique<FailingDevice>(std::move(cpu), faults);
     };
     std::optional<Session> session;
     const std::string error = typed_error_of([&] {

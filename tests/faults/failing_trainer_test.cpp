@@ -11,6 +11,7 @@
 #include "tests/faults/fault_case.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/samples.h"
+#include "vdnn/cpu_device.h"
 #include "vdnn/trainer.h"
 
 namespace vdnn::testing {
@@ -68,8 +69,8 @@ class FailingTrainer : public TemporaryDirectory {
   bool failing(DeviceFaults& faults, const Arm& arm, const Disarm& disarm) const {
     std::filesystem::remove(saved_);
     SessionOptions session;
-    session.make_device = [&](const CpuDeviceOptions& cpu) {
-      return std::make_unique<FailingDevice>(make_cpu_device(cpu), faults);
+    session.wrap_device = [&](std::unique_ptr<Device> cpu) {
+      return std::make_unique<FailingDevice>(std::move(cpu), faults);
     };
     std::string weights;
     const std::string error = typed_error_of([&] {

@@ -34,10 +34,17 @@ std::int64_t dilation_of(const Window& window, std::size_t axis) {
   return window.dilation.empty() ? 1 : window.dilation[axis];
 }
 
-// visit(position in the output, position in the input, position in the window) for every element of every
-// window that lies in the input and not in the padding. Positions are indices into the space of one channel.
-template <class Visit>
-void for_each_tap(const Dims& input, const Dims& output, const Window& window, const Visit& visit) {
+// An element of a window that lies in the input and not in the padding. Positions are indices into the space
+// of one channel.
+struct Tap {
+  std::size_t out = 0;
+  std::size_t in = 0;
+  std::size_t tap = 0;  // in the window
+};
+
+// Of every window, in order of the output.
+std::vector<Tap> taps_of(const Dims& input, const Dims& output, const Window& window) {
+  std::vector<Tap> taps;
   for (std::size_t out = 0; out < size_of(output); ++out) {
     const Dims at = coordinates(out, output);
     for (std::size_t tap = 0; tap < size_of(window.kernel); ++tap) {
@@ -51,10 +58,11 @@ void for_each_tap(const Dims& input, const Dims& output, const Window& window, c
         in = in * static_cast<std::size_t>(input[axis]) + static_cast<std::size_t>(x);
       }
       if (inside) {
-        visit(out, in, tap);
+        taps.push_back({.out = out, .in = in, .tap = tap});
       }
     }
   }
+  return taps;
 }
 
 // visit(element of x, element of y) for every element of every window of a pooling.
@@ -63,10 +71,11 @@ void for_each_pooled(const Dims& x, const Window& window, const Visit& visit) {
   const Dims y = window_output(x, x[1], window);
   const std::size_t x_space = size_of(space_of(x));
   const std::size_t y_space = size_of(space_of(y));
+  const std::vector<Tap> taps = taps_of(space_of(x), space_of(y), window);
   for (std::size_t image = 0; image < static_cast<std::size_t>(x[0] * x[1]); ++image) {
-    for_each_tap(space_of(x), space_of(y), window, [&](std::size_t out, std::size_t in, std::size_t) {
-      visit(image * x_space + in, image * y_space + out);
-    });
+    for (const Tap& each : taps) {
+      visit(image * x_space + each.in, image * y_space + each.out);
+    }
   }
 }
 
@@ -227,7 +236,8 @@ Dims transposed_output(const Dims& input, std::int64_t channels, const Window& w
   return output;
 }
 
-std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window) {
+void for_each_product(const Dims& x, const Dims& filter, const Window& window,
+                      const std::function<void(const Product&)>& visit) {
   const Dims y = window_output(x, filter[0], window);
   const auto channels = static_cast<std::size_t>(x[1]);
   const auto filters = static_cast<std::size_t>(filter[0]);
@@ -235,20 +245,25 @@ std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window
   const std::size_t group_filters = filters / (channels / group_channels);
   const std::size_t x_space = size_of(space_of(x));
   const std::size_t y_space = size_of(space_of(y));
-  const std::size_t taps = size_of(window.kernel);
-  std::vector<Product> products;
+  const std::size_t window_size = size_of(window.kernel);
+  const std::vector<Tap> taps = taps_of(space_of(x), space_of(y), window);
   for (std::size_t n = 0; n < static_cast<std::size_t>(x[0]); ++n) {
     for (std::size_t k = 0; k < filters; ++k) {
       const std::size_t first_channel = k / group_filters * group_channels;
       for (std::size_t c = 0; c < group_channels; ++c) {
-        for_each_tap(space_of(x), space_of(y), window, [&](std::size_t out, std::size_t in, std::size_t tap) {
-          products.push_back({.input = (n * channels + first_channel + c) * x_space + in,
-                              .weight = (k * group_channels + c) * taps + tap,
-                              .output = (n * filters + k) * y_space + out});
-        });
+        for (const Tap& each : taps) {
+          visit({.input = (n * channels + first_channel + c) * x_space + each.in,
+                 .weight = (k * group_channels + c) * window_size + each.tap,
+                 .output = (n * filters + k) * y_space + each.out});
+        }
       }
     }
   }
+}
+
+std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window) {
+  std::vector<Product> products;
+  for_each_product(x, filter, window, [&](const Product& product) { products.push_back(product); });
   return products;
 }
 
@@ -258,17 +273,18 @@ std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, c
   const auto filters = static_cast<std::size_t>(filter[0]);
   const std::size_t x_space = size_of(space_of(x));
   const std::size_t y_space = size_of(space_of(y));
-  const std::size_t taps = size_of(window.kernel);
+  const std::size_t window_size = size_of(window.kernel);
+  const std::vector<Tap> taps = taps_of(space_of(y), space_of(x), window);
   std::vector<Product> products;
   for (std::size_t n = 0; n < static_cast<std::size_t>(x[0]); ++n) {
     for (std::size_t k = 0; k < filters; ++k) {
       for (std::size_t c = 0; c < channels; ++c) {
         // Each input has a window of the output.
-        for_each_tap(space_of(y), space_of(x), window, [&](std::size_t in, std::size_t out, std::size_t tap) {
-          products.push_back({.input = (n * channels + c) * x_space + in,
-                              .weight = (k * channels + c) * taps + tap,
-                              .output = (n * filters + k) * y_space + out});
-        });
+        for (const Tap& each : taps) {
+          products.push_back({.input = (n * channels + c) * x_space + each.out,
+                              .weight = (k * channels + c) * window_size + each.tap,
+                              .output = (n * filters + k) * y_space + each.in});
+        }
       }
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Layers with filters or windows, and local response normalisation, in double precision; see reference.h.
 
+#include <functional>
 #include <vector>
 
 #include "tests/ops/reference.h"
@@ -24,7 +25,9 @@ struct Product {
   std::size_t weight = 0;
   std::size_t output = 0;
 };
-// As many groups as the filter's channels go into those of x.
+// Of a convolution, in a fixed order. As many groups as the filter's channels go into those of x.
+void for_each_product(const Dims& x, const Dims& filter, const Window& window,
+                      const std::function<void(const Product&)>& visit);
 std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> fully_connected(const Dims& x, const Dims& weights);

@@ -199,7 +199,7 @@ TEST(CudaDevice, SaysWhatItIs) {
   const DeviceProperties& properties = device->properties();
   EXPECT_EQ(properties.name, "cuda:1");
   EXPECT_EQ(properties.granule_bytes, 2U << 20);
-  EXPECT_EQ(properties.alignment_bytes, 256U);
+  EXPECT_EQ(properties.alignment_bytes, 512U);
   EXPECT_EQ(properties.memory_bytes, 10U << 20);
   EXPECT_EQ(properties.budget_bytes, 6U << 20) << "what is free, in whole granules";
   EXPECT_GT(properties.host_budget_bytes, 0U);

@@ -142,19 +142,11 @@ TEST_P(PlannedRunPolicies, ArePredictedAlikeFromAnyOtherRun) {
 // --- devices -----------------------------------------------------------------------------------------------
 
 TEST(PlannedRunDevices, UnknownOnesAreNamed) {
-  for (const std::string device : {"tpu", "cuda:0", "cuda", "cpu:1", "sim:", "sim:nobody", ""}) {
+  for (const std::string device : {"tpu", "cuda", "cuda:", "cuda:-1", "cuda:0x", "cpu:1", "sim:", "sim:nobody", ""}) {
     RunOptions run = options();
     run.device = device;
     EXPECT_THROW(plan_run(run), InvalidArgument) << "'" << device << "'";
   }
-}
-
-TEST(PlannedRunDevices, AutoIsCpu) {
-  RunOptions run = options("lenet", 4);
-  run.device = "auto";
-  const RunTarget target = plan_run(run).target;
-  EXPECT_EQ(target.name, "cpu");
-  EXPECT_FALSE(target.simulated);
 }
 
 TEST(PlannedRunDevices, SimulatedOnesPlanEveryModelAndPolicy) {

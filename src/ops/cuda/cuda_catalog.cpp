@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "vdnn/error.h"
 

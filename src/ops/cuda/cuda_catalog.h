@@ -1,6 +1,6 @@
 #pragma once
 // The catalog of CUDA: layers that kernels of our own compute, and those of cuDNN and cuBLASLt. Convolutions
-// have the engines that a source lists for them; what they offer is engine_catalog.h's.
+// have the engines that a source lists for them; what they offer is engine_algorithms.h's.
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/cuda_catalog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class Source final : public EngineSource {
   std::size_t* asked_;
 };
 
-class EngineCatalog : public ::testing::Test {
+class CudaCatalogConvolutions : public ::testing::Test {
  protected:
   LayerRecipe recipe(const OpSpec& spec, const TensorType& x, const TensorType& y,
                      Mode mode = Mode::kTraining) {
@@ -48,7 +48,8 @@ class EngineCatalog : public ::testing::Test {
   }
 
   std::size_t asked_ = 0;
-  const std::unique_ptr<OpCatalog> catalog_ = make_engine_catalog(std::make_shared<Source>(&asked_));
+  const std::unique_ptr<OpCatalog> catalog_ =
+      std::make_unique<CudaCatalog>(std::make_shared<Source>(&asked_));
   const TensorType x_{.dims = {2, 3, 16, 16}};
   const TensorType y_{.dims = {2, 8, 16, 16}};
   const ConvolutionSpec convolution_{.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
@@ -63,7 +64,7 @@ std::vector<std::string> names(const OpRecipe& op) {
   return found;
 }
 
-TEST_F(EngineCatalog, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
+TEST_F(CudaCatalogConvolutions, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
   const LayerRecipe made = recipe(convolution_, x_, y_);
   EXPECT_THAT(names(made.forward.at(0)), ElementsAre("large 0", "small 0"));
   EXPECT_EQ(made.forward[0].algorithms[0].workspace_bytes, 30U);
@@ -74,7 +75,7 @@ TEST_F(EngineCatalog, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
   EXPECT_EQ(catalog_->algorithms_source(), "library 1.2");
 }
 
-TEST_F(EngineCatalog, ATransposedConvolutionGoesForwardAsADataGradient) {
+TEST_F(CudaCatalogConvolutions, ATransposedConvolutionGoesForwardAsADataGradient) {
   const TransposedConvolutionSpec transposed{
       .filters = 3, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
   const LayerRecipe made = recipe(transposed, y_, x_);
@@ -84,7 +85,7 @@ TEST_F(EngineCatalog, ATransposedConvolutionGoesForwardAsADataGradient) {
   EXPECT_THAT(names(made.backward[1]), ElementsAre("large 0", "small 0"));
 }
 
-TEST_F(EngineCatalog, AsksEachQuestionOnceAndInInferenceForwardAlone) {
+TEST_F(CudaCatalogConvolutions, AsksEachQuestionOnceAndInInferenceForwardAlone) {
   recipe(convolution_, x_, y_, Mode::kInference);
   EXPECT_EQ(asked_, 1U);
   recipe(convolution_, x_, y_);
@@ -93,7 +94,7 @@ TEST_F(EngineCatalog, AsksEachQuestionOnceAndInInferenceForwardAlone) {
   EXPECT_EQ(asked_, 3U);
 }
 
-TEST_F(EngineCatalog, SaysWhereThereIsNoEngine) {
+TEST_F(CudaCatalogConvolutions, SaysWhereThereIsNoEngine) {
   ConvolutionSpec grouped = convolution_;
   grouped.groups = 2;
   const TensorType four{.dims = {2, 4, 16, 16}};
@@ -102,7 +103,7 @@ TEST_F(EngineCatalog, SaysWhereThereIsNoEngine) {
   EXPECT_THROW(recipe(convolution_, five, y_), NoEngine);
 }
 
-TEST_F(EngineCatalog, HasTheOperandsOfTheClassicOne) {
+TEST_F(CudaCatalogConvolutions, HasTheOperandsOfTheClassicOne) {
   const LayerRecipe ours = recipe(convolution_, x_, y_);
   const LayerRecipe classic =
       make_classic_catalog()->recipe(convolution_, std::array{x_}, std::array{y_}, Mode::kTraining);

@@ -1,4 +1,4 @@
-#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/engine_algorithms.h"
 
 #include <limits>
 #include <map>
@@ -53,11 +53,6 @@ classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSou
                                                                   Direction pass) {
     return answers->algorithms({convolution, pass, ElementType::kF32});
   };
-}
-
-std::unique_ptr<OpCatalog> make_engine_catalog(std::shared_ptr<const EngineSource> source) {
-  std::string name = source->name();
-  return classic::make_catalog(engine_algorithms(std::move(source)), std::move(name));
 }
 
 }  // namespace vdnn::cuda

@@ -1,0 +1,41 @@
+#pragma once
+// The GPUs of a machine as planning and sessions ask for them: which there are, and of one its driver and the
+// mathematics of its layers. Tests put GPUs in its place that are not there.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "vdnn/cuda_device.h"
+#include "vdnn/op_library.h"
+
+namespace vdnn {
+
+// Used by one thread at a time. Ordinals as CUDA counts the GPUs that it can see.
+class GpuSystem {
+ public:
+  GpuSystem() = default;
+  virtual ~GpuSystem() = default;
+  GpuSystem(const GpuSystem&) = delete;
+  GpuSystem& operator=(const GpuSystem&) = delete;
+
+  // At least one. Throws DeviceError that says whether the driver or the GPU is missing, or what is too old.
+  virtual int count() = 0;
+  // Bytes. A GPU that the process does not use yet is left as it was. InvalidArgument where there is no such
+  // GPU.
+  virtual std::uint64_t free_bytes(int ordinal) = 0;
+  // As its maker calls it: "NVIDIA H200".
+  virtual std::string gpu_name(int ordinal) = 0;
+  // As make_cuda_device().
+  virtual std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) = 0;
+  // As make_cuda_ops(), for this GPU; compiles and gives back from any thread.
+  virtual std::shared_ptr<OpLibrary> make_ops(int ordinal) = 0;
+};
+
+// Those that CUDA has here. Throws DeviceError in a build without CUDA.
+std::shared_ptr<GpuSystem> make_gpu_system();
+
+// The one with the most free memory, the first of several.
+int roomiest_gpu(GpuSystem& gpus);
+
+}  // namespace vdnn

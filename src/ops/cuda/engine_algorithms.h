@@ -1,0 +1,16 @@
+#pragma once
+// The algorithms of a convolution: the engines that a source has for it. Feature maps are fp32 and stay it:
+// engines that round them to TF32 are left out, and those that do not give the same bits twice. An engine
+// that is neither faster than one before it nor takes less workspace is no choice, and is left out, too.
+
+#include <memory>
+
+#include "src/ops/classic/catalog.h"
+#include "src/ops/cuda/engine_source.h"
+
+namespace vdnn::cuda {
+
+// Asks each question once; throws NoEngine where the source does.
+classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source);
+
+}  // namespace vdnn::cuda

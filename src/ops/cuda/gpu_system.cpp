@@ -1,0 +1,135 @@
+#include "src/ops/cuda/gpu_system.h"
+
+#include <utility>
+
+#include "streams/cuda/cuda_context.h"
+#include "streams/cuda/cuda_device.h"
+#include "streams/cuda/cuda_gpus.h"
+#include "vdnn/cuda_ops.h"
+
+namespace vdnn {
+
+namespace cuda {
+
+namespace {
+
+// What is made for a GPU goes where that is the calling thread's GPU, too: libraries give back what they have
+// on it.
+template <class Part>
+class OnGpu {
+ public:
+  OnGpu(std::shared_ptr<CudaContext> context, std::unique_ptr<Part> part)
+      : context_(std::move(context)), part_(std::move(part)) {}
+  ~OnGpu() {
+    const CudaContext::Scope scope = context_->enter_anyway();
+    part_.reset();
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  Part* operator->() const { return part_.get(); }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  std::unique_ptr<Part> part_;
+};
+
+class GpuProgram final : public OpProgram {
+ public:
+  GpuProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<OpProgram> program)
+      : program_(std::move(context), std::move(program)) {}
+
+  // Called where the driver has set the GPU.
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
+    program_->run(op, operands, scalars, native_stream);
+  }
+  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
+    program_->pack_parameter(parameter, logical, storage);
+  }
+  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
+    program_->unpack_parameter(parameter, storage, logical);
+  }
+
+ private:
+  OnGpu<OpProgram> program_;
+};
+
+class GpuOps final : public OpLibrary {
+ public:
+  GpuOps(const std::shared_ptr<CudaContext>& context, std::unique_ptr<OpLibrary> library)
+      : context_(context), library_(context, std::move(library)) {}
+
+  const OpCatalog& catalog() const override { return library_->catalog(); }
+  std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {
+    const CudaContext::Scope scope = context_->enter();
+    return std::make_unique<GpuProgram>(context_, library_->compile(tape, algorithms));
+  }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  OnGpu<OpLibrary> library_;
+};
+
+class CudaGpus final : public GpuSystem {
+ public:
+  explicit CudaGpus(GpuParts parts) : parts_(std::move(parts)) {}
+
+  int count() override {
+    CudaContext context("cuda", parts_.api, 0);
+    return require_gpus(context);
+  }
+  std::uint64_t free_bytes(int ordinal) override { return free_bytes_of_gpu(*context_of(ordinal)); }
+  std::string gpu_name(int ordinal) override {
+    CudaDeviceInfo info;
+    context_of(ordinal)->check(parts_.api->device_info(info, ordinal), "cudaGetDeviceProperties");
+    return info.name;
+  }
+  std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
+    return make_cuda_device(options, parts_.api);
+  }
+  std::shared_ptr<OpLibrary> make_ops(int ordinal) override {
+    const std::shared_ptr<CudaContext> context = context_of(ordinal);
+    const CudaContext::Scope scope = context->enter();
+    return std::make_shared<GpuOps>(context, parts_.make_ops());
+  }
+
+ private:
+  std::shared_ptr<CudaContext> context_of(int ordinal) {
+    auto context = std::make_shared<CudaContext>("cuda:" + std::to_string(ordinal), parts_.api, ordinal);
+    require_gpu(*context);
+    return context;
+  }
+
+  GpuParts parts_;
+};
+
+}  // namespace
+
+std::shared_ptr<GpuSystem> make_gpu_system(GpuParts parts) {
+  return std::make_shared<CudaGpus>(std::move(parts));
+}
+
+}  // namespace cuda
+
+std::shared_ptr<GpuSystem> make_gpu_system() {
+  return cuda::make_gpu_system({.api = make_cuda_api(), .make_ops = [] { return make_cuda_ops(); }});
+}
+
+int roomiest_gpu(GpuSystem& gpus) {
+  const int count = gpus.count();
+  if (count == 1) {
+    return 0;  // nobody needs to ask
+  }
+  int best = 0;
+  std::uint64_t most = 0;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const std::uint64_t free = gpus.free_bytes(ordinal);
+    if (ordinal == 0 || free > most) {
+      best = ordinal;
+      most = free;
+    }
+  }
+  return best;
+}
+
+}  // namespace vdnn

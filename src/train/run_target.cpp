@@ -1,0 +1,162 @@
+#include "src/train/run_target.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+#include <thread>
+
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::string_view kSimPrefix = "sim:";
+constexpr std::string_view kGpuPrefix = "cuda:";
+
+std::uint64_t machine_memory_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// More than this, and OpenMP's runtime ends the process instead of saying no.
+constexpr int kMostThreads = 1024;
+// What `cpu` can reserve of a 47-bit address space, with room for everything else.
+constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
+
+int compute_threads(int asked) {
+  if (asked < 0 || asked > kMostThreads) {
+    throw InvalidArgument("--threads " + std::to_string(asked) + ": must be 1 to " +
+                          std::to_string(kMostThreads));
+  }
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+void require_positive(const std::optional<std::uint64_t>& bytes, const char* option) {
+  if (bytes && *bytes == 0) {
+    throw InvalidArgument(std::string(option) + " 0: a budget must be larger than nothing");
+  }
+}
+
+void set_budgets(RunTarget& target, const RunOptions& options, std::uint64_t default_memory_bytes,
+                 std::uint64_t host_memory_bytes) {
+  target.budget_bytes = options.memory_bytes.value_or(default_memory_bytes);
+  target.host_budget_bytes = options.host_memory_bytes.value_or(host_memory_bytes / 2);
+}
+
+void resolve_sim(RunTarget& target, const RunOptions& options) {
+  target.simulated = true;
+  target.profile = sim_profile(target.name.substr(kSimPrefix.size()));
+  set_budgets(target, options, target.profile.memory_bytes, target.profile.host_memory_bytes);
+}
+
+void resolve_cpu(RunTarget& target, const RunOptions& options) {
+  if (options.memory_bytes.value_or(0) > kMostReserved) {
+    throw InvalidArgument("--memory " + format_size(*options.memory_bytes) + ": cpu has room for " +
+                          format_size(kMostReserved));
+  }
+  target.profile = sim_profile("cpu");
+  set_budgets(target, options, machine_memory_bytes() / 2, machine_memory_bytes());
+}
+
+// "NVIDIA GeForce RTX 4090" is rtx4090.
+std::string letters_and_digits(std::string_view text) {
+  std::string kept;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0) {
+      kept += static_cast<char>(std::tolower(c));
+    }
+  }
+  return kept;
+}
+
+// The rates of the GPU where they are known, else of another; what memory is like is the GPU's own.
+SimProfile profile_of_gpu(const std::string& gpu, const DeviceProperties& properties) {
+  constexpr const char* kStandIn = "a100";
+  SimProfile profile = sim_profile(kStandIn);
+  std::string source = "no figures of " + gpu + ": those of " + kStandIn + " (" + profile.source + ")";
+  for (const std::string& name : sim_profile_names()) {
+    if (name != "cpu" && letters_and_digits(gpu).find(letters_and_digits(name)) != std::string::npos) {
+      profile = sim_profile(name);
+      source = profile.source;
+    }
+  }
+  profile.name = properties.name;
+  profile.memory_bytes = properties.memory_bytes;
+  profile.host_memory_bytes = machine_memory_bytes();
+  profile.granule_bytes = properties.granule_bytes;
+  profile.alignment_bytes = properties.alignment_bytes;
+  profile.source = std::move(source);
+  return profile;
+}
+
+void resolve_gpu(RunTarget& target, const RunOptions& options, int ordinal) {
+  if (options.page_aligned_blocks) {
+    throw InvalidArgument("device '" + target.name + "': page-aligned blocks are a debugging aid of cpu");
+  }
+  target.gpu = ordinal;
+  // Made and given back: it knows what there is, and refuses what cannot be.
+  const DeviceProperties properties =
+      target.gpus->make_device({.ordinal = ordinal, .budget_bytes = options.memory_bytes.value_or(0)})
+          ->properties();
+  target.profile = profile_of_gpu(target.gpus->gpu_name(ordinal), properties);
+  target.library_bytes = properties.library_bytes;
+  set_budgets(target, options, properties.budget_bytes + properties.library_bytes, machine_memory_bytes());
+}
+
+std::shared_ptr<GpuSystem> gpus_of(const RunOptions& options) {
+  return options.gpus ? options.gpus : make_gpu_system();
+}
+
+// A GPU where one can be driven, else `cpu`: no machine is wrong for having none.
+void resolve_auto(RunTarget& target, const RunOptions& options) {
+  try {
+    target.gpus = gpus_of(options);
+    const int ordinal = roomiest_gpu(*target.gpus);
+    target.name = std::string(kGpuPrefix) + std::to_string(ordinal);
+    target.why = target.gpus->gpu_name(ordinal) + ", of " + std::to_string(target.gpus->count()) +
+                 " GPUs the one with the most free memory";
+    resolve_gpu(target, options, ordinal);
+  } catch (const DeviceError& error) {
+    target = {.name = "cpu", .why = error.what(), .threads = target.threads};
+    resolve_cpu(target, options);
+  }
+}
+
+int parse_ordinal(const std::string& device) {
+  int ordinal = 0;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + kGpuPrefix.size(), end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) {
+    throw InvalidArgument("device '" + device + "': write cuda:N, N from 0");
+  }
+  return ordinal;
+}
+
+}  // namespace
+
+RunTarget resolve_target(const RunOptions& options) {
+  require_positive(options.memory_bytes, "--memory");
+  require_positive(options.host_memory_bytes, "--host-memory");
+  RunTarget target{.name = options.device, .threads = compute_threads(options.threads)};
+  if (options.device == "auto") {
+    resolve_auto(target, options);
+  } else if (options.device == "cpu") {
+    resolve_cpu(target, options);
+  } else if (options.device.starts_with(kSimPrefix)) {
+    resolve_sim(target, options);
+  } else if (options.device.starts_with(kGpuPrefix)) {
+    const int ordinal = parse_ordinal(options.device);
+    target.gpus = gpus_of(options);
+    resolve_gpu(target, options, ordinal);
+  } else {
+    throw InvalidArgument("unknown device '" + options.device + "': use auto, cpu, cuda:N or sim:NAME");
+  }
+  return target;
+}
+
+}  // namespace vdnn

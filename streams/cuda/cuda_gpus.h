@@ -1,0 +1,20 @@
+#pragma once
+// Which GPUs there are to be driven, and how much each has free.
+
+#include <cstdint>
+
+#include "streams/cuda/cuda_context.h"
+
+namespace vdnn {
+
+// At least one. Throws DeviceError with what is missing: driver, GPU, or what of the driver is too old.
+int require_gpus(CudaContext& context);
+
+// Likewise; InvalidArgument where the context's GPU is none of them.
+void require_gpu(CudaContext& context);
+
+// What cudaMemGetInfo says of the context's GPU, which is one of them. A GPU that the process does not use
+// yet is left as it was: asking takes hundreds of megabytes there, which are given back.
+std::uint64_t free_bytes_of_gpu(CudaContext& context);
+
+}  // namespace vdnn

@@ -1,0 +1,19 @@
+#pragma once
+// GPUs that are not there, whole: the driver on the fake of CUDA, the layers on emulated kernels and the fake
+// of the vendors' libraries. Everything is computed, in its turn on the streams.
+
+#include <memory>
+
+#include "tests/fakes/emulated_kernels.h"
+#include "tests/fakes/fake_cuda.h"
+#include "vdnn/gpu_system.h"
+
+namespace vdnn::testing {
+
+// As a launch on a stream of a FakeCuda; what the launch returns is thrown.
+HostLaunch launch_on_fake_cuda();
+
+std::shared_ptr<GpuSystem> make_fake_gpus(const std::shared_ptr<FakeCuda>& cuda,
+                                          ThreadOrder order = ThreadOrder::kForward);
+
+}  // namespace vdnn::testing
