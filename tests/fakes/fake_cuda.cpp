@@ -39,6 +39,18 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, con
   return self.get_last_error();
 }
 
+CudaStatus FakeCuda::hold(CudaStream stream, std::function<bool()> ready) {
+  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
+  const std::lock_guard lock(self.mutex_);
+  return self.append("cudaLaunchKernel", stream, Held{std::move(ready)});
+}
+
+void FakeCuda::rest() {
+  const std::lock_guard lock(mutex_);
+  while (run_some()) {
+  }
+}
+
 void FakeCuda::launch_that_corrupts(CudaStream stream, CudaStatus status) {
   Stream& mine = *static_cast<Stream*>(stream);
   launch(stream, [&mine, status] { mine.owner->corrupted_.emplace(mine.ordinal, status); });
@@ -481,6 +493,9 @@ bool FakeCuda::can_run(const Stream& stream) const {
   if (stream.pieces.empty() || corrupted_.contains(stream.ordinal)) {
     return false;
   }
+  if (const auto* const held = std::get_if<Held>(&stream.pieces.front())) {
+    return held->ready();
+  }
   const auto* const waiting = std::get_if<Waiting>(&stream.pieces.front());
   return waiting == nullptr || waiting->recording == nullptr || waiting->recording->done;
 }
@@ -516,10 +531,20 @@ void FakeCuda::run_awhile() {
   }
 }
 
+bool FakeCuda::others_go_on() {
+  if (!options_.while_host_waits) {
+    return false;
+  }
+  mutex_.unlock();
+  const bool something_passed = options_.while_host_waits();
+  mutex_.lock();
+  return something_passed;
+}
+
 template <class Predicate>
 CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
   while (corruption() == CudaStatus::kSuccess && !done()) {
-    if (!run_some()) {
+    if (!run_some() && !others_go_on()) {
       return misuse(call, "waits for what nothing in flight will ever reach");
     }
   }

@@ -44,6 +44,9 @@ struct FakeCudaOptions {
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
   bool logical_memory = false;
+  // What passes while the host waits and nothing here can run: what other processes do, for which a stream is
+  // held. False, or none: it waits for ever, which is misuse.
+  std::function<bool()> while_host_waits;
 };
 
 // What a kernel touches. The spans need to live only for the call.
@@ -63,6 +66,11 @@ class FakeCuda final : public CudaApi {
   // thread's last error. `stream` is one of a FakeCuda. The kernel makes no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
                            const FakeAccesses& accesses = {});
+  // The stream goes on no sooner than ready() says, as behind a kernel that waits for other GPUs. ready()
+  // makes no calls.
+  static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
+  // The host does something else for a while: the GPUs run all that can run.
+  void rest();
   // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
@@ -145,8 +153,11 @@ class FakeCuda final : public CudaApi {
   struct Waiting {
     std::shared_ptr<const Recording> recording;
   };
+  struct Held {
+    std::function<bool()> ready;
+  };
   using Kernel = std::function<void()>;
-  using Piece = std::variant<Kernel, Recorded, Waiting>;
+  using Piece = std::variant<Kernel, Recorded, Waiting, Held>;
 
   // Given back or not; one that was refused by a call that was made to fail is no leak.
   struct Owned {
@@ -218,6 +229,7 @@ class FakeCuda final : public CudaApi {
   // The GPUs go on while the host comes and goes: with every fourth seed not at all, with others faster and
   // faster.
   void run_awhile();
+  bool others_go_on();
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   Block* find_block(std::uint64_t handle);

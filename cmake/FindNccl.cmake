@@ -1,0 +1,21 @@
+# NCCL's headers, as the target Nccl::Nccl. It links nothing: NCCL is opened while programs run.
+find_path(Nccl_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+mark_as_advanced(Nccl_INCLUDE_DIR)
+
+if(Nccl_INCLUDE_DIR)
+  file(STRINGS ${Nccl_INCLUDE_DIR}/nccl.h vdnn_lines REGEX "define NCCL_M(AJOR|INOR) ")
+  string(REGEX MATCH "MAJOR ([0-9]+).*MINOR ([0-9]+)" vdnn_lines "${vdnn_lines}")
+  set(Nccl_VERSION ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  unset(vdnn_lines)
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Nccl
+  REQUIRED_VARS Nccl_INCLUDE_DIR
+  VERSION_VAR Nccl_VERSION)
+
+if(Nccl_FOUND AND NOT TARGET Nccl::Nccl)
+  add_library(Nccl::Nccl INTERFACE IMPORTED)
+  target_include_directories(Nccl::Nccl INTERFACE ${Nccl_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(Nccl::Nccl INTERFACE ${CMAKE_DL_LIBS})
+endif()

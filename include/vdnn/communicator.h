@@ -1,0 +1,69 @@
+#pragma once
+// What several ranks do together. A communicator joins one device a rank; each rank, a thread or a process,
+// has its own.
+//
+// A collective is a submission like any other: it is given to a stream of the rank's device, in order with
+// what else that stream is given, and completes a point that other streams wait for. So a gradient is reduced
+// on a stream of its own while backward goes on, and nobody waits on the host. All ranks submit the same
+// collectives in the same order.
+//
+// A rank that dies or hangs would leave the others waiting for ever. So whoever waits on the host for a
+// frontier with collectives in it waits through the communicator, which watches the time and what the other
+// ranks report, and on either breaks off everything that is in flight. From then on every call throws the
+// first cause, which names the rank.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "vdnn/address_range.h"
+#include "vdnn/cost.h"
+#include "vdnn/device.h"
+
+namespace vdnn {
+
+enum class Reduction : std::uint8_t { kSum, kAverage };
+
+// In place, on the memory of each rank's device; the same number of bytes on every rank.
+struct Collective {
+  std::string_view name;             // as Work::name
+  AddressRange range;                // of fp32: whole floats; may be empty
+  std::uint64_t version_before = 0;  // as Access::version, of what is read
+  std::uint64_t version_after = 0;   // of what is left
+  Cost cost;
+};
+
+// Collectives are submitted by one thread at a time; everything else may be called from any thread, also
+// while another submits or waits. The device must outlive it. Everything but abort() throws the first cause
+// once something has failed: DeviceError, or what the device threw.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  // Waits, for as long as wait() would, for the collectives in flight. While an exception passes it aborts
+  // instead, so that the other ranks learn of it.
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // The sum or the average over all ranks, the same bits on each of them. Throws InvalidArgument for what is
+  // not whole floats.
+  virtual Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) = 0;
+  // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
+  virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
+
+  // Device::synchronize() that cannot hang: aborts and throws where a collective in `frontier` does not
+  // complete in time (counted from this call) or fails on any rank.
+  virtual void wait(const Frontier& frontier) = 0;
+  // Breaks off what is in flight, here and, where it can be told, on the other ranks. What the collectives
+  // in flight leave in memory is undefined. `cause` is what every later call says. Nothing, once something
+  // has failed.
+  virtual void abort(const std::string& cause) = 0;
+
+  // What it takes of the device's memory beside what is committed: counts as library memory.
+  virtual std::uint64_t library_bytes() const = 0;
+};
+
+}  // namespace vdnn

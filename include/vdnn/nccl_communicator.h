@@ -1,0 +1,42 @@
+#pragma once
+// A communicator of GPUs through NCCL (libnccl.so.2, which is opened when the first one is made: programs
+// start without it).
+//
+// NCCL's communicators can wait in three places: while ranks find each other, in a collective that a rank
+// does not come to, and while they are given up. Here all three are non-blocking (ncclConfig_t::blocking = 0)
+// and polled with ncclCommGetAsyncError, within a time that the options say; when it is over, or where NCCL
+// reports an error, ncclCommAbort ends the kernels that wait on the GPU. The host waits inside a step in the
+// first steps alone: NCCL connects ranks when a collective first needs it, and a stream may be given nothing
+// else until the collective has been launched.
+//
+// Memory: what NCCL takes is measured while ranks find each other. What it takes later, as it connects them,
+// is not in it; NCCL_RUNTIME_CONNECT=0 in its environment makes it connect at once.
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "vdnn/communicator.h"
+
+namespace vdnn {
+
+// How ranks find each other: rank 0's goes to all of them. All zeros: rank 0 could not make one.
+using NcclId = std::array<std::byte, 128>;
+
+struct NcclOptions {
+  int rank = 0;     // 0 .. size - 1, each once
+  int size = 1;     // the same on every rank
+  int ordinal = 0;  // of the device's GPU (CudaDeviceOptions::ordinal)
+  // Called once on each rank: on return `id` is what rank 0 called it with (a broadcast, as MPI's). It is
+  // called before anything else can fail but the check of these options.
+  std::function<void(NcclId& id)> exchange_id;
+  double start_seconds = 60;  // in which all ranks must have come; above 0
+  double wait_seconds = 30;   // Communicator::wait(), and what NCCL may take to launch a collective; above 0
+};
+
+// `device`: of `cuda`. Throws InvalidArgument for options that cannot be, DeviceError where NCCL is missing
+// or too old, fails, or other ranks do not come in time. Takes part in Communicator's promises.
+std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options);
+
+}  // namespace vdnn

@@ -1,0 +1,131 @@
+#include "src/dist/cuda/nccl_api.h"
+
+#include <nccl.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "src/ops/cuda/loaded_library.h"
+
+namespace vdnn {
+
+namespace {
+
+template <NcclStatus ours, ncclResult_t theirs>
+constexpr bool kSame = static_cast<int>(ours) == static_cast<int>(theirs);
+static_assert(kSame<NcclStatus::kSuccess, ncclSuccess>);
+static_assert(kSame<NcclStatus::kUnhandledCudaError, ncclUnhandledCudaError>);
+static_assert(kSame<NcclStatus::kSystemError, ncclSystemError>);
+static_assert(kSame<NcclStatus::kInternalError, ncclInternalError>);
+static_assert(kSame<NcclStatus::kInvalidArgument, ncclInvalidArgument>);
+static_assert(kSame<NcclStatus::kInvalidUsage, ncclInvalidUsage>);
+static_assert(kSame<NcclStatus::kRemoteError, ncclRemoteError>);
+static_assert(kSame<NcclStatus::kInProgress, ncclInProgress>);
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+
+NcclStatus status(ncclResult_t result) {
+  return static_cast<NcclStatus>(result);
+}
+
+ncclComm_t native(NcclComm comm) {
+  return static_cast<ncclComm_t>(comm);
+}
+
+std::string format_version(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100);
+}
+
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name
+#define VDNN_FUNCTION(name) decltype(&::name) name = library.find<decltype(&::name)>(#name)
+
+struct Nccl {
+  cuda::LoadedLibrary library{"libnccl.so." + std::to_string(NCCL_MAJOR)};
+  VDNN_FUNCTION(ncclGetVersion);
+  VDNN_FUNCTION(ncclGetErrorString);
+  VDNN_FUNCTION(ncclGetLastError);
+  VDNN_FUNCTION(ncclGetUniqueId);
+  VDNN_FUNCTION(ncclCommInitRankConfig);
+  VDNN_FUNCTION(ncclCommGetAsyncError);
+  VDNN_FUNCTION(ncclCommFinalize);
+  VDNN_FUNCTION(ncclCommDestroy);
+  VDNN_FUNCTION(ncclCommAbort);
+  VDNN_FUNCTION(ncclAllReduce);
+  VDNN_FUNCTION(ncclBroadcast);
+};
+
+#undef VDNN_FUNCTION
+
+class RealNcclApi final : public NcclApi {
+ public:
+  RealNcclApi() {
+    int version = 0;
+    nccl_.ncclGetVersion(&version);
+    // An older one does not know the configuration that this header has.
+    constexpr int kMinor = NCCL_VERSION_CODE / 100 * 100;
+    if (version < kMinor) {
+      throw DeviceError("NCCL is too old: the library is " + format_version(version) + ", this build for " +
+                        format_version(kMinor));
+    }
+  }
+
+  std::string error_string(NcclStatus error) const override {
+    return nccl_.ncclGetErrorString(static_cast<ncclResult_t>(error));
+  }
+  std::string last_error(NcclComm comm) override { return nccl_.ncclGetLastError(native(comm)); }
+
+  NcclStatus get_unique_id(NcclId& id) override {
+    ncclUniqueId made;
+    const NcclStatus result = status(nccl_.ncclGetUniqueId(&made));
+    std::memcpy(id.data(), made.internal, id.size());
+    return result;
+  }
+  NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
+    ncclUniqueId theirs;
+    std::memcpy(theirs.internal, id.data(), id.size());
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t made = nullptr;
+    const NcclStatus result = status(nccl_.ncclCommInitRankConfig(&made, size, theirs, rank, &config));
+    comm = made;
+    return result;
+  }
+  NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& error) override {
+    ncclResult_t found = ncclSuccess;
+    const NcclStatus result = status(nccl_.ncclCommGetAsyncError(native(comm), &found));
+    error = status(found);
+    return result;
+  }
+  NcclStatus comm_finalize(NcclComm comm) override { return status(nccl_.ncclCommFinalize(native(comm))); }
+  NcclStatus comm_destroy(NcclComm comm) override { return status(nccl_.ncclCommDestroy(native(comm))); }
+  NcclStatus comm_abort(NcclComm comm) override { return status(nccl_.ncclCommAbort(native(comm))); }
+
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
+                        CudaStream stream) override {
+    const ncclRedOp_t operation = reduction == Reduction::kSum ? ncclSum : ncclAvg;
+    return status(nccl_.ncclAllReduce(pointer_to<void>(address), pointer_to<void>(address), count, ncclFloat,
+                                      operation, native(comm), static_cast<cudaStream_t>(stream)));
+  }
+  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
+                       CudaStream stream) override {
+    return status(nccl_.ncclBroadcast(pointer_to<void>(address), pointer_to<void>(address), count, ncclFloat,
+                                      root, native(comm), static_cast<cudaStream_t>(stream)));
+  }
+
+  double now_seconds() override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  // A step takes milliseconds: this neither delays nor keeps a core busy.
+  void rest() override { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+ private:
+  const Nccl nccl_;
+};
+
+}  // namespace
+
+std::unique_ptr<NcclApi> make_nccl_api() {
+  return std::make_unique<RealNcclApi>();
+}
+
+}  // namespace vdnn

@@ -1,0 +1,376 @@
+#include "src/dist/cuda/nccl_communicator.h"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "streams/cuda/cuda_context.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+std::string format_seconds(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') {
+    text.pop_back();
+  }
+  return text + " s";
+}
+
+void check_options(const NcclOptions& options) {
+  if (options.rank < 0 || options.rank >= options.size) {
+    throw InvalidArgument("NCCL: there is no rank " + std::to_string(options.rank) + " of " +
+                          std::to_string(options.size));
+  }
+  if (!(options.start_seconds > 0 && options.wait_seconds > 0)) {
+    throw InvalidArgument("NCCL: ranks that may wait " + format_seconds(options.start_seconds) +
+                          " for each other, then " + format_seconds(options.wait_seconds));
+  }
+  if (!options.exchange_id) {
+    throw InvalidArgument("NCCL: ranks without a way to exchange their id");
+  }
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
+                   std::shared_ptr<CudaApi> cuda);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
+  Point broadcast(StreamId stream, const Collective& collective, int root) override;
+  void wait(const Frontier& frontier) override;
+  void abort(const std::string& cause) override;
+  std::uint64_t library_bytes() const override { return library_bytes_; }
+
+ private:
+  struct Submitted {
+    std::string name;
+    Point point;
+  };
+
+  // Takes part in the exchange of ids whatever has failed here: the others wait for it.
+  NcclId exchange_id(const NcclSource& nccl);
+  void start(const NcclId& id);
+  std::uint64_t free_bytes();
+
+  void check_range(const Collective& collective) const;
+  // `call(address, count, communicator, stream)` of NCCL's.
+  template <class Call>
+  Point submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
+               std::span<const Access> writes, const std::string& name, const Call& call);
+  // Returns once NCCL is through with what `call` began and returned; what that waits for, `awaited` says.
+  void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
+  NcclStatus poll();
+  void check_async();
+  void check_submitted(const Frontier& frontier) const;
+  // The first collective in `frontier` that has not completed, or "".
+  std::string unfinished(const Frontier& frontier);
+  void forget_completed();  // guarded by the caller
+
+  std::string describe(NcclStatus status);  // guarded by the caller
+  DeviceError error(const std::string& what) const { return DeviceError(who_ + ": " + what); }
+  void throw_if_failed() const;  // guarded by the caller
+  // Keeps the first cause, breaks everything off and throws the first cause.
+  [[noreturn]] void fail(const std::exception_ptr& cause);
+  void break_off(const std::exception_ptr& cause);  // guarded by the caller
+  [[noreturn]] void fail(const std::string& what) { fail(std::make_exception_ptr(error(what))); }
+  [[noreturn]] void give_up(const std::string& call, double seconds, const std::string& awaited) {
+    fail(call + ": waited " + format_seconds(seconds) + " until " + awaited);
+  }
+
+  Device& device_;
+  const NcclOptions options_;
+  const std::string who_;  // in errors
+  CudaContext context_;
+  const int exceptions_ = std::uncaught_exceptions();
+  std::uint64_t library_bytes_ = 0;
+  std::shared_ptr<NcclApi> api_;
+  // Guards what follows, and NCCL's calls: none of them waits.
+  mutable std::mutex mutex_;
+  NcclComm comm_ = nullptr;  // null: given back
+  std::exception_ptr cause_;
+  std::deque<Submitted> in_flight_;  // in order; those before the first that is in flight are forgotten
+};
+
+NcclCommunicator::NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
+                                   std::shared_ptr<CudaApi> cuda)
+    : device_(device),
+      options_(options),
+      who_(device.properties().name + ": rank " + std::to_string(options.rank) + " of " +
+           std::to_string(options.size)),
+      context_(device.properties().name, std::move(cuda), options.ordinal) {
+  start(exchange_id(nccl));
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    abort("its work was broken off");
+    return;
+  }
+  const CudaContext::Scope scope = context_.enter_anyway();
+  try {
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    const NcclStatus begun = api_->comm_finalize(comm_);
+    lock.unlock();
+    finish(begun, "ncclCommFinalize", options_.wait_seconds, "the other ranks finish");
+    lock.lock();
+    api_->comm_destroy(std::exchange(comm_, nullptr));  // nobody could be told
+  } catch (const std::exception&) {
+    // Said, and given back, where it happened.
+  }
+}
+
+// --- start
+// -----------------------------------------------------------------------------------------------------
+
+NcclId NcclCommunicator::exchange_id(const NcclSource& nccl) {
+  NcclId id{};
+  std::exception_ptr failure;
+  try {
+    api_ = nccl();
+    if (options_.rank == 0) {
+      const CudaContext::Scope scope = context_.enter();
+      if (const NcclStatus made = api_->get_unique_id(id); made != NcclStatus::kSuccess) {
+        throw error("ncclGetUniqueId: " + describe(made));
+      }
+    }
+  } catch (...) {
+    failure = std::current_exception();
+    id = {};
+  }
+  options_.exchange_id(id);
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  if (id == NcclId{}) {
+    throw error("rank 0 could not start NCCL");
+  }
+  return id;
+}
+
+std::uint64_t NcclCommunicator::free_bytes() {
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+  context_.check(context_.api().memory_info(free, total), "cudaMemGetInfo");
+  return free;
+}
+
+void NcclCommunicator::start(const NcclId& id) {
+  const CudaContext::Scope scope = context_.enter();
+  try {
+    const std::uint64_t before = free_bytes();
+    const NcclStatus begun = api_->comm_init_rank(comm_, options_.size, id, options_.rank);
+    finish(begun, "ncclCommInitRankConfig", options_.start_seconds, "all ranks have come");
+    library_bytes_ = before - std::min(before, free_bytes());
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void NcclCommunicator::finish(NcclStatus status, const std::string& call, double seconds,
+                              const std::string& awaited) {
+  const double deadline = api_->now_seconds() + seconds;
+  while (status == NcclStatus::kInProgress) {
+    if (api_->now_seconds() >= deadline) {
+      give_up(call, seconds, awaited);
+    }
+    api_->rest();
+    status = poll();
+  }
+  if (status != NcclStatus::kSuccess) {
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    const std::string reason = describe(status);
+    lock.unlock();
+    fail(call + ": " + reason);
+  }
+}
+
+NcclStatus NcclCommunicator::poll() {
+  try {
+    const CudaContext::Scope scope = context_.enter();
+    const std::lock_guard lock(mutex_);
+    throw_if_failed();
+    NcclStatus state = NcclStatus::kSuccess;
+    const NcclStatus asked = api_->comm_get_async_error(comm_, state);
+    return asked == NcclStatus::kSuccess ? state : asked;
+  } catch (...) {
+    // Or what NCCL has begun could still be launched, behind what the stream is given next.
+    fail(std::current_exception());
+  }
+}
+
+// --- collectives
+// -----------------------------------------------------------------------------------------------
+
+void NcclCommunicator::check_range(const Collective& collective) const {
+  if (collective.range.bytes % sizeof(float) != 0) {
+    throw InvalidArgument(who_ + ": collective '" + std::string(collective.name) + "' of " +
+                          format_size(collective.range.bytes) + ", which are no whole floats");
+  }
+}
+
+Point NcclCommunicator::all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
+  check_range(collective);
+  const Access read{.range = collective.range, .version = collective.version_before};
+  const Access write{.range = collective.range, .version = collective.version_after};
+  return submit(stream, collective, {&read, 1}, {&write, 1}, "ncclAllReduce",
+                [&](std::uint64_t address, std::uint64_t count, CudaStream native) {
+                  return api_->all_reduce(address, count, reduction, comm_, native);
+                });
+}
+
+Point NcclCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {
+  check_range(collective);
+  if (root < 0 || root >= options_.size) {
+    throw InvalidArgument(who_ + ": collective '" + std::string(collective.name) + "' from rank " +
+                          std::to_string(root) + ", which there is not");
+  }
+  const bool mine = root == options_.rank;
+  const Access access{.range = collective.range,
+                      .version = mine ? collective.version_before : collective.version_after};
+  const std::span<const Access> one(&access, 1);
+  return submit(stream, collective, mine ? one : std::span<const Access>(),
+                mine ? std::span<const Access>() : one, "ncclBroadcast",
+                [&](std::uint64_t address, std::uint64_t count, CudaStream native) {
+                  return api_->broadcast(address, count, root, comm_, native);
+                });
+}
+
+template <class Call>
+Point NcclCommunicator::submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
+                               std::span<const Access> writes, const std::string& name, const Call& call) {
+  const std::string what =
+      name + " '" + std::string(collective.name) + "' of " + format_size(collective.range.bytes);
+  const auto launch = [&](void* native) {
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    const NcclStatus begun = call(collective.range.begin, collective.range.bytes / sizeof(float), native);
+    lock.unlock();
+    // Until it is launched, what the stream is given next would run before it.
+    finish(begun, what, options_.wait_seconds, "it was launched");
+  };
+  check_async();
+  const Point point = device_.submit(
+      stream,
+      {.name = collective.name, .reads = reads, .writes = writes, .cost = collective.cost, .run = launch});
+  const std::lock_guard lock(mutex_);
+  forget_completed();
+  in_flight_.push_back({.name = what, .point = point});
+  return point;
+}
+
+void NcclCommunicator::check_async() {
+  finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds, "what was submitted before was launched");
+}
+
+// --- waiting and failing
+// ---------------------------------------------------------------------------------------
+
+void NcclCommunicator::check_submitted(const Frontier& frontier) const {
+  for (const Point& point : frontier.points()) {
+    if (!device_.frontier(point.stream).dominates(point)) {
+      throw InvalidArgument(who_ + ": a wait for submission " + std::to_string(point.count) + " of stream '" +
+                            device_.stream_name(point.stream) + "', which has not been made");
+    }
+  }
+}
+
+void NcclCommunicator::wait(const Frontier& frontier) {
+  check_submitted(frontier);
+  try {
+    double deadline = api_->now_seconds() + options_.wait_seconds;
+    for (; !device_.reached(frontier); api_->rest()) {
+      check_async();
+      if (api_->now_seconds() >= deadline) {
+        if (const std::string awaited = unfinished(frontier); !awaited.empty()) {
+          give_up(awaited, options_.wait_seconds,
+                  "it completed; a rank has died, hangs, or is in another collective");
+        }
+        deadline += options_.wait_seconds;
+      }
+    }
+    check_async();
+    device_.synchronize(frontier);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+std::string NcclCommunicator::unfinished(const Frontier& frontier) {
+  const std::lock_guard lock(mutex_);
+  forget_completed();
+  const auto it =
+      std::ranges::find_if(in_flight_, [&](const Submitted& each) { return frontier.dominates(each.point); });
+  return it == in_flight_.end() ? "" : it->name;
+}
+
+void NcclCommunicator::forget_completed() {
+  while (!in_flight_.empty() && device_.reached(Frontier(in_flight_.front().point))) {
+    in_flight_.pop_front();
+  }
+}
+
+void NcclCommunicator::abort(const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  break_off(std::make_exception_ptr(error(cause)));
+}
+
+std::string NcclCommunicator::describe(NcclStatus status) {
+  const std::string last = comm_ == nullptr ? "" : api_->last_error(comm_);
+  return api_->error_string(status) + (last.empty() ? "" : " (" + last + ")");
+}
+
+void NcclCommunicator::throw_if_failed() const {
+  if (cause_) {
+    std::rethrow_exception(cause_);
+  }
+}
+
+void NcclCommunicator::fail(const std::exception_ptr& cause) {
+  const std::lock_guard lock(mutex_);
+  break_off(cause);
+  std::rethrow_exception(cause_);
+}
+
+void NcclCommunicator::break_off(const std::exception_ptr& cause) {
+  if (cause_) {
+    return;
+  }
+  cause_ = cause;
+  if (comm_ != nullptr) {
+    const CudaContext::Scope scope = context_.enter_anyway();
+    api_->comm_abort(std::exchange(comm_, nullptr));  // what it says changes nothing any more
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options,
+                                                     const NcclSource& nccl, std::shared_ptr<CudaApi> cuda) {
+  check_options(options);
+  return std::make_unique<NcclCommunicator>(device, options, nccl, std::move(cuda));
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options) {
+#ifdef VDNN_WITH_NCCL
+  return make_nccl_communicator(device, options, make_nccl_api, make_cuda_api());
+#else
+  check_options(options);
+  throw DeviceError(device.properties().name +
+                    ": this build has no NCCL; build with VDNN_CUDA=ON where the CUDA toolkit and NCCL are");
+#endif
+}
+
+}  // namespace vdnn

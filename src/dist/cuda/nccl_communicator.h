@@ -1,0 +1,19 @@
+#pragma once
+// The communicator of GPUs on any tables of NCCL's and CUDA's calls; see vdnn/nccl_communicator.h.
+
+#include <functional>
+#include <memory>
+
+#include "src/dist/cuda/nccl_api.h"
+#include "streams/cuda/cuda_api.h"
+#include "vdnn/nccl_communicator.h"
+
+namespace vdnn {
+
+// Called once; throws where there is no NCCL.
+using NcclSource = std::function<std::shared_ptr<NcclApi>()>;
+
+std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options,
+                                                     const NcclSource& nccl, std::shared_ptr<CudaApi> cuda);
+
+}  // namespace vdnn

@@ -1,0 +1,607 @@
+#include "src/dist/cuda/nccl_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "fakes/fake_cuda.h"
+#include "fakes/fake_nccl.h"
+#include "streams/cuda/cuda_device.h"
+#include "tests/extent.h"
+#include "vdnn/error.h"
+#include "vdnn/nccl_communicator.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kGranule = 64 << 10;
+constexpr double kStartSeconds = 60;
+constexpr double kWaitSeconds = 30;
+const std::string kNothing = "nothing";
+
+std::string thrown_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return kNothing;
+}
+
+// How ranks of a test tell each other the id: as MPI's broadcast would, but nobody waits for ever for a rank
+// 0 that has failed before.
+class Board {
+ public:
+  explicit Board(FakeNccl& nccl) : nccl_(nccl) {}
+
+  void exchange(int rank, NcclId& id) {
+    constexpr double kPatienceSeconds = 100;
+    if (rank == 0) {
+      const std::lock_guard lock(mutex_);
+      id_ = id;
+    }
+    for (double waited = 0; waited < kPatienceSeconds && !posted(id); ++waited) {
+      nccl_.let_pass(1);
+    }
+  }
+
+ private:
+  bool posted(NcclId& id) {
+    const std::lock_guard lock(mutex_);
+    id = id_.value_or(NcclId{});
+    return id_.has_value();
+  }
+
+  FakeNccl& nccl_;
+  std::mutex mutex_;
+  std::optional<NcclId> id_;
+};
+
+// As a process has it: a GPU of its own, though not the first that it can see.
+class Rank {
+ public:
+  static constexpr int kOrdinal = 1;
+
+  Rank(FakeNccl& nccl, Board& board, int rank, int size, const std::shared_ptr<FakeCuda>& cuda)
+      : rank_(rank),
+        size_(size),
+        device_(make_cuda_device(
+            {.ordinal = kOrdinal, .budget_bytes = kGranule, .host_budget_bytes = kGranule}, cuda)),
+        compute_(device_->create_stream("compute")),
+        communication_(device_->create_stream("communication")),
+        memory_(device_->reserve(kGranule)) {
+    device_->commit(memory_);
+    communicator_ = make_nccl_communicator(
+        *device_,
+        {.rank = rank,
+         .size = size,
+         .ordinal = kOrdinal,
+         .exchange_id = [&board, rank](NcclId& id) { board.exchange(rank, id); },
+         .start_seconds = kStartSeconds,
+         .wait_seconds = kWaitSeconds},
+        [&nccl, rank, cuda] { return nccl.api(rank, cuda); }, cuda);
+  }
+
+  Device& device() { return *device_; }
+  Communicator& communicator() { return *communicator_; }
+  StreamId communication() const { return communication_; }
+  AddressRange floats(std::uint64_t count) const {
+    return {.begin = memory_.begin, .bytes = count * sizeof(float)};
+  }
+
+  // What this rank brings to a collective, and what the sum of all is: exact in fp32.
+  static float brought(int rank, std::uint64_t i) {
+    return static_cast<float>((i * 31 + static_cast<std::uint64_t>(rank) * 7) % 1000);
+  }
+  float sum(std::uint64_t i) const {
+    float sum = 0;
+    for (int rank = 0; rank < size_; ++rank) {
+      sum += brought(rank, i);
+    }
+    return sum;
+  }
+
+  // Fills the range on the compute stream, lets `collective` run on its own, and looks at what came out on
+  // the compute stream again.
+  template <class Submit>
+  std::shared_ptr<const std::vector<float>> round(std::uint64_t count, const Submit& collective) {
+    const AddressRange range = floats(count);
+    const Access access{.range = range};
+    const std::span<const Access> accesses(&access, range.bytes == 0 ? 0 : 1);
+    submit({.name = "fill", .reads = {}, .writes = accesses}, [range, rank = rank_] {
+      auto* const values = pointer_to<float>(range.begin);
+      for (std::uint64_t i = 0; i < range.bytes / sizeof(float); ++i) {
+        values[i] = brought(rank, i);
+      }
+    });
+    device_->wait(communication_, device_->frontier(compute_));
+    const Point reduced = collective(Collective{.name = "reduce conv1", .range = range});
+    device_->wait(compute_, Frontier(reduced));
+    auto seen = std::make_shared<std::vector<float>>();  // also after a run that was broken off
+    submit({.name = "look", .reads = accesses, .writes = {}}, [range, seen] {
+      const auto* const values = pointer_to<const float>(range.begin);
+      seen->assign(values, values + range.bytes / sizeof(float));
+    });
+    return seen;
+  }
+  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t count,
+                                                       Reduction reduction = Reduction::kSum) {
+    return round(count, [&](const Collective& collective) {
+      return communicator_->all_reduce(communication_, collective, reduction);
+    });
+  }
+  std::shared_ptr<const std::vector<float>> broadcast(std::uint64_t count, int root) {
+    return round(count, [&](const Collective& collective) {
+      return communicator_->broadcast(communication_, collective, root);
+    });
+  }
+  void wait() { communicator_->wait(device_->frontier(compute_)); }
+
+ private:
+  void submit(const FakeAccesses& accesses, const std::function<void()>& kernel) {
+    device_->submit(compute_, {.name = accesses.name,
+                               .reads = accesses.reads,
+                               .writes = accesses.writes,
+                               .cost = {},
+                               .run = [&](void* native) {
+                                 if (FakeCuda::launch(native, kernel, accesses) != CudaStatus::kSuccess) {
+                                   throw DeviceError("a launch failed");
+                                 }
+                               }});
+  }
+
+  const int rank_;
+  const int size_;
+  std::unique_ptr<Device> device_;
+  StreamId compute_ = 0;
+  StreamId communication_ = 0;
+  AddressRange memory_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+// Several ranks, each with a fake GPU. What was done wrong on any, or is left, fails the test.
+class Ranks {
+ public:
+  explicit Ranks(const FakeNcclOptions& options) : options_(options), nccl_(options), board_(nccl_) {
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      cudas_.push_back(
+          std::make_shared<FakeCuda>(FakeCudaOptions{.seed = options.seed + static_cast<std::uint64_t>(rank),
+                                                     .gpus = Rank::kOrdinal + 1,
+                                                     .granule_bytes = kGranule,
+                                                     .while_host_waits = [this] { return others_go_on(); }}));
+    }
+  }
+  ~Ranks() {
+    EXPECT_THAT(nccl_.misuses(), IsEmpty());
+    EXPECT_THAT(nccl_.leaks(), IsEmpty());
+    for (const auto& cuda : cudas_) {
+      EXPECT_THAT(cuda->misuses(), IsEmpty());
+      EXPECT_THAT(cuda->leaks(), IsEmpty());
+      for (const auto& finding : cuda->findings()) {
+        ADD_FAILURE() << finding.text;
+      }
+    }
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  FakeNccl& nccl() { return nccl_; }
+  FakeCuda& cuda(int rank) { return *cudas_[static_cast<std::size_t>(rank)]; }
+  std::unique_ptr<Rank> make(int rank) {
+    return std::make_unique<Rank>(nccl_, board_, rank, options_.ranks,
+                                  cudas_[static_cast<std::size_t>(rank)]);
+  }
+
+  // Runs work(rank number) on every rank; what each threw.
+  std::vector<std::string> run(const std::function<void(int)>& work) {
+    std::vector<std::string> said(cudas_.size());
+    nccl_.run([&](int rank) { said[static_cast<std::size_t>(rank)] = thrown_by([&] { work(rank); }); });
+    return said;
+  }
+  // Likewise of work(rank), where each has started.
+  std::vector<std::string> run_started(const std::function<void(Rank&)>& work) {
+    return run([&](int rank) { work(*make(rank)); });
+  }
+
+ private:
+  // A host that waits on a GPU for other ranks, which come or will never.
+  bool others_go_on() {
+    constexpr double kForEver = 1000;
+    nccl_.let_pass(1);
+    return nccl_.now_seconds() < kForEver;
+  }
+
+  const FakeNcclOptions options_;
+  FakeNccl nccl_;
+  Board board_;
+  std::vector<std::shared_ptr<FakeCuda>> cudas_;
+};
+
+constexpr auto kCounts = std::to_array<std::uint64_t>({0, 1, 2, 3, 255, 4096, 16'383});
+
+void expect_sums(const Rank& rank, const std::vector<float>& seen, float divisor = 1) {
+  for (std::uint64_t i = 0; i < seen.size(); ++i) {
+    ASSERT_EQ(seen[i], rank.sum(i) / divisor) << "float " << i << " of " << seen.size();
+  }
+}
+
+// --- what collectives do
+// ---------------------------------------------------------------------------------------
+
+class Collectives : public ::testing::TestWithParam<int> {};
+
+TEST_P(Collectives, SumInPlaceInOrderWithOtherStreams) {
+  for (std::uint64_t seed = 0; seed < testing::extent({.usual = 6, .in_long_run = 200}); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Ranks ranks({.seed = seed, .ranks = GetParam()});
+    EXPECT_THAT(ranks.run_started([](Rank& rank) {
+      std::vector<std::shared_ptr<const std::vector<float>>> seen;
+      seen.reserve(kCounts.size());
+      for (const std::uint64_t count : kCounts) {
+        seen.push_back(rank.all_reduce(count));
+      }
+      rank.wait();
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        ASSERT_EQ(seen[i]->size(), kCounts[i]);
+        expect_sums(rank, *seen[i]);
+      }
+    }),
+                Each(kNothing));
+  }
+}
+
+TEST_P(Collectives, AverageOnRequest) {
+  Ranks ranks({.seed = 1, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run_started([&](Rank& rank) {
+    const auto seen = rank.all_reduce(1001, Reduction::kAverage);
+    rank.wait();
+    ASSERT_EQ(seen->size(), 1001U);
+    expect_sums(rank, *seen, static_cast<float>(GetParam()));
+  }),
+              Each(kNothing));
+}
+
+TEST_P(Collectives, BroadcastFromEveryRank) {
+  Ranks ranks({.seed = 2, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run_started([&](Rank& rank) {
+    EXPECT_EQ(rank.communicator().size(), GetParam());
+    for (int root = 0; root < GetParam(); ++root) {
+      const auto seen = rank.broadcast(1001, root);
+      rank.wait();
+      ASSERT_EQ(seen->size(), 1001U);
+      for (std::uint64_t i = 0; i < seen->size(); ++i) {
+        ASSERT_EQ((*seen)[i], Rank::brought(root, i)) << "from rank " << root << ", float " << i;
+      }
+    }
+  }),
+              Each(kNothing));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4),
+                         ::testing::PrintToStringParamName());
+
+TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
+  Ranks ranks({.ranks = 2});
+  EXPECT_THAT(ranks.run_started([](Rank& rank) {
+    Communicator& communicator = rank.communicator();
+    const Collective odd{.name = "odd", .range = {.begin = rank.floats(1).begin, .bytes = 6}};
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
+    const Collective sound{.name = "sound", .range = rank.floats(1)};
+    EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
+    EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
+    // Of what was never submitted nobody could tell when it is reached.
+    EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
+    const auto seen = rank.all_reduce(3);
+    rank.wait();
+    expect_sums(rank, *seen);
+  }),
+              Each(kNothing));
+}
+
+TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
+  const auto refused = [](const std::function<void(NcclOptions&)>& change) {
+    Ranks ranks({.ranks = 1});
+    ranks.run([&](int) {
+      const auto rank = ranks.make(0);
+      NcclOptions options{.exchange_id = [](NcclId&) {}};
+      change(options);
+      EXPECT_THROW(make_nccl_communicator(
+                       rank->device(), options, [] { return std::shared_ptr<NcclApi>(); }, nullptr),
+                   InvalidArgument);
+      EXPECT_THROW(make_nccl_communicator(rank->device(), options), InvalidArgument);
+    });
+  };
+  refused([](NcclOptions& options) { options.rank = 1; });
+  refused([](NcclOptions& options) { options.rank = -1; });
+  refused([](NcclOptions& options) { options.size = 0; });
+  refused([](NcclOptions& options) { options.start_seconds = 0; });
+  refused([](NcclOptions& options) { options.wait_seconds = -1; });
+  refused([](NcclOptions& options) { options.exchange_id = nullptr; });
+}
+
+// --- starting
+// --------------------------------------------------------------------------------------------------
+
+TEST(NcclCommunicator, RanksThatAreNotJoinedInTimeSayWhatTheyWaitedFor) {
+  Ranks ranks({.ranks = 3, .aborts_are_heard = false});
+  const std::vector<std::string> said = ranks.run([&](int rank) {
+    if (rank != 2) {  // who never comes
+      ranks.make(rank);
+    }
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(said[static_cast<std::size_t>(rank)],
+                AllOf(HasSubstr("cuda:1: rank " + std::to_string(rank) + " of 3"),
+                      HasSubstr("ncclCommInitRankConfig: waited 60 s until all ranks have come")));
+  }
+}
+
+TEST(NcclCommunicator, WhereRankZeroCannotMakeAnIdAllRanksAreToldAtOnce) {
+  Ranks ranks({.ranks = 3});
+  ranks.nccl().fail_call(0, 1, NcclStatus::kSystemError);
+  const std::vector<std::string> said = ranks.run([&](int rank) { ranks.make(rank); });
+  EXPECT_THAT(said[0], AllOf(HasSubstr("rank 0 of 3"), HasSubstr("ncclGetUniqueId: NCCL error 2")));
+  EXPECT_THAT(said[1], HasSubstr("rank 1 of 3: rank 0 could not start NCCL"));
+  EXPECT_THAT(said[2], HasSubstr("rank 2 of 3: rank 0 could not start NCCL"));
+}
+
+TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
+  Ranks ranks({.ranks = 1});
+  bool exchanged = false;
+  const std::vector<std::string> said = ranks.run([&](int) {
+    const auto rank = ranks.make(0);
+    make_nccl_communicator(
+        rank->device(), {.ordinal = 1, .exchange_id = [&](NcclId& id) { exchanged = id == NcclId{}; }},
+        []() -> std::shared_ptr<NcclApi> { throw DeviceError("no library"); }, nullptr);
+  });
+  EXPECT_EQ(said[0], "no library");
+  EXPECT_TRUE(exchanged) << "the other ranks would have waited for it";
+}
+
+// --- failing
+// ---------------------------------------------------------------------------------------------------
+
+// What every later call says.
+std::vector<std::string> said_by_every_call(Rank& rank) {
+  Communicator& communicator = rank.communicator();
+  const Collective collective{.name = "later", .range = rank.floats(4)};
+  communicator.abort("another cause");
+  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective, Reduction::kSum); }),
+          thrown_by([&] { communicator.broadcast(rank.communication(), collective, 0); }),
+          thrown_by([&] { communicator.wait({}); })};
+}
+
+class Failures : public ::testing::TestWithParam<bool> {
+ protected:
+  FakeNcclOptions three() const { return {.ranks = 3, .aborts_are_heard = GetParam()}; }
+};
+
+TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
+  Ranks ranks(three());
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    const auto seen = rank.all_reduce(5);
+    rank.wait();
+    expect_sums(rank, *seen);
+    if (rank.communicator().rank() == 1) {
+      ranks.nccl().let_pass(4 * kWaitSeconds);
+      rank.wait();  // nothing is in flight: all that it can say is what it is told
+      return;
+    }
+    rank.all_reduce(7);
+    const std::string first = thrown_by([&] { rank.wait(); });
+    EXPECT_THAT(said_by_every_call(rank), Each(first));
+    throw DeviceError(first);
+  });
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(
+        said[static_cast<std::size_t>(rank)],
+        AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
+              AnyOf(HasSubstr("ncclAllReduce 'reduce conv1' of 28 bytes: waited 30 s until it completed"),
+                    HasSubstr("NCCL error 6"))));
+  }
+  EXPECT_THAT(said, ::testing::Contains(HasSubstr("waited 30 s until it completed")));
+  EXPECT_THAT(said[1], GetParam() ? HasSubstr("NCCL error 6") : HasSubstr(kNothing));
+}
+
+TEST_P(Failures, AnErrorThatComesLateOnOneRankEndsItOnAll) {
+  Ranks ranks(three());
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    rank.all_reduce(5);
+    rank.wait();
+    if (rank.communicator().rank() == 2) {
+      ranks.nccl().fail_asynchronously(2, NcclStatus::kSystemError);
+    }
+    for (int step = 0; step < 3; ++step) {
+      rank.all_reduce(5);
+      rank.wait();
+    }
+  });
+  EXPECT_THAT(said[2], AllOf(HasSubstr("rank 2 of 3"), HasSubstr("NCCL error 2 (so says the fake)")));
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(said[static_cast<std::size_t>(rank)],
+                AnyOf(HasSubstr("NCCL error 6"), HasSubstr("waited 30 s")));
+  }
+}
+
+TEST_P(Failures, WhoGivesUpEndsItOnAll) {
+  Ranks ranks(three());
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    if (rank.communicator().rank() == 0) {
+      rank.communicator().abort("out of memory");
+      EXPECT_THAT(said_by_every_call(rank), Each("cuda:1: rank 0 of 3: out of memory"));
+      return;
+    }
+    rank.all_reduce(100);
+    rank.wait();
+  });
+  EXPECT_EQ(said[0], kNothing);
+  for (const int rank : {1, 2}) {
+    EXPECT_THAT(said[static_cast<std::size_t>(rank)],
+                AnyOf(HasSubstr("NCCL error 6"), HasSubstr("waited 30 s")));
+  }
+}
+
+TEST_P(Failures, WorkThatFailsOnOneDeviceEndsItOnAll) {
+  Ranks ranks(three());
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    if (rank.communicator().rank() == 0) {
+      rank.device().submit(rank.communication(),
+                           {.name = "work", .reads = {}, .writes = {}, .cost = {}, .run = [](void*) {
+                              throw DataError("a kernel is missing");
+                            }});
+      EXPECT_EQ(thrown_by([&] { rank.communicator().wait(rank.device().frontier(rank.communication())); }),
+                "a kernel is missing");
+      EXPECT_THAT(said_by_every_call(rank), Each("a kernel is missing"));
+      return;
+    }
+    rank.all_reduce(100);
+    rank.wait();
+  });
+  for (const int rank : {1, 2}) {
+    EXPECT_THAT(said[static_cast<std::size_t>(rank)],
+                AnyOf(HasSubstr("NCCL error 6"), HasSubstr("waited 30 s")));
+  }
+}
+
+TEST_P(Failures, ACommunicatorThatAnExceptionTakesAwayAborts) {
+  Ranks ranks(three());
+  std::atomic<double> ended = 0;
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    if (rank.communicator().rank() == 0) {
+      throw DataError("the data set ended");
+    }
+    rank.all_reduce(100);
+    try {
+      rank.wait();
+    } catch (const DeviceError&) {
+      ended = ranks.nccl().now_seconds();
+      throw;
+    }
+  });
+  EXPECT_EQ(said[0], "the data set ended");
+  for (const int rank : {1, 2}) {
+    EXPECT_THAT(said[static_cast<std::size_t>(rank)],
+                AnyOf(HasSubstr("NCCL error 6"), HasSubstr("waited 30 s")));
+  }
+  if (GetParam()) {
+    EXPECT_LT(ended, kWaitSeconds) << "it was not heard of";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heard, Failures, ::testing::Bool(), ::testing::PrintToStringParamName());
+
+TEST(NcclCommunicator, WaitsOfSeveralThreadsAllSayTheFirstCause) {
+  Ranks ranks({.ranks = 1});
+  ranks.run_started([](Rank& rank) {
+    std::atomic<int> said = 0;
+    std::array<std::thread, 3> threads;
+    for (std::thread& thread : threads) {
+      thread = std::thread([&] {
+        while (thrown_by([&] { rank.communicator().wait({}); }) == kNothing) {
+        }
+        said += static_cast<int>(thrown_by([&] { rank.wait(); }) == "cuda:1: rank 0 of 1: enough");
+      });
+    }
+    for (int step = 0; step < 20; ++step) {
+      rank.all_reduce(10);
+    }
+    rank.communicator().abort("enough");
+    std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+    EXPECT_EQ(said, 3);
+  });
+}
+
+// Every call of one rank fails once. No rank hangs, nothing is lost, and whoever says nothing has the sums.
+class EveryCallFails : public ::testing::TestWithParam<int> {
+ protected:
+  // `fail` makes the nth call of a rank fail; `failed` names it, "" where there were fewer. How many failed.
+  std::uint64_t on_each_rank(const std::function<void(Ranks&, int rank, std::uint64_t nth)>& fail,
+                             const std::function<std::string(Ranks&, int rank)>& failed,
+                             const std::string& error) const {
+    std::uint64_t calls = 0;
+    for (int failing = 0; failing < GetParam(); ++failing) {
+      for (std::uint64_t nth = 1;; ++nth, ++calls) {
+        SCOPED_TRACE("call " + std::to_string(nth) + " of rank " + std::to_string(failing));
+        Ranks ranks({.seed = nth, .ranks = GetParam(), .aborts_are_heard = nth % 2 == 0});
+        fail(ranks, failing, nth);
+        const std::vector<std::string> said = ranks.run_started(two_rounds);
+        const std::string name = failed(ranks, failing);
+        if (name.empty()) {
+          EXPECT_THAT(said, Each(kNothing));
+          break;
+        }
+        EXPECT_THAT(said[static_cast<std::size_t>(failing)], AnyOf(kNothing, HasSubstr(error))) << name;
+      }
+    }
+    return calls;
+  }
+
+ private:
+  static void two_rounds(Rank& rank) {
+    const auto first = rank.all_reduce(100);
+    rank.wait();
+    const auto second = rank.broadcast(3, 0);
+    rank.wait();
+    ASSERT_EQ(first->size(), 100U);
+    expect_sums(rank, *first);
+    ASSERT_EQ(second->size(), 3U);
+    ASSERT_EQ(second->back(), Rank::brought(0, 2));
+  }
+};
+
+TEST_P(EveryCallFails, OfNccl) {
+  const std::uint64_t calls =
+      on_each_rank([](Ranks& ranks, int rank,
+                      std::uint64_t nth) { ranks.nccl().fail_call(rank, nth, NcclStatus::kInternalError); },
+                   [](Ranks& ranks, int rank) { return ranks.nccl().failed_call(rank); }, "NCCL error 3");
+  std::cout << "  " << calls << " calls of NCCL failed on " << GetParam() << " ranks\n";
+}
+
+TEST_P(EveryCallFails, OfCuda) {
+  const std::uint64_t calls = on_each_rank(
+      [](Ranks& ranks, int rank, std::uint64_t nth) {
+        ranks.cuda(rank).fail_call(nth, CudaStatus::kInvalidValue);
+      },
+      [](Ranks& ranks, int rank) { return ranks.cuda(rank).failed_call(); }, "cudaErrorInvalidValue");
+  std::cout << "  " << calls << " calls of CUDA failed on " << GetParam() << " ranks\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryCallFails,
+                         ::testing::Range<int>(2, 1 + static_cast<int>(testing::extent({.usual = 4,
+                                                                                        .under_sanitizers = 2,
+                                                                                        .in_long_run = 4}))),
+                         ::testing::PrintToStringParamName());
+
+// NCCL itself: without a GPU it says why not.
+TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
+  Ranks ranks({.ranks = 1});
+  ranks.run_started([](Rank& rank) {
+    std::string said;
+    try {
+      make_nccl_communicator(rank.device(), {.exchange_id = [](NcclId&) {}});
+    } catch (const DeviceError& error) {
+      said = error.what();
+    }
+    EXPECT_THAT(said, AnyOf("", HasSubstr("this build has no NCCL"), HasSubstr("cannot be loaded"),
+                            HasSubstr("NCCL is too old"), HasSubstr("cuda:1")));
+    std::cout << "  " << (said.empty() ? "started" : said) << '\n';
+  });
+}
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,375 @@
+#include "fakes/fake_nccl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+namespace vdnn {
+
+// One rank's way to the fake.
+class FakeNccl::Table final : public NcclApi {
+ public:
+  Table(FakeNccl& fake, int rank, std::shared_ptr<FakeCuda> cuda)
+      : fake_(fake), rank_(rank), cuda_(std::move(cuda)) {}
+
+  std::string error_string(NcclStatus status) const override {
+    return "NCCL error " + std::to_string(static_cast<int>(status));
+  }
+  std::string last_error(NcclComm) override { return "so says the fake"; }
+
+  NcclStatus get_unique_id(NcclId& id) override {
+    return call("ncclGetUniqueId", [&] { return fake_.get_unique_id(id); });
+  }
+  NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
+    return call("ncclCommInitRankConfig", [&] { return fake_.init_rank(comm, size, id, rank); });
+  }
+  NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& status) override {
+    return call("ncclCommGetAsyncError", [&] { return fake_.async_error(comm, status); });
+  }
+  NcclStatus comm_finalize(NcclComm comm) override {
+    return call("ncclCommFinalize", [&] { return fake_.finalize(comm); });
+  }
+  NcclStatus comm_destroy(NcclComm comm) override {
+    return call(
+        "ncclCommDestroy", [&] { return fake_.destroy(comm); }, comm);
+  }
+  NcclStatus comm_abort(NcclComm comm) override {
+    return call(
+        "ncclCommAbort", [&] { return fake_.abort(comm); }, comm);
+  }
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
+                        CudaStream stream) override {
+    const std::string what = "all-reduce of " + std::to_string(count) +
+                             (reduction == Reduction::kSum ? " to sums" : " to averages");
+    const auto reduce = [count, reduction](const std::vector<std::vector<float>>& inputs) {
+      std::vector<float> sums(count);
+      for (const std::vector<float>& input : inputs) {
+        std::ranges::transform(sums, input, sums.begin(), std::plus());
+      }
+      if (reduction == Reduction::kAverage) {
+        const auto ranks = static_cast<float>(inputs.size());
+        std::ranges::for_each(sums, [ranks](float& sum) { sum /= ranks; });
+      }
+      return sums;
+    };
+    return call("ncclAllReduce",
+                [&] { return fake_.collective(what, floats(address, count), reduce, comm, stream); });
+  }
+  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
+                       CudaStream stream) override {
+    const std::string what = "broadcast of " + std::to_string(count) + " from " + std::to_string(root);
+    const auto pick = [root](const std::vector<std::vector<float>>& inputs) {
+      return inputs[static_cast<std::size_t>(root)];
+    };
+    return call("ncclBroadcast",
+                [&] { return fake_.collective(what, floats(address, count), pick, comm, stream); });
+  }
+
+  double now_seconds() override { return fake_.now_seconds(); }
+  void rest() override {
+    cuda_->rest();
+    fake_.rest();
+  }
+
+ private:
+  static AddressRange floats(std::uint64_t address, std::uint64_t count) {
+    return {.begin = address, .bytes = count * sizeof(float)};
+  }
+
+  template <class Call>
+  NcclStatus call(std::string_view name, const Call& make, NcclComm releases = nullptr) {
+    NcclStatus status = NcclStatus::kSuccess;
+    if (fake_.fails(rank_, name, status)) {
+      fake_.excuse(releases);
+      return status;
+    }
+    return make();
+  }
+
+  FakeNccl& fake_;
+  const int rank_;
+  const std::shared_ptr<FakeCuda> cuda_;
+};
+
+// --- what a test does
+// ------------------------------------------------------------------------------------------
+
+std::shared_ptr<NcclApi> FakeNccl::api(int rank, std::shared_ptr<FakeCuda> cuda) {
+  return std::make_shared<Table>(*this, rank, std::move(cuda));
+}
+
+void FakeNccl::run(const std::function<void(int)>& work) {
+  {
+    const std::lock_guard lock(time_mutex_);
+    running_ = options_.ranks;
+  }
+  std::vector<std::thread> threads;
+  threads.reserve(ranks_.size());
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    threads.emplace_back([this, &work, rank] {
+      work(rank);
+      leave();
+    });
+  }
+  std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+}
+
+void FakeNccl::let_pass(double seconds) {
+  const double until = now_seconds() + seconds;
+  while (now_seconds() < until) {
+    rest();
+  }
+}
+
+void FakeNccl::fail_call(int rank, std::uint64_t nth, NcclStatus status) {
+  const std::lock_guard lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)] = {.until_failure = nth, .failure = status, .failed_call = {}};
+}
+
+std::string FakeNccl::failed_call(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return ranks_[static_cast<std::size_t>(rank)].failed_call;
+}
+
+void FakeNccl::fail_asynchronously(int rank, NcclStatus status) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& comm : comms_) {
+    if (comm->rank == rank) {
+      comm->error = status;
+    }
+  }
+}
+
+std::vector<std::string> FakeNccl::misuses() const {
+  const std::lock_guard lock(mutex_);
+  return misuses_;
+}
+
+std::vector<std::string> FakeNccl::leaks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> leaks;
+  for (const auto& comm : comms_) {
+    if (!comm->gone && !comm->excused) {
+      leaks.push_back("the communicator of rank " + std::to_string(comm->rank));
+    }
+  }
+  return leaks;
+}
+
+// --- time
+// ------------------------------------------------------------------------------------------------------
+
+double FakeNccl::now_seconds() const {
+  const std::lock_guard lock(time_mutex_);
+  return static_cast<double>(ticks_) * kTickSeconds;
+}
+
+void FakeNccl::rest() {
+  std::unique_lock lock(time_mutex_);
+  ++resting_;
+  const std::uint64_t now = ticks_;
+  tick_if_all_rest();
+  passed_.wait(lock, [&] { return ticks_ != now; });
+}
+
+void FakeNccl::leave() {
+  const std::lock_guard lock(time_mutex_);
+  --running_;
+  tick_if_all_rest();
+}
+
+void FakeNccl::tick_if_all_rest() {
+  if (resting_ >= running_) {
+    ++ticks_;
+    resting_ = 0;
+    passed_.notify_all();
+  }
+}
+
+// --- the calls
+// -------------------------------------------------------------------------------------------------
+
+bool FakeNccl::fails(int rank, std::string_view name, NcclStatus& status) {
+  const std::lock_guard lock(mutex_);
+  Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+  if (mine.until_failure == 0 || --mine.until_failure != 0) {
+    return false;
+  }
+  mine.failed_call = name;
+  status = mine.failure;
+  return true;
+}
+
+void FakeNccl::excuse(NcclComm comm) {
+  const std::lock_guard lock(mutex_);
+  if (Comm* const mine = find(comm)) {
+    mine->excused = true;
+    mine->aborted = true;  // or its GPU would hold what is in flight for ever
+  }
+}
+
+NcclStatus FakeNccl::misuse(const std::string& what) {
+  misuses_.push_back(what);
+  return NcclStatus::kInvalidUsage;
+}
+
+FakeNccl::Comm* FakeNccl::find(NcclComm comm) {
+  const auto it = std::ranges::find(comms_, comm, [](const auto& each) -> NcclComm { return each.get(); });
+  return it == comms_.end() || (*it)->gone ? nullptr : it->get();
+}
+
+NcclStatus FakeNccl::get_unique_id(NcclId& id) {
+  const std::lock_guard lock(mutex_);
+  id = {};
+  const std::uint64_t number = groups_.size() + 1;
+  std::memcpy(id.data(), &number, sizeof number);
+  groups_.emplace(id, Group());
+  return NcclStatus::kSuccess;
+}
+
+NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto it = groups_.find(id);
+  if (it == groups_.end() || rank < 0 || rank >= size) {
+    return misuse("an id that nobody made, or a rank that cannot be");
+  }
+  Group& group = it->second;
+  if (group.size != 0 && group.size != size) {
+    return misuse("ranks of groups of different sizes");
+  }
+  group.size = size;
+  ++group.came;
+  auto made = std::make_unique<Comm>();
+  made->rank = rank;
+  made->group = &group;
+  comm = made.get();
+  comms_.push_back(std::move(made));
+  return NcclStatus::kInProgress;
+}
+
+NcclStatus FakeNccl::async_error(NcclComm comm, NcclStatus& status) {
+  std::function<CudaStatus()> unlaunched;
+  {
+    const std::lock_guard lock(mutex_);
+    Comm* const mine = find(comm);
+    if (mine == nullptr) {
+      return misuse("ncclCommGetAsyncError of no communicator");
+    }
+    status = state_of(*mine);
+    unlaunched = std::exchange(mine->unlaunched, nullptr);
+  }
+  if (unlaunched && unlaunched() != CudaStatus::kSuccess) {
+    status = NcclStatus::kUnhandledCudaError;
+  }
+  return NcclStatus::kSuccess;
+}
+
+NcclStatus FakeNccl::state_of(const Comm& comm) const {
+  const bool busy = comm.group->came < comm.group->size || comm.unlaunched ||
+                    (comm.finalizing && comm.completed < comm.submitted);
+  return comm.error != NcclStatus::kSuccess || !busy ? comm.error : NcclStatus::kInProgress;
+}
+
+NcclStatus FakeNccl::finalize(NcclComm comm) {
+  const std::lock_guard lock(mutex_);
+  Comm* const mine = find(comm);
+  if (mine == nullptr || mine->finalizing) {
+    return misuse("ncclCommFinalize of no communicator, or for the second time");
+  }
+  mine->finalizing = true;
+  return state_of(*mine);
+}
+
+NcclStatus FakeNccl::destroy(NcclComm comm) {
+  const std::lock_guard lock(mutex_);
+  Comm* const mine = find(comm);
+  if (mine == nullptr || !mine->finalizing || state_of(*mine) == NcclStatus::kInProgress) {
+    return misuse("ncclCommDestroy of no communicator, or of one that is not finalized");
+  }
+  mine->gone = true;
+  return NcclStatus::kSuccess;
+}
+
+NcclStatus FakeNccl::abort(NcclComm comm) {
+  const std::lock_guard lock(mutex_);
+  Comm* const mine = find(comm);
+  if (mine == nullptr) {
+    return misuse("ncclCommAbort of no communicator");
+  }
+  mine->gone = true;
+  mine->aborted = true;
+  for (const auto& peer : comms_) {
+    if (options_.aborts_are_heard && peer->group == mine->group && peer->error == NcclStatus::kSuccess) {
+      peer->error = NcclStatus::kRemoteError;
+    }
+  }
+  return NcclStatus::kSuccess;
+}
+
+NcclStatus FakeNccl::collective(const std::string& what, AddressRange range, const Outcome& outcome,
+                                NcclComm comm, CudaStream stream) {
+  std::function<CudaStatus()> launching;
+  {
+    const std::lock_guard lock(mutex_);
+    Comm* const mine = find(comm);
+    if (mine == nullptr || mine->finalizing || state_of(*mine) == NcclStatus::kInProgress) {
+      return misuse(what + " on no communicator, or on one that is not ready");
+    }
+    if (mine->error != NcclStatus::kSuccess) {
+      return mine->error;
+    }
+    const std::uint64_t number = mine->submitted++;
+    Meeting& meeting = mine->group->meetings[number];
+    if (meeting.inputs.empty()) {
+      meeting.what = what;
+      meeting.inputs.resize(static_cast<std::size_t>(mine->group->size));
+    } else if (meeting.what != what) {
+      return misuse(what + " where another rank has an " + meeting.what);
+    }
+    launching = [this, mine, number, what, range, outcome, stream] {
+      return launch(*mine, number, what, range, outcome, stream);
+    };
+    if (random_() % 2 != 0) {
+      mine->unlaunched = std::move(launching);
+      return NcclStatus::kInProgress;
+    }
+  }
+  return launching() == CudaStatus::kSuccess ? NcclStatus::kSuccess : NcclStatus::kUnhandledCudaError;
+}
+
+CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
+                            const Outcome& outcome, CudaStream stream) {
+  const auto arrive = [this, &comm, number, range] {
+    const std::lock_guard lock(mutex_);
+    Meeting& meeting = comm.group->meetings[number];
+    if (!comm.aborted) {
+      const auto* const begin = pointer_to<const float>(range.begin);
+      meeting.inputs[static_cast<std::size_t>(comm.rank)].assign(begin, begin + range.bytes / sizeof(float));
+      ++meeting.arrived;
+    }
+  };
+  const auto all_arrived = [this, &comm, number] {
+    const std::lock_guard lock(mutex_);
+    return comm.aborted || comm.group->meetings[number].arrived == comm.group->size;
+  };
+  const auto finish = [this, &comm, number, range, outcome] {
+    const std::lock_guard lock(mutex_);
+    if (!comm.aborted) {
+      std::ranges::copy(outcome(comm.group->meetings[number].inputs), pointer_to<float>(range.begin));
+      ++comm.completed;
+    }
+  };
+  const Access range_once{.range = range};
+  const std::span<const Access> accesses(&range_once, range.bytes == 0 ? 0 : 1);
+  CudaStatus status = FakeCuda::launch(stream, arrive, {.name = what, .reads = accesses, .writes = {}});
+  if (status == CudaStatus::kSuccess) {
+    status = FakeCuda::hold(stream, all_arrived);
+  }
+  return status == CudaStatus::kSuccess
+             ? FakeCuda::launch(stream, finish, {.name = what, .reads = {}, .writes = accesses})
+             : status;
+}
+
+}  // namespace vdnn

@@ -1,0 +1,141 @@
+#pragma once
+// NCCL without GPUs, for tests of what calls it: ranks are threads, each with the streams of a FakeCuda of
+// its own, as processes have. A collective is two pieces of work on each rank's stream: one that reads the
+// rank's range when the stream gets there, and one that the GPU holds until every rank has come that far, and
+// which then writes what comes out. So whoever does not order what it writes before, or reads after, sees it.
+//
+// All of it is as non-blocking as NCCL is asked to be: starting takes until every rank has called, and by
+// seed a collective is launched only when its rank asks for the communicator's state.
+//
+// Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
+// because others do not come, never because the machine is busy.
+//
+// Calls are counted for each rank, and one can be made to fail. What a caller does wrong, and communicators
+// that are neither destroyed nor aborted, are findings.
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakes/fake_cuda.h"
+#include "src/dist/cuda/nccl_api.h"
+
+namespace vdnn {
+
+struct FakeNcclOptions {
+  std::uint64_t seed = 0;
+  int ranks = 2;
+  // Whether NCCL tells the others of a rank that has aborted, as it does where it hears of it: else they
+  // wait.
+  bool aborts_are_heard = true;
+};
+
+// Thread-safe. Outlives the tables that it made.
+class FakeNccl {
+ public:
+  static constexpr double kTickSeconds = 1;
+
+  explicit FakeNccl(const FakeNcclOptions& options)
+      : options_(options), random_(options.seed), ranks_(static_cast<std::size_t>(options.ranks)) {}
+
+  // --- what a test does -----------------------------------------------------------------------------------
+  // The table of one rank, whose GPUs are `cuda`'s.
+  std::shared_ptr<NcclApi> api(int rank, std::shared_ptr<FakeCuda> cuda);
+  // Runs work(rank) on a thread each, until all have returned.
+  void run(const std::function<void(int rank)>& work);
+  double now_seconds() const;
+  // Rests, on a rank's thread, until so many seconds have passed.
+  void let_pass(double seconds);
+
+  // The `nth` call of `rank` from now on (from 1) returns `status` instead of doing anything.
+  void fail_call(int rank, std::uint64_t nth, NcclStatus status);
+  // The call that was made to fail, or "".
+  std::string failed_call(int rank) const;
+  // From now on the rank's communicator is in this state.
+  void fail_asynchronously(int rank, NcclStatus status);
+
+  std::vector<std::string> misuses() const;
+  std::vector<std::string> leaks() const;
+
+ private:
+  class Table;
+
+  // One collective, as far as the ranks have come to it.
+  struct Meeting {
+    std::string what;
+    std::vector<std::vector<float>> inputs;  // by rank
+    int arrived = 0;
+  };
+  // What has one id.
+  struct Group {
+    int size = 0;
+    int came = 0;
+    std::map<std::uint64_t, Meeting> meetings;  // by number
+  };
+  struct Comm {
+    int rank = 0;
+    Group* group = nullptr;
+    std::uint64_t submitted = 0;
+    std::uint64_t completed = 0;
+    NcclStatus error = NcclStatus::kSuccess;  // asynchronous
+    std::function<CudaStatus()> unlaunched;
+    bool finalizing = false;
+    bool gone = false;  // destroyed or aborted
+    bool aborted = false;
+    bool excused = false;  // giving it back was made to fail
+  };
+  struct Rank {
+    std::uint64_t until_failure = 0;  // calls; 0: none fails
+    NcclStatus failure = NcclStatus::kSuccess;
+    std::string failed_call;
+  };
+  // What a collective makes of the inputs of all ranks.
+  using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
+
+  bool fails(int rank, std::string_view name, NcclStatus& status);
+  NcclStatus misuse(const std::string& what);
+  Comm* find(NcclComm comm);
+  NcclStatus get_unique_id(NcclId& id);
+  NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank);
+  NcclStatus async_error(NcclComm comm, NcclStatus& status);
+  NcclStatus state_of(const Comm& comm) const;
+  NcclStatus finalize(NcclComm comm);
+  NcclStatus destroy(NcclComm comm);
+  NcclStatus abort(NcclComm comm);
+  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
+                        CudaStream stream);
+  // The two pieces of work.
+  CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
+                    const Outcome& outcome, CudaStream stream);
+  void excuse(NcclComm comm);
+
+  void rest();
+  void leave();
+  void tick_if_all_rest();  // guarded by the caller
+
+  const FakeNcclOptions options_;
+
+  mutable std::mutex time_mutex_;  // guards what follows
+  std::condition_variable passed_;
+  std::uint64_t ticks_ = 0;
+  int running_ = 0;  // ranks
+  int resting_ = 0;  // of them
+
+  // Guards what follows. Pieces of work take it while their FakeCuda is locked: with it no FakeCuda is
+  // called.
+  mutable std::mutex mutex_;
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<Comm>> comms_;  // never forgotten
+  std::map<NcclId, Group> groups_;
+  std::vector<std::string> misuses_;
+};
+
+}  // namespace vdnn
