@@ -62,6 +62,8 @@ class StagedInputs {
 struct RigOptions {
   // Uploads fresh parameters (hash_program.h). Null: the parameters stay undefined, and nothing runs.
   OpProgram* program = nullptr;
+  // False: what is uploaded is nothing in particular, and `program` packs it as it likes.
+  bool contents = true;
   std::uint64_t pool_budget = 0;  // 0: the device's
 };
 
@@ -74,7 +76,7 @@ class ExecutorRig {
         pinned(on),
         streams(on),
         parameters(pool, streams[StreamRole::kCompute], training),
-        inputs(pinned, (upload(training, options.program), training)) {}
+        inputs(pinned, (upload(training, options), training)) {}
 
   ExecutorParts parts(const Tape& tape, const Schedule& schedule, OpProgram* program = nullptr) {
     return {.device = &device,
@@ -95,11 +97,18 @@ class ExecutorRig {
   StagedInputs inputs;
 
  private:
-  void upload(const Tape& training, OpProgram* program) {
-    if (program != nullptr || !device.properties().touches_memory) {
-      // Where nothing runs only their versions count, and those of large networks take long to make up.
-      parameters.upload(pinned, streams[StreamRole::kCompute], program,
-                        program != nullptr ? hash_parameters(training) : std::vector<std::vector<float>>());
+  void upload(const Tape& training, const RigOptions& options) {
+    const StreamId stream = streams[StreamRole::kCompute];
+    if (options.program != nullptr && options.contents) {
+      parameters.upload(pinned, stream, options.program, hash_parameters(training));
+    } else if (options.program != nullptr || !device.properties().touches_memory) {
+      // Only their versions and copies count, and those of large networks take long to make up.
+      std::vector<std::vector<std::vector<float>>> states;
+      for (const TapeParameter& parameter : training.parameters()) {
+        states.emplace_back(parameter.state.size());
+      }
+      parameters.upload(pinned, stream, options.program, std::vector<std::vector<float>>(states.size()),
+                        states);
     }
   }
 };

@@ -51,9 +51,21 @@ void FakeCuda::rest() {
   }
 }
 
+bool FakeCuda::is_device_address(CudaStream stream, std::uint64_t address) {
+  const FakeCuda& self = *static_cast<const Stream*>(stream)->owner;
+  const std::lock_guard lock(self.mutex_);
+  return self.is_reserved({.begin = address, .bytes = 1});
+}
+
 void FakeCuda::launch_that_corrupts(CudaStream stream, CudaStatus status) {
   Stream& mine = *static_cast<Stream*>(stream);
   launch(stream, [&mine, status] { mine.owner->corrupted_.emplace(mine.ordinal, status); });
+}
+
+void FakeCuda::lose_call(std::uint64_t nth, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  until_loss_ = nth;
+  losing_name_ = name;
 }
 
 void FakeCuda::touch_on_host(AddressRange range, const std::string& name) {
@@ -143,11 +155,17 @@ std::vector<std::string> FakeCuda::leaks() const {
 
 std::uint64_t FakeCuda::mapped_bytes() const {
   const std::lock_guard lock(mutex_);
-  std::uint64_t bytes = 0;
-  for (const auto& [begin, mapped] : mapped_) {
-    bytes += mapped.bytes;
-  }
-  return bytes;
+  return mapped_amount_.bytes;
+}
+
+std::uint64_t FakeCuda::peak_mapped_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return mapped_amount_.peak_bytes;
+}
+
+std::uint64_t FakeCuda::peak_page_locked_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return pinned_amount_.peak_bytes;
 }
 
 // --- calls in general
@@ -179,6 +197,10 @@ CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* release
     return finish(failure_);
   }
   return CudaStatus::kSuccess;
+}
+
+bool FakeCuda::is_lost(std::string_view name) {
+  return until_loss_ != 0 && losing_name_ == name && --until_loss_ == 0;
 }
 
 CudaStatus FakeCuda::finish(CudaStatus status) {
@@ -373,6 +395,9 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   if (const CudaStatus status = begin("cudaStreamWaitEvent"); status != CudaStatus::kSuccess) {
     return status;
   }
+  if (is_lost("cudaStreamWaitEvent")) {
+    return CudaStatus::kSuccess;
+  }
   const Event* const awaited = find_event(event);
   if (awaited == nullptr) {
     return misuse("cudaStreamWaitEvent", "no such event");
@@ -415,6 +440,9 @@ CudaStatus FakeCuda::event_record(CudaEvent event, CudaStream stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaEventRecord"); status != CudaStatus::kSuccess) {
     return status;
+  }
+  if (is_lost("cudaEventRecord")) {
+    return CudaStatus::kSuccess;
   }
   Event* const mine = find_event(event);
   if (mine == nullptr || mine->ordinal != thread().ordinal) {
@@ -636,6 +664,7 @@ CudaStatus FakeCuda::host_register(AddressRange range) {
   if (range.bytes == 0 || !pinned_.emplace(range.begin, made).second) {
     return misuse("cudaHostRegister", "nothing, or registered already");
   }
+  pinned_amount_.add(range.bytes);
   return CudaStatus::kSuccess;
 }
 
@@ -650,6 +679,7 @@ CudaStatus FakeCuda::host_unregister(std::uint64_t address) {
     return misuse("cudaHostUnregister", "not registered");
   }
   order_.host_accesses({.begin = address, .bytes = it->second.bytes}, "cudaHostUnregister");
+  pinned_amount_.bytes -= it->second.bytes;
   pinned_.erase(it);
   return CudaStatus::kSuccess;
 }
@@ -696,6 +726,11 @@ CudaStatus FakeCuda::address_free(AddressRange reservation) {
   }
   reserved_.erase(it);
   return CudaStatus::kSuccess;
+}
+
+bool FakeCuda::is_reserved(AddressRange range) const {
+  const auto space = reserved_.upper_bound(range.begin);
+  return space != reserved_.begin() && std::prev(space)->second.space.range().contains(range);
 }
 
 CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) {
@@ -755,8 +790,7 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   if (block == nullptr || block->mapped || block->bytes != range.bytes) {
     return misuse("cuMemMap", "no such memory, not all of it, or mapped elsewhere");
   }
-  const auto space = reserved_.upper_bound(range.begin);
-  if (space == reserved_.begin() || !std::prev(space)->second.space.range().contains(range)) {
+  if (!is_reserved(range)) {
     return misuse("cuMemMap", "not inside a reservation");
   }
   bool any = false;
@@ -769,6 +803,7 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   made.bytes = range.bytes;
   made.handle = handle;
   mapped_.emplace(range.begin, made);
+  mapped_amount_.add(range.bytes);
   block->mapped = true;
   return CudaStatus::kSuccess;
 }
@@ -810,6 +845,7 @@ CudaStatus FakeCuda::memory_unmap(AddressRange range) {
   Block& block = blocks_[it->second.handle - 1];
   block.mapped = false;
   drop_if_unused(block);
+  mapped_amount_.bytes -= range.bytes;
   mapped_.erase(it);
   return CudaStatus::kSuccess;
 }

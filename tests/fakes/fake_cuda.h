@@ -11,6 +11,7 @@
 // write, that nothing orders (cuda_order.h): of copies, of kernels whose accesses are told, of the host where
 // it unmaps or unlocks memory, or says what it touches.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -71,6 +72,8 @@ class FakeCuda final : public CudaApi {
   static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
   // The host does something else for a while: the GPUs run all that can run.
   void rest();
+  // Whether `address` lies in a reservation of the stream's runtime.
+  static bool is_device_address(CudaStream stream, std::uint64_t address);
   // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
@@ -83,6 +86,10 @@ class FakeCuda final : public CudaApi {
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
   // instead of doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
+  // The `nth` call from now on (from 1) of those named `name`, "cudaStreamWaitEvent" or "cudaEventRecord",
+  // has no effect and says that it succeeded.
+  void lose_call(std::uint64_t nth, std::string_view name);
+
   // The host touches page-locked memory itself: `name` says what for.
   void touch_on_host(AddressRange range, const std::string& name);
   // What copies are called in findings from now on.
@@ -99,8 +106,10 @@ class FakeCuda final : public CudaApi {
   std::vector<SimFinding> findings() const;
   // What has not been given back, but for what a call that was made to fail should have given back.
   std::vector<std::string> leaks() const;
-  // Of memory_bytes, on all GPUs.
+  // Of memory_bytes, on all GPUs; and of the host.
   std::uint64_t mapped_bytes() const;
+  std::uint64_t peak_mapped_bytes() const;
+  std::uint64_t peak_page_locked_bytes() const;
 
   // --- the calls ------------------------------------------------------------------------------------------
   std::string why_missing() const override { return ""; }
@@ -159,6 +168,15 @@ class FakeCuda final : public CudaApi {
   using Kernel = std::function<void()>;
   using Piece = std::variant<Kernel, Recorded, Waiting, Held>;
 
+  struct Amount {
+    std::uint64_t bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    void add(std::uint64_t more) {
+      bytes += more;
+      peak_bytes = std::max(peak_bytes, bytes);
+    }
+  };
+
   // Given back or not; one that was refused by a call that was made to fail is no leak.
   struct Owned {
     bool destroyed = false;
@@ -201,6 +219,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus begin(std::string_view name, Owned* releases = nullptr);
   // Likewise, for what also works where the context is corrupted.
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
+  // Whether the call, which has begun, is the one to be lost.
+  bool is_lost(std::string_view name);
   // Of the calling thread's GPU.
   CudaStatus corruption();
   CudaStatus finish(CudaStatus status);
@@ -216,6 +236,8 @@ class FakeCuda final : public CudaApi {
   void check(const Stream& stream, const FakeAccesses& accesses);
   bool is_accessible(AddressRange range, int ordinal) const;
   bool is_registered(AddressRange range) const;
+  // Whether it lies in one reservation.
+  bool is_reserved(AddressRange range) const;
   // Calls visit(mapped) for each of `range`; whether they cover it.
   template <class Mappings, class Visitor>
   static bool cover(Mappings& mappings, AddressRange range, const Visitor& visit);
@@ -247,6 +269,8 @@ class FakeCuda final : public CudaApi {
   std::string failing_name_;
   CudaStatus failure_ = CudaStatus::kSuccess;
   std::string failed_call_;
+  std::uint64_t until_loss_ = 0;  // calls; 0: none is lost
+  std::string losing_name_;
   std::vector<std::string> misuses_;
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
@@ -255,8 +279,10 @@ class FakeCuda final : public CudaApi {
   std::map<int, std::uint64_t> taken_bytes_;    // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;  // by begin
   std::map<std::uint64_t, Mapped> mapped_;      // by begin
+  Amount mapped_amount_;
   IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin
+  Amount pinned_amount_;
   CudaOrder order_;
   std::string copy_name_ = "cudaMemcpyAsync";
 };

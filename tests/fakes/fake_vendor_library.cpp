@@ -39,21 +39,22 @@ class FakeOp final : public cuda::VendorOp {
     Compute compute;
   };
 
-  FakeOp(Parts parts, std::shared_ptr<std::vector<VendorCall>> calls, HostLaunch launch)
+  FakeOp(Parts parts, FakeVendorLibrary::Record record, HostLaunch launch)
       : parts_(std::make_shared<const Parts>(std::move(parts))),
-        calls_(std::move(calls)),
+        record_(std::move(record)),
         launch_(std::move(launch)) {}
 
   std::uint64_t workspace_bytes() const override { return parts_->workspace_bytes; }
 
   void run(const VendorOperands& operands, void* stream) const override {
     check(operands);
-    calls_->push_back({.name = parts_->name,
-                       .reads = {operands.reads.begin(), operands.reads.end()},
-                       .write = operands.write,
-                       .workspace = operands.workspace,
-                       .stream = stream});
-    launch_(stream, [parts = parts_, call = calls_->back()] { compute(*parts, call); });
+    const VendorCall call{.name = parts_->name,
+                          .reads = {operands.reads.begin(), operands.reads.end()},
+                          .write = operands.write,
+                          .workspace = operands.workspace,
+                          .stream = stream};
+    record_(call);
+    launch_(stream, [parts = parts_, call] { compute(*parts, call); });
   }
 
  private:
@@ -100,7 +101,7 @@ class FakeOp final : public cuda::VendorOp {
   }
 
   std::shared_ptr<const Parts> parts_;  // also of launches that have not run
-  std::shared_ptr<std::vector<VendorCall>> calls_;
+  FakeVendorLibrary::Record record_;
   HostLaunch launch_;
 };
 
@@ -173,9 +174,14 @@ std::shared_ptr<const cuda::EngineSource> make_fake_engines() {
   return std::make_shared<FakeEngines>();
 }
 
+FakeVendorLibrary::FakeVendorLibrary(HostLaunch launch)
+    : engines_(make_fake_engines()),
+      record_([calls = calls_](const VendorCall& call) { calls->push_back(call); }),
+      launch_(std::move(launch)) {}
+
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::EngineQuestion& question,
                                                                const std::string& engine) {
-  const std::vector<cuda::Engine> engines = FakeEngines().list(question);
+  const std::vector<cuda::Engine> engines = engines_->list(question);
   const auto chosen = std::ranges::find(engines, engine, &cuda::Engine::name);
   const ops::Convolution& c = question.convolution;
   if (chosen == engines.end() || c.input.size() < 2) {
@@ -206,7 +212,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::Engin
         x, w, window, [&](const reference::Product& each) { add_product(each, direction, reads, result); });
     return result;
   };
-  return std::make_unique<FakeOp>(std::move(parts), calls_, launch_);
+  return std::make_unique<FakeOp>(std::move(parts), record_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::MatrixProduct& p) {
@@ -220,7 +226,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::Ma
           .write = {p.rows, p.columns},
           .workspace_bytes = cuda::kMatrixProductWorkspaceBytes / 2,
           .compute = [p](const std::vector<Array>& reads) { return product(p, reads[0], reads[1]); }},
-      calls_, launch_);
+      record_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingProblem& problem) {
@@ -231,7 +237,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingPr
                     .write = forward ? problem.y : problem.x,
                     .compute = [spec = problem.spec, forward](
                                    const std::vector<Array>& reads) { return pooled(spec, forward, reads); }},
-      calls_, launch_);
+      record_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& problem) {
@@ -245,7 +251,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& p
                           return forward ? reference::lrn(reads[0], spec).value
                                          : reference::lrn_backward(reads[0], reads[2], spec).value;
                         }},
-      calls_, launch_);
+      record_, launch_);
 }
 
 }  // namespace vdnn::testing

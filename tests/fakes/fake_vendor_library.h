@@ -3,6 +3,7 @@
 // recorded, and refused where an operand is of the wrong size, misaligned, overlaps the write, or where the
 // workspace is not the one asked for, and computed in its turn; the workspace is left full of NaN.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,7 +28,13 @@ std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 
 class FakeVendorLibrary final : public cuda::VendorLibrary {
  public:
-  explicit FakeVendorLibrary(HostLaunch launch = run_at_once) : launch_(std::move(launch)) {}
+  using Record = std::function<void(const VendorCall&)>;
+
+  // Has the fake engines, and keeps the calls.
+  explicit FakeVendorLibrary(HostLaunch launch = run_at_once);
+  // Hands each call to `record`, and computes nothing.
+  FakeVendorLibrary(std::shared_ptr<const cuda::EngineSource> engines, Record record)
+      : engines_(std::move(engines)), record_(std::move(record)), launch_(run_never) {}
 
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string& engine) override;
@@ -38,8 +45,10 @@ class FakeVendorLibrary final : public cuda::VendorLibrary {
   const std::vector<VendorCall>& calls() const { return *calls_; }
 
  private:
-  HostLaunch launch_;
+  std::shared_ptr<const cuda::EngineSource> engines_;
   std::shared_ptr<std::vector<VendorCall>> calls_ = std::make_shared<std::vector<VendorCall>>();
+  Record record_;
+  HostLaunch launch_;
 };
 
 }  // namespace vdnn::testing

@@ -15,6 +15,7 @@
 #include "fakes/fake_cuda.h"
 #include "streams/device_conformance.h"
 #include "vdnn/error.h"
+#include "vdnn/sim_device.h"
 
 namespace vdnn {
 namespace {
@@ -204,6 +205,17 @@ TEST(CudaDevice, SaysWhatItIs) {
   EXPECT_EQ(properties.budget_bytes, 6U << 20) << "what is free, in whole granules";
   EXPECT_GT(properties.host_budget_bytes, 0U);
   EXPECT_TRUE(properties.touches_memory);
+}
+
+// Failed while the driver aligned blocks to 256 bytes and `sim` to 512: plans of deep networks were larger
+// than what their runs took.
+TEST(CudaDevice, GpusThatAreSimulatedHaveItsGranuleAndAlignment) {
+  const auto device = make_cuda_device({}, strict_fake(FakeCudaOptions{}));
+  for (const char* const name : {"a100", "rtx4090", "h200", "b200"}) {
+    const SimProfile profile = sim_profile(name);
+    EXPECT_EQ(profile.granule_bytes, device->properties().granule_bytes) << name;
+    EXPECT_EQ(profile.alignment_bytes, device->properties().alignment_bytes) << name;
+  }
 }
 
 TEST(CudaDevice, ABudgetOfMoreThanIsFreeIsRefusedWithTheNumbers) {

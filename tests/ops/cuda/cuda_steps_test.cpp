@@ -1,0 +1,259 @@
+// Whole steps of every network of the zoo on the `cuda` driver, over a fake runtime with logical memory: the
+// real device, pools, executor and library of CUDA's ops, at the batch that models have by default, with the
+// engines that cuDNN listed for an H200. Only arithmetic is missing. CUDA's own rules judge the order
+// (tests/fakes/cuda_order.h).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/executor_rig.h"
+#include "extent.h"
+#include "fakes/fake_cuda.h"
+#include "fakes/recording_cuda_ops.h"
+#include "src/ops/cuda/known_gpus.h"
+#include "src/ops/cuda/recorded_engines.h"
+#include "streams/cuda/cuda_device.h"
+#include "vdnn/predictor.h"
+#include "vdnn/zoo.h"
+
+namespace vdnn::testing {
+namespace {
+
+const std::uint64_t kSeeds = extent({.usual = 20, .under_sanitizers = 4, .in_long_run = 1000});
+// Of deep networks, whose steps are thousands of instructions: the policies share the seeds.
+constexpr std::size_t kDeep = 2500;
+// The first takes memory, the second overlaps it, the third finds what both have left.
+constexpr std::uint64_t kSteps = 3;
+constexpr std::uint64_t kEnough = std::uint64_t{1} << 43U;
+
+std::shared_ptr<const cuda::EngineSource> recorded_h200() {
+  const auto gpus = cuda::known_gpus();
+  const auto h200 = std::ranges::find(gpus, "h200", &cuda::KnownGpu::name);
+  return std::make_shared<cuda::RecordedEngines>(h200->recorded_engines);
+}
+
+// Something to train on a GPU.
+struct Subject {
+  const Tape& tape;
+  const Schedule& schedule;
+  OpProgram& program;
+};
+
+// A GPU of which nothing but CUDA is fake, and what trains on it.
+class Training {
+ public:
+  Training(const Subject& subject, std::uint64_t seed, std::uint64_t granule_bytes)
+      : fake_(std::make_shared<FakeCuda>(FakeCudaOptions{
+            .seed = seed, .memory_bytes = kEnough, .granule_bytes = granule_bytes, .logical_memory = true})),
+        device_(make_cuda_device({.host_budget_bytes = kEnough}, fake_)),
+        rig_(std::make_unique<ExecutorRig>(*device_, subject.tape,
+                                           RigOptions{.program = &subject.program, .contents = false})),
+        executor_(std::make_unique<Executor>(rig_->parts(subject.tape, subject.schedule, &subject.program))),
+        results_(subject.tape.results().size()) {}
+
+  // As a trainer does: the next batch is staged before a step is submitted, and the losses are read when the
+  // next step has been.
+  void step() {
+    if (tickets_.empty()) {
+      stage(0);
+    }
+    stage(tickets_.size() + 1);
+    const std::uint64_t waits = host_waits();
+    tickets_.push_back(executor_->submit(rig_->inputs.of_step(tickets_.size()), {}));
+    EXPECT_EQ(host_waits(), waits) << "the host waits inside a step";
+    if (tickets_.size() > 1) {
+      read_losses(tickets_.size() - 2);
+    }
+  }
+  void run(std::uint64_t steps) {
+    for (std::uint64_t i = 0; i < steps; ++i) {
+      step();
+    }
+  }
+
+  // Of every buffer, in the order of the schedule.
+  const std::vector<AddressRange>& placements() const { return executor_->placements(); }
+  // That take memory of the GPU or of the host, or give it back.
+  std::uint64_t memory_calls() const {
+    return calls({"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
+                  "cuMemRelease", "cuMemAddressFree", "cudaHostRegister", "cudaHostUnregister"});
+  }
+  const Device& device() const { return *device_; }
+  FakeCuda& fake() { return *fake_; }
+
+  // Nobody needs anything any more, and nothing was done wrong.
+  void finish() {
+    executor_.reset();
+    rig_.reset();
+    expect_nothing_held(*device_);
+    device_.reset();
+    EXPECT_EQ(fake_->leaks(), std::vector<std::string>{});
+    EXPECT_EQ(fake_->misuses(), std::vector<std::string>{});
+    for (const SimFinding& finding : fake_->findings()) {
+      ADD_FAILURE() << finding.text;
+    }
+  }
+
+ private:
+  std::uint64_t calls(std::initializer_list<const char*> names) const {
+    std::uint64_t sum = 0;
+    for (const char* const name : names) {
+      sum += fake_->calls(name);
+    }
+    return sum;
+  }
+  std::uint64_t host_waits() const {
+    return calls({"cudaEventSynchronize", "cudaStreamSynchronize", "cudaEventQuery"});
+  }
+
+  void stage(std::uint64_t step) {
+    if (step >= kStagedBatches) {
+      device_->synchronize(tickets_[step - kStagedBatches].inputs_copied);
+    }
+    for (const AddressRange& input : rig_->inputs.of_step(step)) {
+      fake_->touch_on_host(input, "batch");
+    }
+  }
+  void read_losses(std::uint64_t step) {
+    executor_->wait(tickets_[step]);
+    for (std::size_t index = 0; index < results_; ++index) {
+      fake_->touch_on_host(executor_->result(step, index), "loss");
+    }
+  }
+
+  std::shared_ptr<FakeCuda> fake_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<ExecutorRig> rig_;
+  std::unique_ptr<Executor> executor_;
+  std::size_t results_;
+  std::vector<StepTicket> tickets_;
+};
+
+// Calls test(subject) for each policy.
+template <class Test>
+void each_policy(const std::string& model, const Test& test) {
+  const auto library = make_recording_cuda_ops(recorded_h200());
+  const auto tape = lower_to_tape(make_model({.model = model}), library->catalog(),
+                                  {.optimizer = SgdSpec{.momentum = 0.9F}});
+  for (const Policy policy : kPolicies) {
+    SCOPED_TRACE(to_string(policy));
+    const Plan plan = make_plan(*tape, {.policy = policy});
+    const Schedule schedule = make_schedule(*tape, plan);
+    const auto program = library->compile(*tape, plan.algorithms);
+    test(Subject{.tape = *tape, .schedule = schedule, .program = *program});
+  }
+}
+
+class CudaSteps : public ::testing::TestWithParam<std::string> {};
+
+void expect_clean_steps(const Subject& subject, std::uint64_t seed) {
+  // Larger than a GPU's, so that less of the time goes into mapping.
+  constexpr std::uint64_t kGranule = std::uint64_t{64} << 20U;
+  Training training(subject, seed, kGranule);
+  training.step();
+  const std::vector<AddressRange> placements = training.placements();
+  const std::uint64_t memory_calls = training.memory_calls();
+  for (std::uint64_t step = 1; step < kSteps; ++step) {
+    training.step();
+    EXPECT_EQ(training.placements(), placements) << "step " << step;
+  }
+  EXPECT_EQ(training.memory_calls(), memory_calls);
+  training.finish();
+}
+
+// A failure names policy and seed; the filter of the test has the network.
+TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
+  std::uint64_t seed = 0;
+  each_policy(GetParam(), [&seed](const Subject& subject) {
+    const bool deep = subject.schedule.instructions.size() > kDeep;
+    for (const std::uint64_t end = seed + (deep ? kSeeds / kPolicies.size() : kSeeds);
+         seed < end && !::testing::Test::HasFailure(); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      expect_clean_steps(subject, seed);
+    }
+  });
+}
+
+// What is planned for the GPU is what the driver takes, and what CUDA gives it.
+TEST_P(CudaSteps, TakeThePredictedPeak) {
+  each_policy(GetParam(), [](const Subject& subject) {
+    const SimProfile h200 = sim_profile("h200");
+    const Prediction prediction = predict(subject.tape, subject.schedule, {.profile = h200});
+    Training training(subject, 1, h200.granule_bytes);
+    training.run(kSteps);
+    const DeviceCounters counters = training.device().counters();
+    EXPECT_EQ(counters.peak_committed_bytes, prediction.peak_bytes);
+    EXPECT_EQ(training.fake().peak_mapped_bytes(), prediction.peak_bytes);
+    EXPECT_EQ(counters.peak_pinned_bytes, prediction.host_bytes);
+    EXPECT_EQ(training.fake().peak_page_locked_bytes(), prediction.host_bytes);
+    training.finish();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaSteps, ::testing::ValuesIn(model_names()), [](const auto& test) {
+  std::string name = test.param;
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+});
+
+// --- the judge is awake ------------------------------------------------------------------------------------
+
+// Whether steps are found wanting of which the second loses its `nth` call; nothing where it has not as many.
+std::optional<bool> found_without(const Subject& subject, const char* call, std::uint64_t nth) {
+  Training training(subject, 0, std::uint64_t{2} << 20U);
+  training.step();
+  training.fake().lose_call(nth, call);
+  const std::uint64_t before = training.fake().calls(call);
+  training.step();
+  if (training.fake().calls(call) - before < nth) {
+    return std::nullopt;
+  }
+  training.run(kSteps - 2);
+  return !training.fake().findings().empty();
+}
+
+struct Count {
+  std::uint64_t calls = 0;
+  std::uint64_t found = 0;
+};
+
+Count count_found(const char* call) {
+  Count count;
+  each_policy("lenet", [&](const Subject& subject) {
+    for (std::uint64_t nth = 1;; ++nth) {
+      const std::optional<bool> found = found_without(subject, call, nth);
+      if (!found) {
+        return;
+      }
+      ++count.calls;
+      count.found += *found ? 1 : 0;
+    }
+  });
+  std::cout << "  " << count.found << " of " << count.calls << " calls of " << call
+            << " were missed when they were lost\n";
+  return count;
+}
+
+// Not of all: a frontier names each stream that it came by, so one wait often implies another beside it; and
+// some say when a prefetch is to begin, which no data depends on.
+TEST(LostCalls, MostWaitsAreMissed) {
+  const Count count = count_found("cudaStreamWaitEvent");
+  EXPECT_GT(2 * count.found, count.calls);
+}
+
+// Every submission has an event; few are waited for, each by one stream or more.
+TEST(LostCalls, EventsThatAreWaitedForAreMissed) {
+  EXPECT_GT(count_found("cudaEventRecord").found, 0U);
+}
+
+}  // namespace
+}  // namespace vdnn::testing
