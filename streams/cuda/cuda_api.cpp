@@ -44,6 +44,19 @@ static_assert(kSame<CudaStatus::kInvalidPc, cudaErrorInvalidPc, CUDA_ERROR_INVAL
 static_assert(kSame<CudaStatus::kLaunchFailure, cudaErrorLaunchFailure, CUDA_ERROR_LAUNCH_FAILED>);
 static_assert(
     kSame<CudaStatus::kMpsClientTerminated, cudaErrorMpsClientTerminated, CUDA_ERROR_MPS_CLIENT_TERMINATED>);
+static_assert(kSame<CudaStatus::kStreamCaptureUnsupported, cudaErrorStreamCaptureUnsupported,
+                    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED>);
+static_assert(kSame<CudaStatus::kStreamCaptureInvalidated, cudaErrorStreamCaptureInvalidated,
+                    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED>);
+static_assert(kSame<CudaStatus::kStreamCaptureUnmatched, cudaErrorStreamCaptureUnmatched,
+                    CUDA_ERROR_STREAM_CAPTURE_UNMATCHED>);
+static_assert(kSame<CudaStatus::kStreamCaptureUnjoined, cudaErrorStreamCaptureUnjoined,
+                    CUDA_ERROR_STREAM_CAPTURE_UNJOINED>);
+static_assert(kSame<CudaStatus::kStreamCaptureIsolation, cudaErrorStreamCaptureIsolation,
+                    CUDA_ERROR_STREAM_CAPTURE_ISOLATION>);
+static_assert(kSame<CudaStatus::kCapturedEvent, cudaErrorCapturedEvent, CUDA_ERROR_CAPTURED_EVENT>);
+static_assert(kSame<CudaStatus::kStreamCaptureWrongThread, cudaErrorStreamCaptureWrongThread,
+                    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD>);
 static_assert(kSame<CudaStatus::kUnknown, cudaErrorUnknown, CUDA_ERROR_UNKNOWN>);
 
 CudaStatus status(cudaError_t error) {
@@ -60,6 +73,10 @@ cudaStream_t native(CudaStream stream) {
 
 cudaEvent_t native_event(CudaEvent event) {
   return static_cast<cudaEvent_t>(event);
+}
+
+cudaGraphExec_t native_exec(CudaExec exec) {
+  return static_cast<cudaGraphExec_t>(exec);
 }
 
 // The device memory of the GPU `ordinal`.
@@ -148,6 +165,31 @@ class RealCudaApi final : public CudaApi {
         direction == CopyDirection::kDeviceToHost ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
     return status(cudaMemcpyAsync(pointer_to<void>(destination), pointer_to<void>(source), bytes, kind,
                                   native(stream)));
+  }
+
+  CudaStatus stream_begin_capture(CudaStream stream) override {
+    return status(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+  }
+  CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override {
+    cudaGraph_t captured = nullptr;
+    const CudaStatus result = status(cudaStreamEndCapture(native(stream), &captured));
+    graph = captured;
+    return result;
+  }
+  CudaStatus graph_destroy(CudaGraph graph) override {
+    return status(cudaGraphDestroy(static_cast<cudaGraph_t>(graph)));
+  }
+  CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) override {
+    cudaGraphExec_t made = nullptr;
+    const CudaStatus result = status(cudaGraphInstantiate(&made, static_cast<cudaGraph_t>(graph), 0));
+    exec = made;
+    return result;
+  }
+  CudaStatus graph_exec_destroy(CudaExec exec) override {
+    return status(cudaGraphExecDestroy(native_exec(exec)));
+  }
+  CudaStatus graph_launch(CudaExec exec, CudaStream stream) override {
+    return status(cudaGraphLaunch(native_exec(exec), native(stream)));
   }
 
   CudaStatus host_register(AddressRange range) override {

@@ -40,11 +40,20 @@ enum class CudaStatus : int {
   kLaunchFailure = 719,
   kTensorMemoryLeak = 721,  // toolkits before 12.8 do not name it
   kMpsClientTerminated = 810,
+  kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+  kStreamCaptureUnmatched = 903,
+  kStreamCaptureUnjoined = 904,
+  kStreamCaptureIsolation = 905,
+  kCapturedEvent = 907,
+  kStreamCaptureWrongThread = 908,
   kUnknown = 999,
 };
 
 using CudaStream = void*;  // a cudaStream_t
 using CudaEvent = void*;   // a cudaEvent_t
+using CudaGraph = void*;   // a cudaGraph_t
+using CudaExec = void*;    // a cudaGraphExec_t
 
 struct CudaDeviceInfo {
   std::string name;
@@ -93,6 +102,18 @@ class CudaApi {
   virtual CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) = 0;
   virtual CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                                   CopyDirection direction, CudaStream stream) = 0;
+
+  // Until the end, what the stream is given, and streams that wait for an event of it, becomes a graph and
+  // does not run. Meanwhile this thread, and no other, may make no call that might have to wait.
+  virtual CudaStatus stream_begin_capture(CudaStream stream) = 0;
+  // Ends the capture also where it fails; then there is no graph.
+  virtual CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) = 0;
+  virtual CudaStatus graph_destroy(CudaGraph graph) = 0;
+  // The graph may be destroyed afterwards.
+  virtual CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) = 0;
+  // Launches that are in flight run on.
+  virtual CudaStatus graph_exec_destroy(CudaExec exec) = 0;
+  virtual CudaStatus graph_launch(CudaExec exec, CudaStream stream) = 0;
 
   // Page-locks what is mapped already, for every device; its pages are made to be there first, which is
   // faster than leaving that to CUDA.

@@ -2,9 +2,10 @@
 
 namespace vdnn {
 
-void CudaOrder::add_stream() {
+StreamId CudaOrder::add_stream() {
   races_.add_stream();
   known_.emplace_back();
+  return static_cast<StreamId>(known_.size() - 1);
 }
 
 RaceChecker::Report CudaOrder::reporter(const std::string& later) {

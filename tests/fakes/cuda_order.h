@@ -15,10 +15,11 @@
 
 namespace vdnn {
 
-// Not synchronised. Streams are numbered in the order in which they are added.
+// Not synchronised.
 class CudaOrder {
  public:
-  void add_stream();
+  // Of a device, or what a graph has in place of one that was captured.
+  StreamId add_stream();
 
   // Work that a stream is given now.
   void submitted(StreamId stream, std::string_view name, std::span<const Access> reads,

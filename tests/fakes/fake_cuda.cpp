@@ -26,14 +26,12 @@ void set_protection(AddressRange range, int protection) {
 // ------------------------------------------------------------------------------------------
 
 CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, const FakeAccesses& accesses) {
-  const Stream& mine = *static_cast<Stream*>(stream);
-  FakeCuda& self = *mine.owner;
+  FakeCuda& self = *static_cast<Stream*>(stream)->owner;
   {
     const std::lock_guard lock(self.mutex_);
     self.run_awhile();
-    if (self.finish(self.corruption()) == CudaStatus::kSuccess &&
-        self.append("cudaLaunchKernel", stream, std::move(kernel)) == CudaStatus::kSuccess) {
-      self.check(mine, accesses);
+    if (self.finish(self.corruption()) == CudaStatus::kSuccess) {
+      self.give("cudaLaunchKernel", stream, std::move(kernel), accesses);
     }
   }
   return self.get_last_error();
@@ -140,6 +138,11 @@ std::vector<std::string> FakeCuda::leaks() const {
   for (const auto& [handle, event] : events_) {
     look(*event, "an event", 0);
   }
+  std::ranges::for_each(graphs_, [&](const auto& graph) { look(*graph, "a graph", 0); });
+  std::ranges::for_each(execs_, [&](const auto& exec) { look(*exec, "a graph that can be launched", 0); });
+  if (!captures_.empty()) {
+    leaks.emplace_back("a capture that did not end");
+  }
   std::ranges::for_each(blocks_, [&](const Block& block) { look(block, "memory", block.bytes); });
   for (const auto& [begin, reserved] : reserved_) {
     look(reserved, "a reservation", reserved.space.range().bytes);
@@ -201,6 +204,15 @@ CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* release
 
 bool FakeCuda::is_lost(std::string_view name) {
   return until_loss_ != 0 && losing_name_ == name && --until_loss_ == 0;
+}
+
+CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
+  if (const CudaStatus status = begin(name, releases); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const auto mine = std::ranges::find(captures_, std::this_thread::get_id(), &Capture::thread);
+  return mine == captures_.end() ? CudaStatus::kSuccess
+                                 : invalidate(**mine, CudaStatus::kStreamCaptureUnsupported);
 }
 
 CudaStatus FakeCuda::finish(CudaStatus status) {
@@ -323,10 +335,10 @@ CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
 // --- streams and events
 // ----------------------------------------------------------------------------------------
 
-FakeCuda::Stream* FakeCuda::find_stream(CudaStream stream) {
-  const auto it =
-      std::ranges::find(streams_, stream, [](const auto& each) -> CudaStream { return each.get(); });
-  return it == streams_.end() || (*it)->destroyed ? nullptr : it->get();
+template <class Kind>
+Kind* FakeCuda::find(const std::vector<std::unique_ptr<Kind>>& all, const void* handle) {
+  const auto it = std::ranges::find(all, handle, [](const auto& each) -> const void* { return each.get(); });
+  return it == all.end() || (*it)->destroyed ? nullptr : it->get();
 }
 
 FakeCuda::Event* FakeCuda::find_event(CudaEvent event) {
@@ -341,11 +353,10 @@ CudaStatus FakeCuda::stream_create(CudaStream& stream) {
   }
   auto made = std::make_unique<Stream>();
   made->owner = this;
-  made->id = static_cast<StreamId>(streams_.size());
+  made->id = order_.add_stream();
   made->ordinal = thread().ordinal;
   stream = made.get();
   streams_.push_back(std::move(made));
-  order_.add_stream();
   return CudaStatus::kSuccess;
 }
 
@@ -358,13 +369,16 @@ CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
   if (mine == nullptr) {
     return misuse("cudaStreamDestroy", "no such stream");
   }
+  if (mine->place.capture) {
+    return misuse("cudaStreamDestroy", "the stream is being captured");
+  }
   mine->destroyed = true;  // what it was given runs on
   return CudaStatus::kSuccess;
 }
 
 CudaStatus FakeCuda::stream_synchronize(CudaStream stream) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaStreamSynchronize"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaStreamSynchronize"); status != CudaStatus::kSuccess) {
     return status;
   }
   const Stream* const mine = find_stream(stream);
@@ -386,8 +400,24 @@ CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piec
   if (mine->ordinal != thread().ordinal) {
     return misuse(call, "the stream is another GPU's than the thread's");
   }
+  if (mine->place.capture) {
+    return misuse(call, "cannot be captured");
+  }
   mine->pieces.push_back(std::move(piece));
   return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::give(std::string_view call, CudaStream stream, Kernel kernel,
+                          const FakeAccesses& accesses) {
+  Stream* const mine = find_stream(stream);
+  if (mine != nullptr && mine->place.capture) {
+    return put(*mine, std::move(kernel), accesses);
+  }
+  const CudaStatus status = append(call, stream, std::move(kernel));
+  if (status == CudaStatus::kSuccess) {
+    check(mine->ordinal, mine->id, accesses);
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
@@ -402,10 +432,14 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   if (awaited == nullptr) {
     return misuse("cudaStreamWaitEvent", "no such event");
   }
+  Stream* const mine = find_stream(stream);
+  if (mine != nullptr && (mine->place.capture || awaited->place.capture)) {
+    return wait_in_capture(*mine, *awaited);
+  }
   // As it is recorded now; one that never was is no wait.
   const CudaStatus status = append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
   if (status == CudaStatus::kSuccess && awaited->latest != nullptr) {
-    order_.stream_waits(static_cast<const Stream*>(stream)->id, awaited->latest->after);
+    order_.stream_waits(mine->id, awaited->latest->after);
   }
   return status;
 }
@@ -448,23 +482,31 @@ CudaStatus FakeCuda::event_record(CudaEvent event, CudaStream stream) {
   if (mine == nullptr || mine->ordinal != thread().ordinal) {
     return misuse("cudaEventRecord", "no such event, or another GPU's");
   }
+  const Stream* const recorded = find_stream(stream);
+  if (recorded != nullptr && recorded->place.capture) {
+    return record_in_capture(*recorded, *mine);
+  }
   auto recording = std::make_shared<Recording>();
   const CudaStatus status = append("cudaEventRecord", stream, Recorded{recording});
   if (status == CudaStatus::kSuccess) {
-    recording->after = order_.recorded(static_cast<const Stream*>(stream)->id);
+    recording->after = order_.recorded(recorded->id);
     mine->latest = std::move(recording);
+    mine->place = {};
   }
   return status;
 }
 
 CudaStatus FakeCuda::event_query(CudaEvent event) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaEventQuery"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaEventQuery"); status != CudaStatus::kSuccess) {
     return status;
   }
   const Event* const mine = find_event(event);
   if (mine == nullptr) {
     return misuse("cudaEventQuery", "no such event");
+  }
+  if (const CudaStatus status = check_not_captured(*mine); status != CudaStatus::kSuccess) {
+    return status;
   }
   if (mine->latest != nullptr && !mine->latest->done) {
     return finish(CudaStatus::kNotReady);
@@ -475,12 +517,15 @@ CudaStatus FakeCuda::event_query(CudaEvent event) {
 
 CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaEventSynchronize"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaEventSynchronize"); status != CudaStatus::kSuccess) {
     return status;
   }
   const Event* const mine = find_event(event);
   if (mine == nullptr) {
     return misuse("cudaEventSynchronize", "no such event");
+  }
+  if (const CudaStatus status = check_not_captured(*mine); status != CudaStatus::kSuccess) {
+    return status;
   }
   const std::shared_ptr<const Recording> awaited = mine->latest;
   const CudaStatus status =
@@ -514,6 +559,228 @@ CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_eve
   return CudaStatus::kSuccess;
 }
 
+// --- graphs
+// ----------------------------------------------------------------------------------------------------
+
+CudaStatus FakeCuda::invalidate(Capture& capture, CudaStatus status) {
+  capture.valid = false;
+  return finish(status);
+}
+
+CudaStatus FakeCuda::check_not_captured(const Event& event) {
+  if (!event.place.capture) {
+    return CudaStatus::kSuccess;
+  }
+  misuses_.emplace_back("an event that was recorded in a capture is asked whether it has been reached");
+  return invalidate(*event.place.capture, CudaStatus::kCapturedEvent);
+}
+
+CudaStatus FakeCuda::put(Stream& stream, Kernel kernel, const FakeAccesses& accesses) {
+  Capture& capture = *stream.place.capture;
+  if (!capture.valid) {
+    return finish(CudaStatus::kStreamCaptureInvalidated);
+  }
+  const auto lane = std::ranges::find(capture.streams, &stream);
+  const std::size_t node = capture.nodes.size();
+  for (const std::size_t before : stream.place.after) {
+    capture.nodes[before].before.push_back(node);
+  }
+  capture.nodes.push_back({.kernel = std::move(kernel),
+                           .name = std::string(accesses.name),
+                           .reads = {accesses.reads.begin(), accesses.reads.end()},
+                           .writes = {accesses.writes.begin(), accesses.writes.end()},
+                           .lane = static_cast<std::size_t>(lane - capture.streams.begin()),
+                           .after = std::move(stream.place.after),
+                           .before = {}});
+  stream.place.after = {node};
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::wait_in_capture(Stream& stream, const Event& event) {
+  Place& mine = stream.place;
+  if (!event.place.capture || (mine.capture && mine.capture != event.place.capture)) {
+    return invalidate(*mine.capture, CudaStatus::kStreamCaptureIsolation);
+  }
+  if (event.place.capture->ended) {
+    return misuse("cudaStreamWaitEvent", "the event was recorded in a capture that has ended");
+  }
+  if (!event.place.capture->valid) {
+    return finish(CudaStatus::kStreamCaptureInvalidated);
+  }
+  if (!mine.capture) {
+    mine.capture = event.place.capture;
+    mine.capture->streams.push_back(&stream);
+  }
+  mine.after.insert(event.place.after.begin(), event.place.after.end());
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::record_in_capture(const Stream& stream, Event& event) {
+  if (!stream.place.capture->valid) {
+    return finish(CudaStatus::kStreamCaptureInvalidated);
+  }
+  event.place = stream.place;
+  event.latest = nullptr;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_begin_capture(CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamBeginCapture"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Stream* const mine = find_stream(stream);
+  if (mine == nullptr || mine->place.capture) {
+    return misuse("cudaStreamBeginCapture", "no such stream, or it is being captured");
+  }
+  mine->place.capture = std::make_shared<Capture>();
+  mine->place.capture->streams.push_back(mine);
+  mine->place.capture->thread = std::this_thread::get_id();
+  captures_.push_back(mine->place.capture);
+  return CudaStatus::kSuccess;
+}
+
+bool FakeCuda::is_joined(const Capture& capture) {
+  std::set<std::size_t> known = capture.streams.front()->place.after;
+  for (std::size_t node = capture.nodes.size(); node-- > 0;) {
+    if (known.contains(node)) {
+      known.insert(capture.nodes[node].after.begin(), capture.nodes[node].after.end());
+    }
+  }
+  return std::ranges::all_of(capture.streams, [&known](const Stream* stream) {
+    return std::ranges::includes(known, stream->place.after);
+  });
+}
+
+void FakeCuda::end(Capture& capture) {
+  capture.ended = true;
+  for (const auto& stream : streams_) {
+    if (stream->place.capture.get() == &capture) {
+      stream->place = {};
+    }
+  }
+  std::erase_if(captures_, [&capture](const auto& each) { return each.get() == &capture; });
+}
+
+CudaStatus FakeCuda::stream_end_capture(CudaGraph& graph, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  graph = nullptr;
+  const Stream* const mine = find_stream(stream);
+  const std::shared_ptr<Capture> capture = mine == nullptr ? nullptr : mine->place.capture;
+  if (const CudaStatus status = begin("cudaStreamEndCapture"); status != CudaStatus::kSuccess) {
+    if (capture) {
+      end(*capture);
+    }
+    return status;
+  }
+  if (!capture) {
+    return misuse("cudaStreamEndCapture", "no such stream, or it is not being captured");
+  }
+  if (capture->streams.front() != mine) {
+    return invalidate(*capture, CudaStatus::kStreamCaptureUnmatched);
+  }
+  if (capture->thread != std::this_thread::get_id()) {
+    return finish(CudaStatus::kStreamCaptureWrongThread);
+  }
+  const bool joined = is_joined(*capture);
+  end(*capture);
+  if (!capture->valid || !joined) {
+    return finish(joined ? CudaStatus::kStreamCaptureInvalidated : CudaStatus::kStreamCaptureUnjoined);
+  }
+  auto made = std::make_unique<Graph>();
+  made->lanes = capture->streams.size();
+  made->nodes = std::move(capture->nodes);
+  graph = made.get();
+  graphs_.push_back(std::move(made));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::graph_destroy(CudaGraph graph) {
+  const std::lock_guard lock(mutex_);
+  Graph* const mine = find(graphs_, graph);
+  if (const CudaStatus status = begin("cudaGraphDestroy", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaGraphDestroy", "no such graph");
+  }
+  mine->destroyed = true;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::graph_instantiate(CudaExec& exec, CudaGraph graph) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_unsafe("cudaGraphInstantiate"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Graph* const mine = find(graphs_, graph);
+  if (mine == nullptr) {
+    return misuse("cudaGraphInstantiate", "no such graph");
+  }
+  auto made = std::make_unique<Exec>();
+  made->ordinal = thread().ordinal;
+  made->nodes = std::make_shared<const Nodes>(mine->nodes);
+  for (std::size_t lane = 0; lane < mine->lanes; ++lane) {
+    made->lanes.push_back(order_.add_stream());
+  }
+  exec = made.get();
+  execs_.push_back(std::move(made));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::graph_exec_destroy(CudaExec exec) {
+  const std::lock_guard lock(mutex_);
+  Exec* const mine = find(execs_, exec);
+  if (const CudaStatus status = begin("cudaGraphExecDestroy", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaGraphExecDestroy", "no such graph");
+  }
+  mine->destroyed = true;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::graph_launch(CudaExec exec, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaGraphLaunch"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Exec* const mine = find(execs_, exec);
+  if (mine == nullptr || mine->ordinal != thread().ordinal) {
+    return misuse("cudaGraphLaunch", "no such graph, or another GPU's");
+  }
+  Launched launched{.nodes = mine->nodes, .awaited = {}, .ready = {}};
+  for (std::size_t node = 0; node < mine->nodes->size(); ++node) {
+    launched.awaited.push_back((*mine->nodes)[node].after.size());
+    if (launched.awaited.back() == 0) {
+      launched.ready.push_back(node);
+    }
+  }
+  const CudaStatus status = append("cudaGraphLaunch", stream, std::move(launched));
+  if (status == CudaStatus::kSuccess) {
+    check(*find_stream(stream), *mine);
+  }
+  return status;
+}
+
+void FakeCuda::check(const Stream& stream, const Exec& exec) {
+  const Frontier before = order_.recorded(stream.id);
+  std::vector<Frontier> ends;
+  for (const Node& node : *exec.nodes) {
+    const StreamId lane = exec.lanes[node.lane];
+    order_.stream_waits(lane, before);
+    for (const std::size_t awaited : node.after) {
+      order_.stream_waits(lane, ends[awaited]);
+    }
+    check(stream.ordinal, lane, node.accesses());
+    ends.push_back(order_.recorded(lane));
+  }
+  for (const StreamId lane : exec.lanes) {
+    order_.stream_waits(stream.id, order_.recorded(lane));
+  }
+}
+
 // --- what the device does
 // --------------------------------------------------------------------------------------
 
@@ -528,7 +795,24 @@ bool FakeCuda::can_run(const Stream& stream) const {
   return waiting == nullptr || waiting->recording == nullptr || waiting->recording->done;
 }
 
+void FakeCuda::run_node(Launched& launched) {
+  std::swap(launched.ready[random_() % launched.ready.size()], launched.ready.back());
+  const Node& node = (*launched.nodes)[launched.ready.back()];
+  launched.ready.pop_back();
+  node.kernel();
+  for (const std::size_t next : node.before) {
+    if (--launched.awaited[next] == 0) {
+      launched.ready.push_back(next);
+    }
+  }
+}
+
 void FakeCuda::run_one(Stream& stream) {
+  if (auto* const launched = std::get_if<Launched>(&stream.pieces.front());
+      launched != nullptr && !launched->ready.empty()) {
+    run_node(*launched);
+    return;
+  }
   const Piece piece = std::move(stream.pieces.front());
   stream.pieces.pop_front();
   if (const auto* const kernel = std::get_if<Kernel>(&piece)) {
@@ -589,16 +873,13 @@ CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t sourc
     return status;
   }
   const Stream& mine = *static_cast<Stream*>(stream);
-  const CudaStatus status =
-      append("cudaMemcpyAsync", stream, [this, &mine, destination, source, bytes, direction] {
-        copy(mine, destination, source, bytes, direction);
-      });
-  if (status == CudaStatus::kSuccess) {
-    const Access read{.range = {.begin = source, .bytes = bytes}};
-    const Access write{.range = {.begin = destination, .bytes = bytes}};
-    order_.submitted(mine.id, copy_name_, {&read, 1}, {&write, 1});
-  }
-  return status;
+  const Access read{.range = {.begin = source, .bytes = bytes}};
+  const Access write{.range = {.begin = destination, .bytes = bytes}};
+  return give("cudaMemcpyAsync", stream,
+              [this, &mine, destination, source, bytes, direction] {
+                copy(mine, destination, source, bytes, direction);
+              },
+              {.name = copy_name_, .reads = {&read, 1}, .writes = {&write, 1}});
 }
 
 void FakeCuda::copy(const Stream& stream, std::uint64_t destination, std::uint64_t source,
@@ -615,15 +896,15 @@ void FakeCuda::copy(const Stream& stream, std::uint64_t destination, std::uint64
   }
 }
 
-void FakeCuda::check(const Stream& stream, const FakeAccesses& accesses) {
+void FakeCuda::check(int ordinal, StreamId stream, const FakeAccesses& accesses) {
   for (const std::span<const Access> some : {accesses.reads, accesses.writes}) {
     for (const Access& access : some) {
-      if (!is_accessible(access.range, stream.ordinal) && !is_registered(access.range)) {
+      if (!is_accessible(access.range, ordinal) && !is_registered(access.range)) {
         order_.missing(access.range, accesses.name, "memory that is not there, or no access to it");
       }
     }
   }
-  order_.submitted(stream.id, accesses.name, accesses.reads, accesses.writes);
+  order_.submitted(stream, accesses.name, accesses.reads, accesses.writes);
 }
 
 template <class Mappings, class Visitor>
@@ -656,7 +937,7 @@ bool FakeCuda::is_registered(AddressRange range) const {
 
 CudaStatus FakeCuda::host_register(AddressRange range) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaHostRegister"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaHostRegister"); status != CudaStatus::kSuccess) {
     return status;
   }
   Registered made;
@@ -672,7 +953,7 @@ CudaStatus FakeCuda::host_unregister(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto it = pinned_.find(address);
   Owned* const mine = it == pinned_.end() ? nullptr : &it->second;
-  if (const CudaStatus status = begin("cudaHostUnregister", mine); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaHostUnregister", mine); status != CudaStatus::kSuccess) {
     return status;
   }
   if (mine == nullptr) {
@@ -695,7 +976,7 @@ CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, int) {
 
 CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cuMemAddressReserve"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemAddressReserve"); status != CudaStatus::kSuccess) {
     return status;
   }
   if (!thread().has_context) {
@@ -714,7 +995,7 @@ CudaStatus FakeCuda::address_free(AddressRange reservation) {
   const std::lock_guard lock(mutex_);
   const auto it = reserved_.find(reservation.begin);
   Owned* const mine = it == reserved_.end() ? nullptr : &it->second;
-  if (const CudaStatus status = begin("cuMemAddressFree", mine); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemAddressFree", mine); status != CudaStatus::kSuccess) {
     return status;
   }
   if (mine == nullptr || it->second.space.range() != reservation) {
@@ -735,7 +1016,7 @@ bool FakeCuda::is_reserved(AddressRange range) const {
 
 CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cuMemCreate"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemCreate"); status != CudaStatus::kSuccess) {
     return status;
   }
   if (!thread().has_context) {
@@ -770,7 +1051,7 @@ void FakeCuda::drop_if_unused(const Block& block) {
 CudaStatus FakeCuda::memory_release(std::uint64_t handle) {
   const std::lock_guard lock(mutex_);
   Block* const mine = find_block(handle);
-  if (const CudaStatus status = begin("cuMemRelease", mine); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemRelease", mine); status != CudaStatus::kSuccess) {
     return status;
   }
   if (mine == nullptr) {
@@ -783,7 +1064,7 @@ CudaStatus FakeCuda::memory_release(std::uint64_t handle) {
 
 CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cuMemMap"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemMap"); status != CudaStatus::kSuccess) {
     return status;
   }
   Block* const block = find_block(handle);
@@ -810,7 +1091,7 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
 
 CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cuMemSetAccess"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemSetAccess"); status != CudaStatus::kSuccess) {
     return status;
   }
   if (!cover(mapped_, range, [](std::uint64_t, const Mapped&) {})) {
@@ -830,7 +1111,7 @@ CudaStatus FakeCuda::memory_unmap(AddressRange range) {
   const std::lock_guard lock(mutex_);
   const auto it = mapped_.find(range.begin);
   Owned* const mine = it == mapped_.end() ? nullptr : &it->second;
-  if (const CudaStatus status = begin("cuMemUnmap", mine); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cuMemUnmap", mine); status != CudaStatus::kSuccess) {
     return status;
   }
   if (mine == nullptr || it->second.bytes != range.bytes) {

@@ -5,6 +5,11 @@
 // accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes.
 // Or it is logical: addresses alone, nothing is mapped, touched or copied, and a GPU may have terabytes.
 //
+// A stream that is captured records instead: a graph has its pieces with the order that streams and events
+// gave them and no other, and each launch runs them in an order that is drawn anew. While a thread captures,
+// its calls that wait for the device or change memory invalidate the capture; CUDA does not say of each call
+// whether it does.
+//
 // Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
 // destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
 // any more), and what it has not given back, are findings. So are accesses to the same bytes, one of them a
@@ -136,6 +141,12 @@ class FakeCuda final : public CudaApi {
   CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) override;
   CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                           CopyDirection direction, CudaStream stream) override;
+  CudaStatus stream_begin_capture(CudaStream stream) override;
+  CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override;
+  CudaStatus graph_destroy(CudaGraph graph) override;
+  CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) override;
+  CudaStatus graph_exec_destroy(CudaExec exec) override;
+  CudaStatus graph_launch(CudaExec exec, CudaStream stream) override;
   CudaStatus host_register(AddressRange range) override;
   CudaStatus host_unregister(std::uint64_t address) override;
   CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override;
@@ -166,7 +177,40 @@ class FakeCuda final : public CudaApi {
     std::function<bool()> ready;
   };
   using Kernel = std::function<void()>;
-  using Piece = std::variant<Kernel, Recorded, Waiting, Held>;
+
+  struct Stream;
+  // A piece of a graph, the nodes that it comes after, and those that come after it.
+  struct Node {
+    Kernel kernel;
+    std::string name;
+    std::vector<Access> reads;
+    std::vector<Access> writes;
+    std::size_t lane = 0;  // which of the captured streams gave it
+    std::set<std::size_t> after;
+    std::vector<std::size_t> before;
+
+    FakeAccesses accesses() const { return {.name = name, .reads = reads, .writes = writes}; }
+  };
+  // In an order in which they could run.
+  using Nodes = std::vector<Node>;
+  struct Capture {
+    std::vector<const Stream*> streams;  // the first is where it began
+    std::thread::id thread;
+    bool valid = true;
+    bool ended = false;
+    Nodes nodes;
+  };
+  // Where a stream, or the recording of an event, stands in a capture; in none where that is null.
+  struct Place {
+    std::shared_ptr<Capture> capture;
+    std::set<std::size_t> after;
+  };
+  struct Launched {
+    std::shared_ptr<const Nodes> nodes;
+    std::vector<std::size_t> awaited;  // a node: how many of those that it comes after have not run
+    std::vector<std::size_t> ready;
+  };
+  using Piece = std::variant<Kernel, Recorded, Waiting, Held, Launched>;
 
   struct Amount {
     std::uint64_t bytes = 0;
@@ -187,11 +231,22 @@ class FakeCuda final : public CudaApi {
     StreamId id = 0;
     int ordinal = 0;
     std::deque<Piece> pieces;
+    Place place;
   };
   struct Event : Owned {
     int ordinal = 0;
     bool timed = false;
-    std::shared_ptr<Recording> latest;  // null: never recorded
+    std::shared_ptr<Recording> latest;  // null: never recorded, or in a capture
+    Place place;
+  };
+  struct Graph : Owned {
+    std::size_t lanes = 0;
+    Nodes nodes;
+  };
+  struct Exec : Owned {
+    int ordinal = 0;
+    std::vector<StreamId> lanes;
+    std::shared_ptr<const Nodes> nodes;
   };
   struct Block : Owned {  // of memory_create; takes memory until it is neither owned nor mapped
     std::uint64_t bytes = 0;
@@ -221,19 +276,37 @@ class FakeCuda final : public CudaApi {
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
   // Whether the call, which has begun, is the one to be lost.
   bool is_lost(std::string_view name);
+  // Likewise, for what a thread may not do while it captures.
+  CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
   // Of the calling thread's GPU.
   CudaStatus corruption();
   CudaStatus finish(CudaStatus status);
   CudaStatus misuse(std::string_view call, std::string_view what);
   Thread& thread() { return threads_[std::this_thread::get_id()]; }
 
-  Stream* find_stream(CudaStream stream);
+  // What is known by its address and has not been destroyed, or null.
+  template <class Kind>
+  static Kind* find(const std::vector<std::unique_ptr<Kind>>& all, const void* handle);
+  Stream* find_stream(CudaStream stream) { return find(streams_, stream); }
   Event* find_event(CudaEvent event);
   CudaStatus append(std::string_view call, CudaStream stream, Piece piece);
+  // Appends a kernel or a copy, or puts it into the graph that is being captured.
+  CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
+  CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
+  CudaStatus invalidate(Capture& capture, CudaStatus status);
+  CudaStatus wait_in_capture(Stream& stream, const Event& event);
+  CudaStatus record_in_capture(const Stream& stream, Event& event);
+  // Refuses what cannot be asked of an event that was recorded in a capture.
+  CudaStatus check_not_captured(const Event& event);
+  // Whether where it began comes after all that the streams were given.
+  static bool is_joined(const Capture& capture);
+  void end(Capture& capture);
   void copy(const Stream& stream, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
             CopyDirection direction);
-  // Work that the stream has been given.
-  void check(const Stream& stream, const FakeAccesses& accesses);
+  // Work that the GPU has been given; `stream` is one of order_.
+  void check(int ordinal, StreamId stream, const FakeAccesses& accesses);
+  // All of a graph, on `stream`.
+  void check(const Stream& stream, const Exec& exec);
   bool is_accessible(AddressRange range, int ordinal) const;
   bool is_registered(AddressRange range) const;
   // Whether it lies in one reservation.
@@ -246,6 +319,7 @@ class FakeCuda final : public CudaApi {
   void know(const Recording* reached);
   bool can_run(const Stream& stream) const;
   void run_one(Stream& stream);
+  void run_node(Launched& launched);
   // Runs a piece of a stream that is drawn; false where nothing can run.
   bool run_some();
   // The GPUs go on while the host comes and goes: with every fourth seed not at all, with others faster and
@@ -275,10 +349,13 @@ class FakeCuda final : public CudaApi {
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unordered_map<CudaEvent, std::unique_ptr<Event>> events_;
-  std::vector<Block> blocks_;                   // handle - 1
-  std::map<int, std::uint64_t> taken_bytes_;    // by ordinal
-  std::map<std::uint64_t, Reserved> reserved_;  // by begin
-  std::map<std::uint64_t, Mapped> mapped_;      // by begin
+  std::vector<std::unique_ptr<Graph>> graphs_;
+  std::vector<std::unique_ptr<Exec>> execs_;
+  std::vector<std::shared_ptr<Capture>> captures_;  // under way
+  std::vector<Block> blocks_;                       // handle - 1
+  std::map<int, std::uint64_t> taken_bytes_;        // by ordinal
+  std::map<std::uint64_t, Reserved> reserved_;      // by begin
+  std::map<std::uint64_t, Mapped> mapped_;          // by begin
   Amount mapped_amount_;
   IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin
