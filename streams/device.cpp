@@ -4,10 +4,41 @@
 #include <new>
 #include <utility>
 
+#include "src/base/random.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
+
+namespace {
+
+std::uint64_t hash(std::uint64_t before, std::uint64_t next) {
+  return mix64((before + 0x9e3779b97f4a7c15) ^ next);
+}
+
+std::uint64_t hash(std::uint64_t before, std::span<const Access> accesses) {
+  before = hash(before, accesses.size());
+  for (const Access& access : accesses) {
+    before = hash(hash(before, access.range.begin), access.range.bytes);
+  }
+  return before;
+}
+
+// What two steps of the same graph have in common: all but versions.
+std::uint64_t hash_of(const Work& work) {
+  return hash(hash(1, work.reads), work.writes);
+}
+
+std::uint64_t hash_of(const Copy& copy) {
+  const std::uint64_t sides = hash(hash(2, {&copy.destination, 1}), {&copy.source, 1});
+  return hash(sides, static_cast<std::uint64_t>(copy.direction));
+}
+
+std::uint64_t hash_of(AddressRange range, Protection protection) {
+  return hash(hash(hash(3, range.begin), range.bytes), static_cast<std::uint64_t>(protection));
+}
+
+}  // namespace
 
 DeviceCounters Device::counters() const {
   const std::lock_guard lock(mutex_);
@@ -136,6 +167,20 @@ void Device::check_submitted(const Frontier& frontier) const {
   }
 }
 
+bool Device::Recording::has(StreamId stream) const {
+  return std::ranges::find(streams, stream) != streams.end();
+}
+
+void Device::check_launched(const Frontier& frontier) const {
+  for (const Point& point : frontier.points()) {
+    if (recording_ && recording_->has(point)) {
+      throw InvalidArgument(properties_.name + ": a wait for submission " + std::to_string(point.count) +
+                            " of stream '" + timeline(point.stream).name +
+                            "', which is inside a capture that has not ended");
+    }
+  }
+}
+
 void Device::wait(StreamId stream, const Frontier& frontier) {
   Frontier missing;
   {
@@ -147,22 +192,64 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
         missing.join(point);
       }
     }
-  }
-  if (missing.empty()) {
-    return;
+    check_recorded(stream, missing);
   }
   for (const Point& point : missing.points()) {
-    do_wait(stream, point);
+    if (note_wait(stream, point)) {
+      do_wait(stream, point);
+    }
   }
   // Only now: a wait that the driver refused is not known to have happened.
   const std::lock_guard lock(mutex_);
   timeline(stream).known.join(missing);
 }
 
+// A stream inside knows everything from before, and what others are given meanwhile has no place in a graph.
+void Device::check_recorded(StreamId stream, const Frontier& missing) const {
+  if (!recording_ || !recording_->has(stream)) {
+    check_launched(missing);
+    return;
+  }
+  for (const Point& point : missing.points()) {
+    if (!recording_->has(point)) {
+      throw InvalidArgument(properties_.name + ": stream '" + timeline(stream).name +
+                            "' is inside a capture and cannot wait for stream '" +
+                            timeline(point.stream).name + "', which is not");
+    }
+  }
+}
+
+bool Device::note_wait(StreamId stream, Point point) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t begin = recording_ ? recording_->before.count(point.stream) : 0;
+  return note(stream, "a wait", hash(hash(0, point.stream), point.count - begin));
+}
+
+bool Device::note(StreamId stream, std::string_view name, std::uint64_t what) {
+  if (!recording_ || !recording_->has(stream)) {
+    return true;
+  }
+  const std::uint64_t mark = hash(what, stream);
+  if (recording_->replayed == nullptr) {
+    recording_->trail.push_back(mark);
+    return true;
+  }
+  const std::vector<std::uint64_t>& trail = recording_->replayed->trail_;
+  const std::size_t position = recording_->position++;
+  if (position >= trail.size() || trail[position] != mark) {
+    throw InvalidArgument(properties_.name + ": '" + std::string(name) + "' on stream '" +
+                          timeline(stream).name + "' is not what submission " + std::to_string(position) +
+                          " of " + std::to_string(trail.size()) +
+                          " was when the graph was captured, or not at the same addresses");
+  }
+  return false;
+}
+
 template <class Give>
-Point Device::advance(StreamId stream, const Give& give) {
+Point Device::advance(StreamId stream, std::string_view name, std::uint64_t what, const Give& give) {
   Point point{.stream = stream};
   Frontier before;
+  bool given = false;
   {
     const std::lock_guard lock(mutex_);
     Timeline& mine = timeline(stream);
@@ -170,15 +257,19 @@ Point Device::advance(StreamId stream, const Give& give) {
     before = mine.known;
     // So that counting cannot fail any more.
     mine.known.reserve(before.points().size() + 1);
+    given = note(stream, name, what);
   }
-  give(point, before);
+  if (given) {
+    give(point, before);
+  }
   const std::lock_guard lock(mutex_);
   timeline(stream).known.join(point);
   return point;
 }
 
 Point Device::submit(StreamId stream, const Work& work) {
-  return advance(stream, [&](Point point, const Frontier& frontier) { do_submit(point, frontier, work); });
+  return advance(stream, work.name, hash_of(work),
+                 [&](Point point, const Frontier& frontier) { do_submit(point, frontier, work); });
 }
 
 Point Device::copy(StreamId stream, const Copy& copy) {
@@ -187,13 +278,15 @@ Point Device::copy(StreamId stream, const Copy& copy) {
                           format_size(copy.source.range.bytes) + " to " +
                           format_size(copy.destination.range.bytes));
   }
-  return advance(stream, [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
+  return advance(stream, copy.name, hash_of(copy),
+                 [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
 }
 
 void Device::synchronize(const Frontier& frontier) {
   {
     const std::lock_guard lock(mutex_);
     check_submitted(frontier);
+    check_launched(frontier);
   }
   do_synchronize(frontier);
 }
@@ -208,11 +301,15 @@ Frontier Device::everything() const {
 }
 
 void Device::synchronize_all() {
-  do_synchronize(everything());
+  synchronize(everything());
 }
 
 void Device::recover() {
   const Frontier submitted = everything();
+  {
+    const std::lock_guard lock(mutex_);
+    check_launched(submitted);
+  }
   try {
     do_synchronize(submitted);
   } catch (const DeviceError& error) {
@@ -250,9 +347,14 @@ void Device::record(TraceEvent::Kind kind, StreamId stream, std::string_view nam
 }
 
 void Device::mark(StreamId stream, std::string_view counter, std::uint64_t value) {
-  if (tracing()) {
+  if (tracing() && !inside_recording(stream)) {
     do_mark(stream, counter, value);
   }
+}
+
+bool Device::inside_recording(StreamId stream) const {
+  const std::lock_guard lock(mutex_);
+  return recording_ && recording_->has(stream);
 }
 
 Point Device::protect(StreamId stream, AddressRange range, Protection protection) {
@@ -260,11 +362,125 @@ Point Device::protect(StreamId stream, AddressRange range, Protection protection
     throw InvalidArgument(properties_.name + ": " + reason);
   }
   return advance(
-      stream, [&](Point point, const Frontier& frontier) { do_protect(point, frontier, range, protection); });
+      stream, "a protection", hash_of(range, protection),
+      [&](Point point, const Frontier& frontier) { do_protect(point, frontier, range, protection); });
 }
 
 void Device::do_protect(Point, const Frontier&, AddressRange, Protection) {
   throw InvalidArgument(properties_.name + ": " + why_not_protect());
 }
+
+// --- graphs
+// ----------------------------------------------------------------------------------------------------
+
+std::unique_ptr<DeviceGraph> Device::capture(std::span<const StreamId> streams,
+                                             const std::function<void()>& submit_all) {
+  if (const std::string reason = why_not_capture(); !reason.empty()) {
+    throw InvalidArgument(properties_.name + ": " + reason);
+  }
+  std::unique_ptr<DeviceGraph> graph;
+  record_graph(streams, nullptr, [&] {
+    do_begin_capture(streams);
+    submit_all();
+    graph = do_end_capture(streams, everything());
+    graph->streams_ = recording_->streams;
+    graph->trail_ = std::move(recording_->trail);
+    launch(*graph);
+  });
+  return graph;
+}
+
+void Device::replay(const DeviceGraph& graph, const std::function<void()>& submit_all) {
+  record_graph(graph.streams_, &graph, [&] {
+    submit_all();
+    if (recording_->position != graph.trail_.size()) {
+      throw InvalidArgument(properties_.name + ": a replay ends after " +
+                            std::to_string(recording_->position) + " submissions and waits of " +
+                            std::to_string(graph.trail_.size()) + " that were captured");
+    }
+    launch(graph);
+  });
+}
+
+template <class Record>
+void Device::record_graph(std::span<const StreamId> streams, const DeviceGraph* replayed,
+                          const Record& record) {
+  begin_recording(streams, replayed);
+  try {
+    record();
+  } catch (...) {
+    abandon(std::current_exception());
+    throw;
+  }
+}
+
+void Device::begin_recording(std::span<const StreamId> streams, const DeviceGraph* replayed) {
+  if (streams.empty()) {
+    throw InvalidArgument(properties_.name + ": a graph of no streams");
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (recording_) {
+      throw InvalidArgument(properties_.name + ": a capture inside another one");
+    }
+  }
+  Frontier before = everything();
+  for (const StreamId stream : streams) {
+    wait(stream, before);
+  }
+  const std::lock_guard lock(mutex_);
+  recording_ = Recording{.streams = {streams.begin(), streams.end()},
+                         .before = std::move(before),
+                         .replayed = replayed,
+                         .trail = {}};
+}
+
+// Afterwards each of the streams is ordered after everything that any of them was given.
+void Device::launch(const DeviceGraph& graph) {
+  const std::vector<StreamId>& streams = recording_->streams;
+  std::vector<Frontier> after;
+  {
+    const std::lock_guard lock(mutex_);
+    Frontier all;
+    for (const StreamId stream : streams) {
+      all.join(timeline(stream).known);
+    }
+    all.join({.stream = streams.front(), .count = all.count(streams.front()) + 1});
+    after.assign(streams.size(), all);
+  }
+  do_launch(graph, streams, recording_->before, after.front());
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    timeline(streams[i]).known = std::move(after[i]);
+  }
+  recording_.reset();
+}
+
+void Device::abandon(const std::exception_ptr& cause) noexcept {
+  for (const StreamId stream : recording_->streams) {
+    do_abandon(stream, recording_->before.count(stream), count(stream), cause);
+  }
+  const std::lock_guard lock(mutex_);
+  recording_.reset();
+}
+
+std::uint64_t Device::count(StreamId stream) const {
+  const std::lock_guard lock(mutex_);
+  return timeline(stream).known.count(stream);
+}
+
+void Device::do_begin_capture(std::span<const StreamId>) {
+  throw InvalidArgument(properties_.name + ": " + why_not_capture());
+}
+
+std::unique_ptr<DeviceGraph> Device::do_end_capture(std::span<const StreamId>, const Frontier&) {
+  throw InvalidArgument(properties_.name + ": " + why_not_capture());
+}
+
+void Device::do_launch(const DeviceGraph&, std::span<const StreamId>, const Frontier&, const Frontier&) {
+  throw InvalidArgument(properties_.name + ": " + why_not_capture());
+}
+
+void Device::do_abandon(StreamId, std::uint64_t, std::uint64_t, const std::exception_ptr&) noexcept {}
 
 }  // namespace vdnn

@@ -2,6 +2,7 @@
 // What failed on a device, in the order in which it happened. A stream fails once: nothing runs on it
 // afterwards.
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <vector>
@@ -19,9 +20,13 @@ class Failures {
     failures_.reserve(++streams_);
   }
 
+  // Of a stream that has failed already the first failure counts.
   void add(Point point, std::exception_ptr cause) noexcept {
     const std::lock_guard lock(mutex_);
-    failures_.push_back({point, std::move(cause)});
+    const auto same_stream = [point](const Failure& other) { return other.point.stream == point.stream; };
+    if (std::ranges::none_of(failures_, same_stream)) {
+      failures_.push_back({point, std::move(cause)});
+    }
   }
 
   void clear() noexcept {

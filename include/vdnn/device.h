@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +108,22 @@ struct TraceEvent {
   std::uint64_t value = 0;  // of a counter
 };
 
+// A sequence of submissions to several streams, kept by the device to be submitted again as one; see
+// Device::capture. Must not outlive its device; may go while it is in flight.
+class DeviceGraph {
+ public:
+  DeviceGraph() = default;
+  virtual ~DeviceGraph() = default;
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+ private:
+  friend class Device;
+  std::vector<StreamId> streams_;
+  // A submission or a wait: what about it must be the same each time.
+  std::vector<std::uint64_t> trail_;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -174,6 +191,21 @@ class Device {
   virtual std::string why_not_protect() const { return "this driver cannot protect memory"; }
   Point protect(StreamId stream, AddressRange range, Protection protection);
 
+  // Makes what `submit_all` submits to `streams` a graph, which is then launched: as if it had been submitted
+  // one by one, but that `streams` wait for each other before and after, the first of them being the one that
+  // the graph is launched on. Points inside are reached with the launch. Until `submit_all` returns nothing
+  // of it runs; meanwhile other streams cannot wait for it, `streams` for nothing that others are given, and
+  // the host for none of it (InvalidArgument); memory must not be taken from the device or given back. Where
+  // something is thrown in the middle there is no graph: nothing inside will run, its points count as work
+  // that has failed with what was thrown, and that is thrown on. One capture or replay at a time.
+  virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
+  std::unique_ptr<DeviceGraph> capture(std::span<const StreamId> streams,
+                                       const std::function<void()>& submit_all);
+  // The same once more from a graph: what `submit_all` submits is counted, and the graph launched in its
+  // place; Work::run is not called. It must be what was captured, at the same addresses: the first thing that
+  // is not is refused (InvalidArgument), which ends the replay as above.
+  void replay(const DeviceGraph& graph, const std::function<void()>& submit_all);
+
  protected:
   explicit Device(DeviceProperties properties) : properties_(std::move(properties)) {}
 
@@ -193,6 +225,19 @@ class Device {
   virtual void do_recover() {}
   virtual void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
+  // `streams` have been made to wait for everything that was submitted.
+  virtual void do_begin_capture(std::span<const StreamId> streams);
+  // `frontier` contains what was submitted inside; throws what failed work among it threw.
+  virtual std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
+                                                      const Frontier& frontier);
+  // Launches on the first of `streams`; the others wait for that. What they were given between `before` and
+  // `after` is completed by the launch, which is the last point of the first stream.
+  virtual void do_launch(const DeviceGraph& graph, std::span<const StreamId> streams, const Frontier& before,
+                         const Frontier& after);
+  // Of a capture or a replay that did not come to its launch, called for each of its streams, the first one
+  // first: what `stream` was given after submission `before` will not run, for `cause`; the last is `last`.
+  virtual void do_abandon(StreamId stream, std::uint64_t before, std::uint64_t last,
+                          const std::exception_ptr& cause) noexcept;
 
   // Never fails, since what it observes has happened already; see take_trace().
   void record(TraceEvent::Kind kind, StreamId stream, std::string_view name, double begin_seconds,
@@ -205,18 +250,44 @@ class Device {
   };
   Timeline& timeline(StreamId stream);
   const Timeline& timeline(StreamId stream) const;
+  // A capture, or the replay of a graph.
+  struct Recording {
+    std::vector<StreamId> streams;
+    Frontier before;
+    const DeviceGraph* replayed = nullptr;  // null: this is a capture
+    std::vector<std::uint64_t> trail;       // of a capture
+    std::size_t position = 0;               // in the trail of what is replayed
+
+    bool has(StreamId stream) const;
+    bool has(Point point) const { return has(point.stream) && !before.dominates(point); }
+  };
   void check_submitted(const Frontier& frontier) const;
+  // Refuses to wait for what a recording has not launched yet.
+  void check_launched(const Frontier& frontier) const;
+  void check_recorded(StreamId stream, const Frontier& missing) const;
+  bool inside_recording(StreamId stream) const;
+  std::uint64_t count(StreamId stream) const;  // of its submissions
   Frontier everything() const;
   // Makes one more submission on `stream`: `give(point, frontier)` gives it to the driver. It counts only
-  // once the driver has it.
+  // once the driver has it. `what` is a hash of what it does, where.
   template <class Give>
-  Point advance(StreamId stream, const Give& give);
+  Point advance(StreamId stream, std::string_view name, std::uint64_t what, const Give& give);
+  // Of a submission or a wait; whether the driver is to be given it. Throws where it is not what is to be
+  // replayed.
+  bool note(StreamId stream, std::string_view name, std::uint64_t what);
+  bool note_wait(StreamId stream, Point point);
+  template <class Record>
+  void record_graph(std::span<const StreamId> streams, const DeviceGraph* replayed, const Record& record);
+  void begin_recording(std::span<const StreamId> streams, const DeviceGraph* replayed);
+  void launch(const DeviceGraph& graph);
+  void abandon(const std::exception_ptr& cause) noexcept;
 
   DeviceProperties properties_;
   std::mutex creation_mutex_;  // one stream at a time: the driver numbers them as this class does
   mutable std::mutex mutex_;   // guards what follows but for tracing_
   std::vector<std::unique_ptr<Timeline>> timelines_;
   DeviceCounters counters_;
+  std::optional<Recording> recording_;
   std::vector<TraceEvent> trace_;
   bool trace_has_holes_ = false;
   std::atomic<bool> tracing_{false};

@@ -65,9 +65,11 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .touches_memory = true};
 }
 
-// The end of a submission: until the host knows that it is reached.
+// The end of a submission, or of all those that a graph was launched with: until the host knows that it is
+// reached.
 struct Ending {
-  std::uint64_t count = 0;
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;  // the last
   EventPool::Event event;
 };
 
@@ -84,10 +86,31 @@ struct Timing {
 
 struct Stream {
   CudaStream native = nullptr;
-  std::uint64_t submitted = 0;
-  std::deque<Ending> endings;  // ascending; the last may be about to be submitted
+  std::uint64_t submitted = 0;  // a capture's are not until its graph is launched
+  bool captured = false;
+  std::deque<Ending> endings;  // ascending; what is beyond `submitted` cannot be asked yet
   std::deque<Timing> timings;  // in stream order
   StreamTimes times;
+};
+
+class CudaGraphLaunch final : public DeviceGraph {
+ public:
+  // Takes what was captured.
+  CudaGraphLaunch(CudaContext& context, CudaGraph captured) : context_(context) {
+    const CudaStatus made = context_.api().graph_instantiate(exec_, captured);
+    context_.forget(context_.api().graph_destroy(captured));
+    context_.check(made, "cudaGraphInstantiate");
+  }
+  ~CudaGraphLaunch() override {
+    const CudaContext::Scope scope = context_.enter_anyway();
+    context_.forget(context_.api().graph_exec_destroy(exec_));
+  }
+
+  CudaExec exec() const { return exec_; }
+
+ private:
+  CudaContext& context_;
+  CudaExec exec_ = nullptr;
 };
 
 class CudaDevice final : public Device {
@@ -107,6 +130,7 @@ class CudaDevice final : public Device {
   bool reached(const Frontier& frontier) override;
   double now_seconds() const override { return clock_.host_seconds(); }
   StreamTimes times(StreamId stream) const override;
+  std::string why_not_capture() const override { return ""; }
 
  protected:
   void do_commit(AddressRange range) override { memory_.commit(range); }
@@ -120,6 +144,13 @@ class CudaDevice final : public Device {
   void do_synchronize(const Frontier& frontier) override;
   void do_recover() override { failures_.clear(); }
   void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
+  void do_begin_capture(std::span<const StreamId> streams) override;
+  std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
+                                              const Frontier& frontier) override;
+  void do_launch(const DeviceGraph& graph, std::span<const StreamId> streams, const Frontier& before,
+                 const Frontier& after) override;
+  void do_abandon(StreamId stream, std::uint64_t before, std::uint64_t last,
+                  const std::exception_ptr& cause) noexcept override;
 
  private:
   Stream& stream(StreamId stream) const;
@@ -132,6 +163,14 @@ class CudaDevice final : public Device {
   void append(Point point, std::string_view name, const Give& give);
   // From a handler of an exception: what was given to the stream cannot be taken back any more.
   void fail(const Stream& stream, Point point) noexcept;
+  // Makes `waiting` wait for what `awaited` has been given so far.
+  void join(const Stream& waiting, const Stream& awaited);
+  // A launch will complete what the stream was given after submission `before`.
+  void expect(StreamId stream, std::uint64_t before, std::uint64_t last);
+  // Of what came after submission `before`; the lock is held.
+  static void drop_endings(Stream& stream, std::uint64_t before);
+  // Of a graph that has just been launched.
+  void record_endings(std::span<const StreamId> streams, const Frontier& before, const Frontier& after);
 
   // While tracing: times what the stream is given until stop().
   std::optional<Timing> start(Stream& stream, TraceEvent::Kind kind, std::string_view name);
@@ -152,7 +191,8 @@ class CudaDevice final : public Device {
   Failures failures_;
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::size_t untold_ = 0;  // timings
+  std::size_t untold_ = 0;          // timings
+  CudaStream capturing_ = nullptr;  // where a capture began that has not ended
 };
 
 CudaDevice::~CudaDevice() {
@@ -220,7 +260,7 @@ CudaEvent CudaDevice::find_event(Point point) const {
   const Stream& other = stream(point.stream);
   const std::lock_guard lock(mutex_);
   const auto it = std::ranges::lower_bound(other.endings, point.count, {}, &Ending::count);
-  return it == other.endings.end() || it->count != point.count ? nullptr : it->event.get();
+  return it == other.endings.end() || it->first > point.count ? nullptr : it->event.get();
 }
 
 void CudaDevice::do_wait(StreamId waiting, Point point) {
@@ -250,7 +290,7 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
   std::optional<Timing> timing = start(mine, TraceEvent::Kind::kWork, name);
   {
     const std::lock_guard lock(mutex_);
-    mine.endings.push_back({.count = point.count, .event = std::move(event)});
+    mine.endings.push_back({.first = point.count, .count = point.count, .event = std::move(event)});
   }
   try {
     give(mine.native);
@@ -264,17 +304,22 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
     context_->check(context_->api().event_record(ending, mine.native), "cudaEventRecord");
   } catch (...) {
     fail(mine, point);
+    // Its event may be one that was last recorded in a capture, which cannot be waited for.
+    const std::lock_guard lock(mutex_);
+    mine.endings.pop_back();
   }
   const std::lock_guard lock(mutex_);
-  mine.submitted = point.count;
+  if (!mine.captured) {
+    mine.submitted = point.count;
+  }
 }
 
 void CudaDevice::fail(const Stream& stream, Point point) noexcept {
-  if (!failures_.of(point.stream)) {
-    failures_.add(point, std::current_exception());
+  failures_.add(point, std::current_exception());
+  if (!stream.captured) {
+    // So that the point is reached, whatever has become of its event.
+    context_->forget(context_->api().stream_synchronize(stream.native));
   }
-  // So that the point is reached, whatever has become of its event.
-  context_->forget(context_->api().stream_synchronize(stream.native));
 }
 
 void CudaDevice::do_submit(Point point, const Frontier&, const Work& work) {
@@ -333,12 +378,139 @@ bool CudaDevice::reached(const Frontier& frontier) {
   const CudaContext::Scope scope = context_->enter();
   return std::ranges::all_of(frontier.points(), [this](const Point& point) {
     const Stream& other = stream(point.stream);
-    if (const CudaEvent event = find_event(point)) {
-      return context_->is_ready(context_->api().event_query(event), "cudaEventQuery");
+    {
+      const std::lock_guard lock(mutex_);
+      if (point.count > other.submitted) {
+        return false;
+      }
     }
-    const std::lock_guard lock(mutex_);
-    return point.count <= other.submitted;
+    const CudaEvent event = find_event(point);
+    return event == nullptr || context_->is_ready(context_->api().event_query(event), "cudaEventQuery");
   });
+}
+
+// --- graphs
+// ----------------------------------------------------------------------------------------------------
+
+void CudaDevice::join(const Stream& waiting, const Stream& awaited) {
+  const EventPool::Event event = events_.take();
+  CudaApi& api = context_->api();
+  context_->check(api.event_record(event.get(), awaited.native), "cudaEventRecord");
+  context_->check(api.stream_wait_event(waiting.native, event.get()), "cudaStreamWaitEvent");
+}
+
+void CudaDevice::do_begin_capture(std::span<const StreamId> streams) {
+  const CudaContext::Scope scope = context_->enter();
+  Stream& origin = stream(streams.front());
+  context_->check(context_->api().stream_begin_capture(origin.native), "cudaStreamBeginCapture");
+  capturing_ = origin.native;
+  for (const StreamId id : streams) {
+    Stream& mine = stream(id);
+    mine.captured = true;
+    if (id != streams.front()) {
+      join(mine, origin);
+    }
+  }
+}
+
+std::unique_ptr<DeviceGraph> CudaDevice::do_end_capture(std::span<const StreamId> streams,
+                                                        const Frontier& frontier) {
+  const CudaContext::Scope scope = context_->enter();
+  if (const std::exception_ptr failure = failures_.in(frontier)) {
+    std::rethrow_exception(failure);
+  }
+  for (const StreamId id : streams.subspan(1)) {
+    join(stream(streams.front()), stream(id));
+  }
+  CudaGraph captured = nullptr;
+  const CudaStatus ended = context_->api().stream_end_capture(captured, std::exchange(capturing_, nullptr));
+  context_->check(ended, "cudaStreamEndCapture");
+  for (const StreamId id : streams) {
+    stream(id).captured = false;
+  }
+  return std::make_unique<CudaGraphLaunch>(*context_, captured);
+}
+
+void CudaDevice::expect(StreamId id, std::uint64_t before, std::uint64_t last) {
+  EventPool::Event event = events_.take();
+  Stream& mine = stream(id);
+  const std::lock_guard lock(mutex_);
+  drop_endings(mine, before);
+  if (last > before) {
+    mine.endings.push_back({.first = before + 1, .count = last, .event = std::move(event)});
+  }
+}
+
+void CudaDevice::drop_endings(Stream& stream, std::uint64_t before) {
+  while (!stream.endings.empty() && stream.endings.back().count > before) {
+    stream.endings.pop_back();
+  }
+}
+
+void CudaDevice::record_endings(std::span<const StreamId> streams, const Frontier& before,
+                                const Frontier& after) {
+  CudaApi& api = context_->api();
+  const CudaEvent launched = find_event({.stream = streams.front(), .count = after.count(streams.front())});
+  for (const StreamId id : streams) {
+    const CudaStream native = stream(id).native;
+    if (id != streams.front()) {
+      context_->check(api.stream_wait_event(native, launched), "cudaStreamWaitEvent");
+    }
+    if (after.count(id) > before.count(id)) {
+      const CudaEvent end = find_event({.stream = id, .count = after.count(id)});
+      context_->check(api.event_record(end, native), "cudaEventRecord");
+    }
+  }
+}
+
+void CudaDevice::do_launch(const DeviceGraph& graph, std::span<const StreamId> streams,
+                           const Frontier& before, const Frontier& after) {
+  const CudaContext::Scope scope = context_->enter();
+  if (const std::exception_ptr failure = failures_.in(after)) {
+    std::rethrow_exception(failure);
+  }
+  for (const StreamId id : streams) {
+    expect(id, before.count(id), after.count(id));
+  }
+  Stream& origin = stream(streams.front());
+  std::optional<Timing> timing = start(origin, TraceEvent::Kind::kWork, "graph");
+  context_->check(
+      context_->api().graph_launch(static_cast<const CudaGraphLaunch&>(graph).exec(), origin.native),
+      "cudaGraphLaunch");
+  try {
+    record_endings(streams, before, after);
+    stop(origin, std::move(timing));
+  } catch (...) {
+    fail(origin, {.stream = streams.front(), .count = after.count(streams.front())});
+    const std::lock_guard lock(mutex_);
+    for (const StreamId id : streams) {
+      drop_endings(*streams_[id], before.count(id));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (const StreamId id : streams) {
+    streams_[id]->submitted = after.count(id);
+  }
+}
+
+void CudaDevice::do_abandon(StreamId id, std::uint64_t before, std::uint64_t last,
+                            const std::exception_ptr& cause) noexcept {
+  if (capturing_ != nullptr) {
+    const CudaContext::Scope scope = context_->enter_anyway();
+    CudaGraph captured = nullptr;
+    context_->forget(context_->api().stream_end_capture(captured, std::exchange(capturing_, nullptr)));
+    if (captured != nullptr) {
+      context_->forget(context_->api().graph_destroy(captured));
+    }
+  }
+  if (last > before) {
+    failures_.add({.stream = id, .count = last}, cause);
+  }
+  const std::lock_guard lock(mutex_);
+  Stream& mine = *streams_[id];
+  drop_endings(mine, before);
+  mine.submitted = last;
+  mine.captured = false;
 }
 
 // --- what is past
@@ -395,7 +567,8 @@ StreamTimes CudaDevice::times(StreamId id) const {
 }
 
 std::optional<Timing> CudaDevice::start(Stream& stream, TraceEvent::Kind kind, std::string_view name) {
-  if (!tracing()) {
+  // What is inside a graph has no times.
+  if (!tracing() || stream.captured) {
     return std::nullopt;
   }
   return Timing{.kind = kind, .name = std::string(name), .begin = clock_.stamp(stream.native), .end = {}};

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -140,6 +142,19 @@ class Tour {
     device_.synchronize(device_.frontier(memory_));
     EXPECT_TRUE(device_.reached(device_.frontier(memory_)));
   }
+  // The same bytes once more, twice: from the device to the host by way of a graph.
+  void offload_once_more() {
+    wait_to_offload();
+    offload();
+  }
+  void capture() {
+    const std::array streams{compute_, memory_};
+    graph_ = device_.capture(streams, [this] { offload_once_more(); });
+  }
+  void replay() {
+    device_.replay(*graph_, [this] { offload_once_more(); });
+  }
+  void drop_graph() { graph_ = nullptr; }
   void decommit() { device_.decommit(reserved_); }
   void prefetch() {
     device_.copy(memory_, {.name = "prefetch",
@@ -171,6 +186,10 @@ class Tour {
                                                 &Tour::offload,
                                                 &Tour::mark,
                                                 &Tour::synchronize,
+                                                &Tour::capture,
+                                                &Tour::replay,
+                                                &Tour::drop_graph,
+                                                &Tour::synchronize,
                                                 &Tour::decommit,
                                                 &Tour::stop_tracing,
                                                 &Tour::commit,
@@ -188,6 +207,7 @@ class Tour {
   AddressRange pinned_;
   StreamId compute_ = 0;
   StreamId memory_ = 0;
+  std::unique_ptr<DeviceGraph> graph_;
   const std::shared_ptr<Bytes> seen_ = std::make_shared<Bytes>();  // also after a tour that was broken off
 };
 
@@ -385,6 +405,210 @@ TEST(CudaDevice, ThreadsSubmitWaitAndSynchronizeAtOnce) {
   }
   device->synchronize_all();
   EXPECT_EQ(counts, (std::array<int, 3>{kSubmissions, kSubmissions, kSubmissions}));
+}
+
+// --- graphs
+// ----------------------------------------------------------------------------------------------------
+
+// Two streams of a device and what a step gives them: 1 on the first, 2 on the second after it, 3 on the
+// first after 2, and on the second 4, which nobody waits for.
+class GraphTest : public testing::Test {
+ protected:
+  explicit GraphTest(std::uint64_t seed = 0)
+      : fake(strict_fake(small_gpus(seed))), device(make_device(fake)) {}
+
+  Point say(StreamId stream, char what) {
+    return submit_kernel(*device, stream, [this, what] { said += what; });
+  }
+  void step() {
+    say(a, '1');
+    device->wait(b, device->frontier(a));
+    const Point second = say(b, '2');
+    say(b, '4');
+    device->wait(a, Frontier(second));
+    say(a, '3');
+  }
+  std::unique_ptr<DeviceGraph> capture(const std::function<void()>& submit_all) {
+    return device->capture(std::array{a, b}, submit_all);
+  }
+  // What every call that cannot be inside says, and that nothing inside has run.
+  void expect_ended(const std::string& cause) {
+    for (const StreamId stream : {a, b}) {
+      EXPECT_THAT(thrown_by([&] { say(stream, 'x'); }), HasSubstr(cause));
+      EXPECT_THAT(thrown_by([&] { device->synchronize(device->frontier(stream)); }), HasSubstr(cause));
+      EXPECT_TRUE(device->reached(device->frontier(stream)));
+    }
+    device->recover();
+    EXPECT_EQ(std::exchange(said, ""), "");
+    const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
+    device->replay(*graph, [this] { step(); });
+    device->synchronize_all();
+    EXPECT_EQ(said.size(), 8U);
+  }
+
+  std::shared_ptr<FakeCuda> fake;
+  std::unique_ptr<Device> device;
+  StreamId a = device->create_stream("a");
+  StreamId b = device->create_stream("b");
+  StreamId outside = device->create_stream("outside");
+  std::string said;
+};
+
+class GraphOrder : public GraphTest {
+ public:
+  explicit GraphOrder(std::uint64_t seed) : GraphTest(seed) {}
+  void TestBody() override {}
+  std::string run() {
+    say(b, '0');
+    const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
+    say(a, '5');
+    device->replay(*graph, [this] { step(); });
+    say(b, '6');
+    device->synchronize_all();
+    return said;
+  }
+};
+
+TEST(CudaGraph, RunsInEveryOrderThatStreamsAndWaitsPermitAndInNoOther) {
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    seen.insert(GraphOrder(seed).run());
+  }
+  EXPECT_THAT(seen,
+              testing::UnorderedElementsAre("01243512436", "01243512346", "01234512436", "01234512346"));
+}
+
+TEST_F(GraphTest, AReplayIsOneCallAndNoneOfWhatItDoes) {
+  const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
+  device->synchronize_all();
+  const auto calls = [this] {
+    return std::array{fake->calls("cudaGraphLaunch"),         fake->calls("cudaStreamWaitEvent"),
+                      fake->calls("cudaEventRecord"),         fake->calls("cudaStreamSynchronize"),
+                      fake->calls("cudaEventSynchronize"),    fake->calls("cudaEventQuery"),
+                      fake->calls("cudaEventCreateWithFlags")};
+  };
+  auto before = calls();
+  device->replay(*graph, [this] { step(); });
+  const auto after = calls();
+  std::ranges::transform(after, before, before.begin(), std::minus());
+  EXPECT_THAT(before, testing::ElementsAre(1, 1, 2, 0, 0, 0, 0));
+  device->synchronize_all();
+  EXPECT_EQ(said.size(), 8U);
+}
+
+TEST_F(GraphTest, WhatIsInsideCannotBeWaitedForBeforeItIsLaunched) {
+  capture([this] {
+    step();
+    EXPECT_FALSE(device->reached(device->frontier(a)));
+    for (const std::string& said_by_wait :
+         {thrown_by([&] { device->synchronize(device->frontier(a)); }),
+          thrown_by([&] { device->synchronize_all(); }), thrown_by([&] { device->recover(); }),
+          thrown_by([&] { device->wait(outside, device->frontier(b)); })}) {
+      EXPECT_THAT(said_by_wait, HasSubstr("inside a capture that has not ended"));
+    }
+    say(outside, 'o');
+    EXPECT_THAT(thrown_by([&] { device->wait(b, device->frontier(outside)); }),
+                AllOf(HasSubstr("cannot wait"), HasSubstr("'outside'")));
+    EXPECT_THAT(thrown_by([&] { capture([] {}); }), HasSubstr("capture inside another"));
+  });
+  device->wait(outside, device->frontier(b));
+  device->synchronize(device->frontier(outside));
+  EXPECT_EQ(said.size(), 5U);
+}
+
+TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecovery) {
+  EXPECT_THAT(thrown_by([&] {
+                capture([this] {
+                  step();
+                  throw DataError("no more data");
+                });
+              }),
+              HasSubstr("no more data"));
+  expect_ended("no more data");
+}
+
+TEST_F(GraphTest, WorkThatThrowsInsideEndsTheCapture) {
+  EXPECT_THAT(thrown_by([&] {
+                capture([this] {
+                  step();
+                  submit(*device, a, [](void*) { throw DataError("a kernel is missing"); });
+                });
+              }),
+              HasSubstr("a kernel is missing"));
+  expect_ended("a kernel is missing");
+}
+
+TEST_F(GraphTest, MemoryTakenInsideEndsTheCapture) {
+  const AddressRange range = device->reserve(kGranule);
+  const std::string said_by_commit = thrown_by([&] {
+    capture([&] {
+      step();
+      device->commit(range);
+    });
+  });
+  EXPECT_THAT(said_by_commit, AllOf(HasSubstr("cuMemCreate"), HasSubstr("error 900")));
+  expect_ended("cuMemCreate");
+}
+
+TEST_F(GraphTest, AReplayOfSomethingElseIsRefused) {
+  const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
+  device->synchronize_all();
+  said.clear();
+  const std::array<std::function<void()>, 4> others{[] {}, [this] { say(b, 'x'); },
+                                                    [this] {
+                                                      step();
+                                                      say(a, 'x');
+                                                    },
+                                                    [this] {
+                                                      say(a, '1');
+                                                      say(b, '2');
+                                                    }};
+  for (const auto& other : others) {
+    const std::string refused = thrown_by([&] { device->replay(*graph, other); });
+    EXPECT_THAT(refused, AnyOf(HasSubstr("when the graph was captured"), HasSubstr("a replay ends after")));
+    device->recover();
+    EXPECT_EQ(said, "");
+  }
+  device->replay(*graph, [this] { step(); });
+  device->synchronize_all();
+  EXPECT_EQ(said.size(), 4U);
+}
+
+TEST_F(GraphTest, AReplayAtAnotherAddressIsRefused) {
+  const AddressRange block = device->reserve(2 * kGranule);
+  device->commit(block);
+  const AddressRange pinned = device->allocate_pinned(kGranule);
+  const auto offload = [&](std::uint64_t begin) {
+    device->copy(a, {.name = "offload",
+                     .direction = CopyDirection::kDeviceToHost,
+                     .destination = {.range = pinned},
+                     .source = {.range = {.begin = begin, .bytes = kGranule}}});
+  };
+  const std::unique_ptr<DeviceGraph> graph = capture([&] { offload(block.begin); });
+  EXPECT_THAT(thrown_by([&] { device->replay(*graph, [&] { offload(block.begin + kGranule); }); }),
+              AllOf(HasSubstr("'offload' on stream 'a'"), HasSubstr("not at the same addresses")));
+}
+
+TEST_F(GraphTest, WhereALaunchCannotBeRecordedItFailsLateAndIsWaitedForAllTheSame) {
+  for (const char* const call : {"cudaStreamWaitEvent", "cudaEventRecord"}) {
+    const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
+    device->synchronize_all();
+    said.clear();
+    fake->fail_call(1, CudaStatus::kInvalidValue, call);
+    device->replay(*graph, [this] { step(); });
+    EXPECT_THAT(thrown_by([&] { device->synchronize(device->frontier(b)); }), HasSubstr(call));
+    EXPECT_EQ(said.size(), 4U);
+    device->recover();
+  }
+}
+
+// It used to be asked for its recording in the capture, where nothing can be asked.
+TEST_F(GraphTest, AnEventOfACaptureServesASubmissionWhoseEndCannotBeRecorded) {
+  capture([this] { step(); });
+  device->synchronize_all();
+  fake->fail_call(1, CudaStatus::kInvalidValue, "cudaEventRecord");
+  say(a, 'x');
+  EXPECT_THAT(thrown_by([&] { device->synchronize(device->frontier(a)); }), HasSubstr("cudaEventRecord"));
 }
 
 // --- copies and memory
@@ -627,7 +851,8 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
       // Of what is given back, and of putting back the thread's GPU, nobody could be told.
       EXPECT_THAT(fake->failed_call(),
                   AnyOf("", "cudaSetDevice", "cudaGetDevice", "cudaStreamSynchronize", "cudaStreamDestroy",
-                        "cudaEventDestroy", "cuMemUnmap", "cuMemAddressFree", "cudaHostUnregister"));
+                        "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy", "cuMemUnmap",
+                        "cuMemAddressFree", "cudaHostUnregister"));
       ++unsaid;
     } else {
       EXPECT_THAT(said, AllOf(HasSubstr(fake->failed_call()), HasSubstr(fake->error_name(status)),

@@ -633,4 +633,73 @@ TEST_P(DeviceConformance, ProtectionComesAndGoesInStreamOrder) {
   device->synchronize_all();
 }
 
+// Bytes go from the host through two streams' copies to the device, back, and again, and end up on the host.
+TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
+  const std::array streams{device->create_stream("out"), device->create_stream("in"),
+                           device->create_stream("through")};
+  const auto [out, in, through] = streams;
+  if (const std::string reason = device->why_not_capture(); !reason.empty()) {
+    EXPECT_THROW(device->capture(streams, [] {}), InvalidArgument)
+        << "a reason not to, yet it captures: the skipped case must not be skipped";
+    GTEST_SKIP() << reason;
+  }
+  const AddressRange first = committed(1);
+  const AddressRange second = committed(1);
+  const std::array pinned{device->allocate_pinned(granule), device->allocate_pinned(granule),
+                          device->allocate_pinned(granule)};
+  const auto step = [&] {
+    copy(in, "load", CopyDirection::kHostToDevice, first, pinned[0]);
+    device->wait(through, device->frontier(in));
+    copy(through, "offload", CopyDirection::kDeviceToHost, pinned[1], first);
+    copy(through, "prefetch", CopyDirection::kHostToDevice, second, pinned[1]);
+    device->wait(out, device->frontier(through));
+    copy(out, "result", CopyDirection::kDeviceToHost, pinned[2], second);
+  };
+  std::unique_ptr<DeviceGraph> graph;
+  const auto submit_step = [&](int number) {
+    if (number == 1) {
+      graph = device->capture(streams, step);
+    } else if (number % 3 == 0) {  // between replays, too
+      step();
+    } else {
+      device->replay(*graph, step);
+    }
+  };
+  for (int number = 0; number < 7; ++number) {
+    const std::uint64_t before = device->frontier(through).count(through);
+    std::memset(pointer_to<void>(pinned[0].begin), 10 + number, granule);
+    std::memset(pointer_to<void>(pinned[2].begin), 0, granule);
+    submit_step(number);
+    EXPECT_EQ(device->frontier(through).count(through), before + 2) << "step " << number;
+    device->synchronize(device->frontier(out));
+    EXPECT_TRUE(device->reached(device->frontier(through))) << "step " << number;
+    const auto* const bytes = pointer_to<const std::uint8_t>(pinned[2].begin);
+    EXPECT_EQ(std::count(bytes, bytes + granule, 10 + number), static_cast<std::ptrdiff_t>(granule))
+        << "step " << number;
+  }
+}
+
+TEST_P(DeviceConformance, AfterAGraphItsStreamsAreOrderedAfterAllOfIt) {
+  const std::array streams{device->create_stream("a"), device->create_stream("b")};
+  const StreamId other = device->create_stream("other");
+  if (const std::string reason = device->why_not_capture(); !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  const Point outside = work(other, "outside");
+  Point inside;
+  const auto step = [&] { inside = work(streams[1], "inside"); };
+  const std::unique_ptr<DeviceGraph> graph = device->capture(streams, step);
+  for (int replays = 0; replays < 2; ++replays) {
+    for (const StreamId stream : streams) {
+      EXPECT_TRUE(device->frontier(stream).dominates(inside));
+      EXPECT_TRUE(device->frontier(stream).dominates(outside));
+      EXPECT_EQ(device->frontier(streams[0]), device->frontier(stream));
+    }
+    device->wait(other, Frontier(inside));
+    EXPECT_FALSE(device->frontier(other).dominates(device->frontier(streams[0])));
+    device->replay(*graph, step);
+  }
+  device->synchronize_all();
+}
+
 }  // namespace vdnn
