@@ -3,6 +3,25 @@
 # Whether the CUDA runtime is built in: VDNN_WITH_CUDA. What needs no toolkit (the driver, and its tests on a fake runtime)
 # is built in any case. libcuda is never linked, the runtime statically: what is built starts where no driver is.
 
+# Where no toolkit is installed, the one that `scripts/setup --cuda` has put beside the project.
+file(GLOB vdnn_cuda_wheels ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages/nvidia)
+if(vdnn_cuda_wheels AND NOT CUDAToolkit_ROOT)
+  find_program(VDNN_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDAToolkit_ROOT /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(VDNN_NVCC)
+  if(NOT VDNN_NVCC)
+    set(CUDAToolkit_ROOT ${vdnn_cuda_wheels}/cu13)
+  endif()
+endif()
+
+# vdnn_find_at_run_time(target library): programs that link the target open the library, which is no toolkit's that the
+# loader knows.
+function(vdnn_find_at_run_time target library)
+  if(vdnn_cuda_wheels AND library MATCHES "^${vdnn_cuda_wheels}/")
+    get_filename_component(folder ${library} DIRECTORY)
+    target_link_options(${target} INTERFACE LINKER:-rpath,${folder})
+  endif()
+endfunction()
+
 set(VDNN_CUDA_TOOLKIT_VERSION 12.5)  # has cudaGetDriverEntryPointByVersion
 if(VDNN_CUDA STREQUAL "AUTO")
   set(VDNN_WITH_CUDA FALSE)
