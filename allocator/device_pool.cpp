@@ -12,8 +12,7 @@ namespace vdnn {
 namespace {
 
 std::uint64_t whole_granules(const DeviceProperties& device, std::uint64_t asked) {
-  const std::uint64_t own = device.budget_bytes - std::min(device.budget_bytes, device.library_bytes);
-  const std::uint64_t budget = asked == 0 ? own : asked;
+  const std::uint64_t budget = asked == 0 ? device.budget_bytes : asked;
   return budget - budget % device.granule_bytes;
 }
 

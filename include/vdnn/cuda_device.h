@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "vdnn/device.h"
 
@@ -27,8 +28,13 @@ namespace vdnn {
 
 struct CudaDeviceOptions {
   int ordinal = 0;  // as CUDA counts the GPUs that it can see
-  // Device budget in bytes, rounded down to granules. 0: all that is free. More than is free is refused.
+  // What the process may take of the GPU's memory, in bytes. 0: all that is free. More than is free is
+  // refused. What context and libraries take (DeviceProperties::library_bytes) is subtracted first, the rest,
+  // rounded down to granules, is DeviceProperties::budget_bytes.
   std::uint64_t budget_bytes = 0;
+  // What context and libraries take, where that has been measured. Nothing: what making the device takes, as
+  // the card sees it; that is the context, unless the process has used the GPU before.
+  std::optional<std::uint64_t> library_bytes;
   // Budget for page-locked memory in bytes. 0: half of the machine's memory.
   std::uint64_t host_budget_bytes = 0;
 };

@@ -43,7 +43,7 @@ struct DeviceProperties {
   std::uint64_t host_budget_bytes = 0;  // likewise for page-locked memory
   std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
   std::uint64_t alignment_bytes = 0;    // of blocks that kernels are given; a power of two
-  std::uint64_t library_bytes = 0;      // taken by context and libraries, measured at start
+  std::uint64_t library_bytes = 0;      // taken by context and libraries, measured; beside budget_bytes
   bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
 };
 

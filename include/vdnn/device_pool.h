@@ -29,8 +29,7 @@
 namespace vdnn {
 
 struct DevicePoolOptions {
-  // Bytes that the pool may have committed, rounded down to granules. 0: the device's budget less its
-  // library_bytes.
+  // Bytes that the pool may have committed, rounded down to granules. 0: the device's budget.
   std::uint64_t budget_bytes = 0;
   // Makes released blocks inaccessible until they are handed out again, through Device::protect on a stream
   // of the pool's own ("guard"). Needs a device whose blocks are page-aligned.

@@ -26,7 +26,8 @@ class GpuSystem {
   virtual std::uint64_t free_bytes(int ordinal) = 0;
   // As its maker calls it: "NVIDIA H200".
   virtual std::string gpu_name(int ordinal) = 0;
-  // As make_cuda_device().
+  // As make_cuda_device(). Unless the options say what context and libraries take, that is what they took
+  // when the first device of that GPU was made, with the mathematics of its layers.
   virtual std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) = 0;
   // As make_cuda_ops(), for this GPU; compiles and gives back from any thread.
   virtual std::shared_ptr<OpLibrary> make_ops(int ordinal) = 0;

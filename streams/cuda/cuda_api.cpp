@@ -4,6 +4,10 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <optional>
+
+#include "streams/cuda/nvml.h"
 #include "streams/mapping.h"
 
 namespace vdnn {
@@ -44,6 +48,7 @@ static_assert(kSame<CudaStatus::kInvalidPc, cudaErrorInvalidPc, CUDA_ERROR_INVAL
 static_assert(kSame<CudaStatus::kLaunchFailure, cudaErrorLaunchFailure, CUDA_ERROR_LAUNCH_FAILED>);
 static_assert(
     kSame<CudaStatus::kMpsClientTerminated, cudaErrorMpsClientTerminated, CUDA_ERROR_MPS_CLIENT_TERMINATED>);
+static_assert(kSame<CudaStatus::kNotSupported, cudaErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED>);
 static_assert(kSame<CudaStatus::kStreamCaptureUnsupported, cudaErrorStreamCaptureUnsupported,
                     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED>);
 static_assert(kSame<CudaStatus::kStreamCaptureInvalidated, cudaErrorStreamCaptureInvalidated,
@@ -126,6 +131,7 @@ class RealCudaApi final : public CudaApi {
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
   CudaStatus device_reset() override { return status(cudaDeviceReset()); }
+  CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
 
   CudaStatus stream_create(CudaStream& stream) override {
@@ -291,6 +297,17 @@ CudaStatus RealCudaApi::context_is_active(bool& active, int ordinal) {
   const CUresult result = context_state_(device, &flags, &found);
   active = found != 0;
   return status(result);
+}
+
+CudaStatus RealCudaApi::card_free_bytes(std::uint64_t& free, int ordinal) {
+  std::array<char, 32> bus_id{};
+  if (const cudaError_t error = cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), ordinal);
+      error != cudaSuccess) {
+    return status(error);
+  }
+  const std::optional<std::uint64_t> found = nvml_free_bytes(bus_id.data());
+  free = found.value_or(0);
+  return found ? CudaStatus::kSuccess : CudaStatus::kNotSupported;
 }
 
 CudaStatus RealCudaApi::memory_info(std::uint64_t& free, std::uint64_t& total) {

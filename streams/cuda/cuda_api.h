@@ -39,6 +39,7 @@ enum class CudaStatus : int {
   kInvalidPc = 718,
   kLaunchFailure = 719,
   kTensorMemoryLeak = 721,  // toolkits before 12.8 do not name it
+  kNotSupported = 801,
   kMpsClientTerminated = 810,
   kStreamCaptureUnsupported = 900,
   kStreamCaptureInvalidated = 901,
@@ -85,6 +86,9 @@ class CudaApi {
   virtual CudaStatus context_is_active(bool& active, int ordinal) = 0;
   // Gives back all that the process has on the calling thread's device.
   virtual CudaStatus device_reset() = 0;
+  // What the card has free, asked of the driver's management library (NVML), which does not begin to use the
+  // GPU. kNotSupported where there is none.
+  virtual CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) = 0;
   // Of the calling thread's device, in bytes.
   virtual CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) = 0;
 

@@ -38,30 +38,53 @@ std::uint64_t granule_of(CudaContext& context) {
   return std::bit_ceil(granule);
 }
 
-DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& options) {
-  require_gpu(context);
-  const CudaContext::Scope scope = context.enter();
-  const std::uint64_t granule = granule_of(context);
+struct CardMemory {
   std::uint64_t free = 0;
   std::uint64_t total = 0;
-  context.check(context.api().memory_info(free, total), "cudaMemGetInfo");
-  const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : free;
-  if (budget > free) {
+};
+
+CardMemory memory_of(CudaContext& context) {
+  CardMemory memory;
+  context.check(context.api().memory_info(memory.free, memory.total), "cudaMemGetInfo");
+  return memory;
+}
+
+// What the process may take of the card, what context and libraries take included.
+std::uint64_t process_budget(const CudaContext& context, const CudaDeviceOptions& options,
+                             const CardMemory& memory, std::uint64_t library) {
+  const std::uint64_t available = memory.free + library;
+  const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : available;
+  if (budget > available) {
     throw OutOfMemory(context.owner() + ": a budget of more than the GPU has free",
-                      {.asked = budget, .in_use = total - free, .budget = total, .would_have_fitted = free});
+                      {.asked = budget,
+                       .in_use = memory.total - std::min(memory.total, available),
+                       .budget = memory.total,
+                       .would_have_fitted = available});
   }
-  if (budget < granule) {
+  return budget;
+}
+
+DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& options) {
+  require_gpu(context);
+  const std::uint64_t library =
+      options.library_bytes ? *options.library_bytes : bytes_taken_by(context, [&] { context.enter(); });
+  const CudaContext::Scope scope = context.enter();
+  const std::uint64_t granule = granule_of(context);
+  const CardMemory memory = memory_of(context);
+  const std::uint64_t budget = process_budget(context, options, memory, library);
+  if (budget < checked_add(library, granule)) {
     throw InvalidArgument(context.owner() + ": a budget of " + format_size(budget) +
-                          " is less than one granule of " + format_size(granule));
+                          " is less than one granule of " + format_size(granule) + " beside " +
+                          format_size(library) + " of context and libraries");
   }
   return {.name = context.owner(),
-          .memory_bytes = total,
-          .budget_bytes = budget / granule * granule,
+          .memory_bytes = memory.total,
+          .budget_bytes = (budget - library) / granule * granule,
           .host_budget_bytes =
               options.host_budget_bytes != 0 ? options.host_budget_bytes : physical_memory_bytes() / 2,
           .granule_bytes = granule,
           .alignment_bytes = kBlockAlignment,
-          .library_bytes = 0,
+          .library_bytes = library,
           .touches_memory = true};
 }
 

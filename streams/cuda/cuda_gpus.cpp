@@ -1,6 +1,8 @@
 #include "streams/cuda/cuda_gpus.h"
 
+#include <algorithm>
 #include <future>
+#include <optional>
 
 namespace vdnn {
 
@@ -8,6 +10,17 @@ namespace {
 
 std::string format_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
+  std::uint64_t free = 0;
+  const CudaStatus asked = context.api().card_free_bytes(free, context.ordinal());
+  if (asked == CudaStatus::kNotSupported) {
+    context.forget(asked);
+    return std::nullopt;
+  }
+  context.check(asked, "nvmlDeviceGetMemoryInfo");
+  return free;
 }
 
 }  // namespace
@@ -62,6 +75,20 @@ std::uint64_t free_bytes_of_gpu(CudaContext& context) {
     return free;
   };
   return std::async(std::launch::async, ask).get();
+}
+
+std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& begin) {
+  const std::optional<std::uint64_t> before = card_free_bytes(context);
+  begin();
+  const std::optional<std::uint64_t> after = card_free_bytes(context);
+  if (before && after) {
+    return *before - std::min(*before, *after);
+  }
+  const CudaContext::Scope scope = context.enter();
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+  context.check(context.api().memory_info(free, total), "cudaMemGetInfo");
+  return total - free;
 }
 
 }  // namespace vdnn

@@ -2,6 +2,7 @@
 // Which GPUs there are to be driven, and how much each has free.
 
 #include <cstdint>
+#include <functional>
 
 #include "streams/cuda/cuda_context.h"
 
@@ -16,5 +17,10 @@ void require_gpu(CudaContext& context);
 // What cudaMemGetInfo says of the context's GPU, which is one of them. A GPU that the process does not use
 // yet is left as it was: asking takes hundreds of megabytes there, which are given back.
 std::uint64_t free_bytes_of_gpu(CudaContext& context);
+
+// What the card has less free after begin(), which begins to use the context's GPU: what context and
+// libraries take. Where the card cannot be asked before (there is no NVML), all that is not free then, so
+// that it is never too little: memory of other processes, too.
+std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& begin);
 
 }  // namespace vdnn

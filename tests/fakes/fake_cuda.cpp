@@ -81,7 +81,17 @@ void FakeCuda::name_copies(std::string_view name) {
 
 void FakeCuda::take_memory(int ordinal, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  taken_bytes_[ordinal] += bytes;
+  taken_[ordinal].add(bytes);
+}
+
+std::uint64_t FakeCuda::peak_bytes(int ordinal) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = taken_.find(ordinal);
+  return it == taken_.end() ? 0 : it->second.peak_bytes;
+}
+
+std::uint64_t FakeCuda::free_bytes(int ordinal) {
+  return options_.memory_bytes - options_.used_bytes - taken_[ordinal].bytes;
 }
 
 bool FakeCuda::uses(int ordinal) const {
@@ -283,7 +293,9 @@ CudaStatus FakeCuda::set_device(int ordinal) {
   }
   thread().ordinal = ordinal;
   thread().has_context = true;
-  active_.insert(ordinal);
+  if (active_.insert(ordinal).second) {
+    taken_[ordinal].add(options_.context_bytes);
+  }
   return CudaStatus::kSuccess;
 }
 
@@ -318,8 +330,20 @@ CudaStatus FakeCuda::device_reset() {
   if (std::ranges::any_of(streams_, lives_there) || std::ranges::any_of(events_, lives_there, event_of)) {
     return misuse("cudaDeviceReset", "somebody uses the GPU");
   }
-  active_.erase(ordinal);
+  if (active_.erase(ordinal) != 0) {
+    taken_[ordinal].bytes -= options_.context_bytes;
+  }
   return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::card_free_bytes(std::uint64_t& free, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_without_context("nvmlDeviceGetMemoryInfo");
+      status != CudaStatus::kSuccess) {
+    return status;
+  }
+  free = free_bytes(ordinal);
+  return options_.nvml ? CudaStatus::kSuccess : CudaStatus::kNotSupported;
 }
 
 CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
@@ -328,7 +352,7 @@ CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
     return status;
   }
   total = options_.memory_bytes;
-  free = total - options_.used_bytes - taken_bytes_[thread().ordinal];
+  free = free_bytes(thread().ordinal);
   return CudaStatus::kSuccess;
 }
 
@@ -1025,10 +1049,10 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, i
   if (bytes % options_.granule_bytes != 0) {
     return misuse("cuMemCreate", "not whole granules");
   }
-  if (bytes > options_.memory_bytes - options_.used_bytes - taken_bytes_[ordinal]) {
+  if (bytes > free_bytes(ordinal)) {
     return finish(CudaStatus::kMemoryAllocation);
   }
-  taken_bytes_[ordinal] += bytes;
+  taken_[ordinal].add(bytes);
   Block made;
   made.bytes = bytes;
   made.ordinal = ordinal;
@@ -1044,7 +1068,7 @@ FakeCuda::Block* FakeCuda::find_block(std::uint64_t handle) {
 
 void FakeCuda::drop_if_unused(const Block& block) {
   if (block.destroyed && !block.mapped) {
-    taken_bytes_[block.ordinal] -= block.bytes;
+    taken_[block.ordinal].bytes -= block.bytes;
   }
 }
 

@@ -46,6 +46,8 @@ struct FakeCudaOptions {
   int gpus = 1;
   std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // of each GPU
   std::uint64_t used_bytes = 0;                         // of each, by other processes
+  std::uint64_t context_bytes = 0;                      // of each that the process uses
+  bool nvml = true;
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
@@ -87,6 +89,8 @@ class FakeCuda final : public CudaApi {
   void take_memory(int ordinal, std::uint64_t bytes);
   // Whether the process has a context there.
   bool uses(int ordinal) const;
+  // The most that the process has had of the GPU at once: what its card saw.
+  std::uint64_t peak_bytes(int ordinal) const;
 
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
   // instead of doing anything.
@@ -128,6 +132,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
   CudaStatus device_reset() override;
+  CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
   CudaStatus stream_create(CudaStream& stream) override;
   CudaStatus stream_destroy(CudaStream stream) override;
@@ -328,6 +333,7 @@ class FakeCuda final : public CudaApi {
   bool others_go_on();
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
+  std::uint64_t free_bytes(int ordinal);
   Block* find_block(std::uint64_t handle);
   void drop_if_unused(const Block& block);
 
@@ -353,7 +359,7 @@ class FakeCuda final : public CudaApi {
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::shared_ptr<Capture>> captures_;  // under way
   std::vector<Block> blocks_;                       // handle - 1
-  std::map<int, std::uint64_t> taken_bytes_;        // by ordinal
+  std::map<int, Amount> taken_;                     // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;      // by begin
   std::map<std::uint64_t, Mapped> mapped_;          // by begin
   Amount mapped_amount_;

@@ -255,6 +255,39 @@ TEST(CudaDevice, ABudgetOfMoreThanIsFreeIsRefusedWithTheNumbers) {
   EXPECT_THROW(make_cuda_device({.budget_bytes = 1 << 20}, strict_fake(gpu)), InvalidArgument);
 }
 
+TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
+  FakeCudaOptions gpu{.memory_bytes = 20 << 20, .used_bytes = 1 << 20, .context_bytes = (3 << 20) + 5};
+  const auto device = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
+  EXPECT_EQ(device->properties().library_bytes, (3U << 20) + 5);
+  EXPECT_EQ(device->properties().budget_bytes, 6U << 20) << "of what is left, whole granules";
+  EXPECT_EQ(make_cuda_device({}, strict_fake(gpu))->properties().budget_bytes, 14U << 20);
+  // The most that can be asked for is what was free before.
+  EXPECT_EQ(make_cuda_device({.budget_bytes = 19 << 20}, strict_fake(gpu))->properties().budget_bytes,
+            14U << 20);
+  EXPECT_THROW(make_cuda_device({.budget_bytes = (19 << 20) + 1}, strict_fake(gpu)), OutOfMemory);
+  EXPECT_THAT(thrown_by([&] { make_cuda_device({.budget_bytes = 4 << 20}, strict_fake(gpu)); }),
+              HasSubstr("beside 3 MiB (3145733 bytes) of context and libraries"));
+  // Measured before.
+  EXPECT_EQ(make_cuda_device({.budget_bytes = 10 << 20, .library_bytes = 7 << 20}, strict_fake(gpu))
+                ->properties()
+                .budget_bytes,
+            2U << 20);
+  // Where the card cannot be asked before the context is there, all that is taken counts.
+  gpu.nvml = false;
+  const auto careful = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
+  EXPECT_EQ(careful->properties().library_bytes, (4U << 20) + 5);
+  EXPECT_EQ(careful->properties().budget_bytes, 4U << 20);
+}
+
+TEST(CudaDevice, ASecondDeviceOfTheGpuCountsTheContextNoMore) {
+  const auto fake = strict_fake({.memory_bytes = 20 << 20, .context_bytes = 4 << 20});
+  const auto first = make_cuda_device({.budget_bytes = 10 << 20}, fake);
+  const auto second = make_cuda_device({.budget_bytes = 10 << 20}, fake);
+  EXPECT_EQ(first->properties().library_bytes, 4U << 20);
+  EXPECT_EQ(second->properties().library_bytes, 0U);
+  EXPECT_EQ(second->properties().budget_bytes, 10U << 20);
+}
+
 TEST(CudaDevice, AGpuThatDoesNotExistIsRefusedWithTheLastThatDoes) {
   for (const int ordinal : {-1, 2}) {
     EXPECT_THROW(make_device(strict_fake(), ordinal), InvalidArgument);

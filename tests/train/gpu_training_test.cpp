@@ -134,6 +134,21 @@ TEST_F(GpuTraining, OneHashAndThePredictedPeakUnderEveryPolicy) {
   EXPECT_EQ(hashes.size(), 1U);
 }
 
+TEST_F(GpuTraining, StaysInsideItsBudgetAsTheCardSeesIt) {
+  for (const bool nvml : {true, false}) {
+    SCOPED_TRACE(nvml ? "NVML" : "no NVML");
+    have_gpus({.seed = 1, .context_bytes = 301 * kMiB + 3, .nvml = nvml});
+    RunOptions asked = options("cuda:0");
+    asked.memory_bytes = plan_run(asked).smallest_budget_bytes();
+    const PlannedRun run = plan_run(asked);
+    EXPECT_EQ(run.target.library_bytes, 301 * kMiB + 3);
+    EXPECT_EQ(train(run).peak_bytes, run.prediction.peak_bytes);
+    EXPECT_EQ(cuda_->peak_bytes(0), *asked.memory_bytes);
+    --*asked.memory_bytes;
+    EXPECT_THROW(train(plan_run(asked)), OutOfMemory);
+  }
+}
+
 TEST_F(GpuTraining, LearnsWhatCpuLearns) {
   const TrainingResult gpu = train(plan_run(options("cuda:0")));
   const TrainingResult cpu = train(plan_run(options("cpu")));

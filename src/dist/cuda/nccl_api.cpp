@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "src/ops/cuda/loaded_library.h"
+#include "streams/cuda/loaded_library.h"
 
 namespace vdnn {
 

@@ -17,7 +17,7 @@
 
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
-#include "src/ops/cuda/loaded_library.h"
+#include "streams/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
 // cudnn-frontend looks all functions of cuDNN up here, and wants its user to define it.

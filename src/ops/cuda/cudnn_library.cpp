@@ -11,7 +11,7 @@
 
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
-#include "src/ops/cuda/loaded_library.h"
+#include "streams/cuda/loaded_library.h"
 #include "src/ops/cuda/vendor_library.h"
 
 namespace vdnn::cuda {

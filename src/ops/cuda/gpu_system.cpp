@@ -1,5 +1,6 @@
 #include "src/ops/cuda/gpu_system.h"
 
+#include <map>
 #include <utility>
 
 #include "streams/cuda/cuda_context.h"
@@ -85,7 +86,11 @@ class CudaGpus final : public GpuSystem {
     return info.name;
   }
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
-    return make_cuda_device(options, parts_.api);
+    CudaDeviceOptions measured = options;
+    if (!measured.library_bytes) {
+      measured.library_bytes = library_bytes(options.ordinal);
+    }
+    return make_cuda_device(measured, parts_.api);
   }
   std::shared_ptr<OpLibrary> make_ops(int ordinal) override {
     const std::shared_ptr<CudaContext> context = context_of(ordinal);
@@ -100,7 +105,19 @@ class CudaGpus final : public GpuSystem {
     return context;
   }
 
+  // Measured once: the device that a run is planned for and the one that it trains on have one budget.
+  std::uint64_t library_bytes(int ordinal) {
+    if (const auto it = library_bytes_.find(ordinal); it != library_bytes_.end()) {
+      return it->second;
+    }
+    std::shared_ptr<OpLibrary> library;  // lives while it is measured
+    const std::uint64_t taken = bytes_taken_by(*context_of(ordinal), [&] { library = make_ops(ordinal); });
+    library_bytes_.emplace(ordinal, taken);
+    return taken;
+  }
+
   GpuParts parts_;
+  std::map<int, std::uint64_t> library_bytes_;  // by ordinal
 };
 
 }  // namespace
