@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "defects/judged_device.h"
 #include "defects/misdirected_waits.h"
 #include "fakes/fake_device.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
-#include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 namespace {
@@ -34,10 +34,6 @@ void create_streams(Device& device) {
   }
 }
 
-std::unique_ptr<SimDevice> make_sim() {
-  return make_sim_device({.profile = sim_profile("cpu"), .check_races = true});
-}
-
 Frontier work(Device& device, StreamId stream, const std::string& name,
               const std::vector<AddressRange>& reads, const std::vector<AddressRange>& writes) {
   const auto accesses = [](const std::vector<AddressRange>& ranges) {
@@ -51,6 +47,20 @@ Frontier work(Device& device, StreamId stream, const std::string& name,
   return Frontier(device.submit(
       stream, {.name = name, .reads = accesses(reads), .writes = accesses(writes), .cost = {}, .run = {}}));
 }
+
+class KnownDefectsOfReuse : public ::testing::TestWithParam<Judge> {
+ protected:
+  static void expect_one_race(const JudgedDevice& judged, const std::string& first,
+                              const std::string& second) {
+    const std::vector<SimFinding> findings = judged.findings();
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_EQ(findings[0].first, first);
+    EXPECT_EQ(findings[0].second, second);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Judges, KnownDefectsOfReuse, ::testing::ValuesIn(kJudges),
+                         ::testing::PrintToStringParamName());
 
 // --- 2 -----------------------------------------------------------------------------------------------------
 
@@ -69,45 +79,44 @@ void reuse_after_offload(Device& device) {
 // torchtitan#2581: the wait for the last user of a block is issued on the "current" stream, not on the one
 // that is handed the block: silent corruption. The pool is told the stream; where its wait goes astray, the
 // check of races names both.
-TEST(KnownDefects, WaitForAReusedBlockOnTheWrongStreamIsFound) {
-  const auto right = make_sim();
-  reuse_after_offload(*right);
+TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
+  const auto right = make_judged_device(GetParam(), 0);
+  reuse_after_offload(right->device());
   EXPECT_TRUE(right->findings().empty());
 
-  const auto sim = make_sim();
-  MisdirectedWaits device(*sim, [](StreamId stream, Point) { return stream == kCompute; });
+  const auto judged = make_judged_device(GetParam(), 0);
+  MisdirectedWaits device(judged->device(), [](StreamId stream, Point) { return stream == kCompute; });
   reuse_after_offload(device);
   EXPECT_EQ(device.astray(), 1U);
-  ASSERT_EQ(sim->findings().size(), 1U);
-  EXPECT_EQ(sim->findings()[0].first, "offload x");
-  EXPECT_EQ(sim->findings()[0].second, "conv2");
+  expect_one_race(*judged, "offload x", "conv2");
 }
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
 // A block whose last reader is on another stream than the one that frees it. Freed after both, the next owner
 // waits for both; freed with the freeing stream's frontier alone, it races the reader.
-TEST(KnownDefects, BlockFreedOnAnotherStreamThanItsLastReaders) {
+TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
   for (const bool forgets_the_reader : {false, true}) {
-    const auto device = make_sim();
-    create_streams(*device);
-    DevicePool pool(*device, {});
+    const auto judged = make_judged_device(GetParam(), 0);
+    Device& device = judged->device();
+    create_streams(device);
+    DevicePool pool(device, {});
     const AddressRange x = pool.allocate(kBytes, kCompute).value();
-    const Frontier made = work(*device, kCompute, "conv1", {}, {x});
-    device->wait(kOffload, made);
-    Frontier last_use = work(*device, kCompute, "relu1", {x}, {});
-    const Frontier read = work(*device, kOffload, "offload x", {x}, {});
+    const Frontier made = work(device, kCompute, "conv1", {}, {x});
+    device.wait(kOffload, made);
+    Frontier last_use = work(device, kCompute, "relu1", {x}, {});
+    const Frontier read = work(device, kOffload, "offload x", {x}, {});
     if (!forgets_the_reader) {
       last_use.join(read);
     }
     pool.free(x, last_use);
     const AddressRange y = pool.allocate(kBytes, kPrefetch).value();
     ASSERT_EQ(y, x) << "the block is not reused";
-    pool.free(y, work(*device, kPrefetch, "prefetch y", {}, {y}));
-    ASSERT_EQ(device->findings().size(), forgets_the_reader ? 1U : 0U);
+    pool.free(y, work(device, kPrefetch, "prefetch y", {}, {y}));
     if (forgets_the_reader) {
-      EXPECT_EQ(device->findings()[0].first, "offload x");
-      EXPECT_EQ(device->findings()[0].second, "prefetch y");
+      expect_one_race(*judged, "offload x", "prefetch y");
+    } else {
+      EXPECT_TRUE(judged->findings().empty());
     }
   }
 }

@@ -1,5 +1,5 @@
-// Defects of order between transfers and computation (docs/known_defects.md): planted, they are found; the
-// executor with our pools does not have them.
+// Defects of order between transfers and computation (docs/known_defects.md): planted, they are found, on
+// `sim` and on the `cuda` driver; the executor with our pools does not have them.
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "defects/judged_device.h"
 #include "defects/misdirected_waits.h"
 #include "exec/executor_rig.h"
 #include "exec/networks.h"
 #include "plan/oracle.h"
 #include "vdnn/checker.h"
-#include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 namespace {
@@ -24,11 +24,6 @@ constexpr std::uint64_t kNetworks = 10;
 constexpr std::uint64_t kOrders = 20;
 constexpr std::uint64_t kSteps = 3;
 constexpr Policy kTransferring[] = {Policy::kOffloadAll, Policy::kOffloadConv};
-
-std::unique_ptr<SimDevice> make_sim(std::uint64_t order_seed) {
-  return make_sim_device(
-      {.profile = sim_profile("cpu"), .check_races = true, .check_versions = true, .order_seed = order_seed});
-}
 
 struct Subject {
   std::string name;
@@ -67,20 +62,25 @@ std::vector<std::vector<std::uint64_t>> run_steps(Device& device, const Subject&
   return host_blocks;
 }
 
+class KnownDefectsOfOrder : public ::testing::TestWithParam<Judge> {};
+
+INSTANTIATE_TEST_SUITE_P(Judges, KnownDefectsOfOrder, ::testing::ValuesIn(kJudges),
+                         ::testing::PrintToStringParamName());
+
 // --- 1 -----------------------------------------------------------------------------------------------------
 
 // Megatron-LM#7398: page-locked buffers are kept from step to step; the offload of one step fills a buffer
 // that the reload of the step before still reads, and the loss falls all the same. Here each step does reuse
 // the blocks of the step before, and in no permitted order does a reload find anything but its own copy.
-TEST(KnownDefects, ReloadRacesItsOwnEarlierCopyAcrossTheStepBorder) {
+TEST_P(KnownDefectsOfOrder, ReloadRacesItsOwnEarlierCopyAcrossTheStepBorder) {
   for (const Subject& subject : transferring_subjects()) {
     for (std::uint64_t seed = 0; seed < kOrders; ++seed) {
       SCOPED_TRACE(subject.name + ", order seed " + std::to_string(seed));
-      const auto device = make_sim(seed);
-      const auto host_blocks = run_steps(*device, subject);
+      const auto judged = make_judged_device(GetParam(), seed);
+      const auto host_blocks = run_steps(judged->device(), subject);
       ASSERT_FALSE(host_blocks[0].empty());
       EXPECT_EQ(host_blocks[1], host_blocks[0]) << "nothing is reused: this test would test nothing";
-      ASSERT_TRUE(device->findings().empty()) << device->findings().front().text;
+      ASSERT_TRUE(judged->findings().empty()) << judged->findings().front().text;
     }
   }
 }
@@ -133,22 +133,24 @@ class ReloadingLoop {
 
 // The wait across the border is the pool's alone. Where it is lost, the offload of a step races the reload of
 // the step before, and the check says so by name.
-TEST(KnownDefects, ReloadThatNothingOrdersAcrossTheStepBorderIsFound) {
+TEST_P(KnownDefectsOfOrder, ReloadThatNothingOrdersAcrossTheStepBorderIsFound) {
   for (const bool lost : {false, true}) {
-    const auto sim = make_sim(0);
-    MisdirectedWaits device(
-        *sim, [&](StreamId stream, Point) { return lost && sim->stream_name(stream) == "offload"; });
+    const auto judged = make_judged_device(GetParam(), 0);
+    MisdirectedWaits device(judged->device(), [&](StreamId stream, Point) {
+      return lost && judged->device().stream_name(stream) == "offload";
+    });
     {
       ReloadingLoop loop(device);
       const AddressRange first = loop.step();
       ASSERT_EQ(loop.step(), first) << "the block is not reused";
     }
     EXPECT_EQ(device.astray(), lost ? 1U : 0U);
-    ASSERT_EQ(sim->findings().size(), lost ? 1U : 0U);
+    const std::vector<SimFinding> findings = judged->findings();
+    ASSERT_EQ(findings.size(), lost ? 1U : 0U);
     if (lost) {
-      EXPECT_EQ(sim->findings()[0].kind, SimFinding::Kind::kRace);
-      EXPECT_EQ(sim->findings()[0].first, "prefetch images");
-      EXPECT_EQ(sim->findings()[0].second, "offload images");
+      EXPECT_EQ(findings[0].kind, SimFinding::Kind::kRace);
+      EXPECT_EQ(findings[0].first, "prefetch images");
+      EXPECT_EQ(findings[0].second, "offload images");
     }
   }
 }
@@ -219,16 +221,18 @@ TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
 // torchtitan#2581: a wait is issued on whatever stream is "current", which is not the one that needs it.
 // Streams are arguments here; a driver that mixed them up would be found out, whichever stream loses its
 // waits.
-TEST(KnownDefects, WaitOnTheWrongStreamIsFound) {
+TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
   for (const Subject& subject : transferring_subjects()) {
     for (std::size_t role = 0; role < kStreamRoles; ++role) {
       const std::string name = to_string(static_cast<StreamRole>(role));
       SCOPED_TRACE(subject.name + ", waits of " + name);
-      const auto sim = make_sim(0);
-      MisdirectedWaits device(*sim, [&](StreamId stream, Point) { return sim->stream_name(stream) == name; });
+      const auto judged = make_judged_device(GetParam(), 0);
+      MisdirectedWaits device(judged->device(), [&](StreamId stream, Point) {
+        return judged->device().stream_name(stream) == name;
+      });
       run_steps(device, subject);
       EXPECT_GT(device.astray(), 0U);
-      EXPECT_FALSE(sim->findings().empty());
+      EXPECT_FALSE(judged->findings().empty());
     }
   }
 }
