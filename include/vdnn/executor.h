@@ -8,6 +8,11 @@
 // addresses, and a run on `sim` takes the same memory, to the byte, as a run on the device that it stands
 // for.
 //
+// With `graph` a step is captured as a graph (Device::capture) when its batch and its results lie where they
+// have not lain before, and replayed whenever they lie there again; the first runs as it is, so that the
+// pools have what it takes, and so do steps while tracing. Steps do not overlap then. What changes from step
+// to step kernels read from a small block of device memory, which is copied at the beginning of each.
+//
 // An executor belongs to one thread. After an exception it takes no further step; its destructor waits for
 // what is in flight and gives everything back.
 
@@ -34,6 +39,7 @@ class StreamSet {
  public:
   explicit StreamSet(Device& device);
   StreamId operator[](StreamRole role) const { return streams_[static_cast<std::size_t>(role)]; }
+  std::span<const StreamId> all() const { return streams_; }
   // Everything submitted to any of them so far.
   Frontier everything(const Device& device) const;
 
@@ -80,10 +86,16 @@ struct ExecutorParts {
   const Tape* tape = nullptr;
   const Schedule* schedule = nullptr;
   OpProgram* program = nullptr;
+  // Steps are graphs where why_not_graph() is empty; elsewhere they run as they are, in the same memory and
+  // order, as predictions do.
+  bool graph = false;
   // Take so much page-locked memory for the results of a step, where they do not need more: executors that
   // follow each other then find each other's.
   std::uint64_t least_result_bytes = 0;
 };
+
+// Empty, or why steps of this program (null: nothing is run) cannot be graphs on the device.
+std::string why_not_graph(const Device& device, const OpProgram* program);
 
 // Page-locked memory that the results of one step of a tape take. Bytes.
 std::uint64_t result_bytes(const Tape& tape);
@@ -121,6 +133,13 @@ class Executor {
  private:
   struct Launch;
   struct BufferState;
+  struct StepGraph;
+  // What a step takes from StepScalars, where steps are graphs.
+  struct StepNumbers {
+    std::optional<AddressRange> range;                 // on the device
+    std::array<std::optional<AddressRange>, 2> slots;  // page-locked, for even and odd steps
+    std::uint64_t version = 0;
+  };
 
   void number_awaited_instructions();
   void bind_persistent_buffers();
@@ -128,6 +147,15 @@ class Executor {
   void give_back(BufferId buffer, const Frontier& last_use);
   void give_back_everything() noexcept;
   void require_inputs(std::span<const AddressRange> inputs) const;
+
+  void submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars);
+  void submit_instructions(std::span<const AddressRange> inputs, const StepScalars& scalars);
+  // The graph of steps whose batch and results lie there; null: none yet, and none to be made.
+  StepGraph* find_graph(std::span<const AddressRange> inputs);
+  void join_streams();
+  void take_step_numbers();
+  void write_step_numbers(const StepScalars& scalars) const;
+  void copy_step_numbers();
 
   void execute(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
                const StepScalars& scalars);
@@ -159,7 +187,10 @@ class Executor {
   // Even and odd steps: page-locked memory for all results, one behind the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
-  std::vector<Access> reads_;               // scratch of launch()
+  StepNumbers numbers_;
+  bool replays_ = false;  // steps are graphs
+  std::vector<StepGraph> graphs_;
+  std::vector<Access> reads_;  // scratch of launch()
   std::vector<Access> writes_;
   std::vector<AddressRange> operands_;
   Frontier inputs_copied_;

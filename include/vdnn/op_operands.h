@@ -14,6 +14,8 @@ struct OpOperands {
   std::span<const AddressRange> reads;
   std::span<const AddressRange> writes;
   AddressRange workspace;
+  // Where device memory has what OpProgram::write_step_numbers wrote of the step. 0: nowhere.
+  std::uint64_t step_numbers = 0;
 };
 
 // What may change from step to step. Everything random in a step is a function of these: recomputed, or

@@ -41,6 +41,8 @@ struct RunOptions {
   TrainingOptions training;
   // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete.
   std::map<std::string, std::string> recorded_algorithms;
+  // Steps of training are graphs (executor.h); refused by sessions on devices that cannot capture them.
+  bool graph = false;
   // Blocks start and end on pages, for the cpu driver's debugging modes (cpu_device.h).
   bool page_aligned_blocks = false;
   bool trace_prediction = false;

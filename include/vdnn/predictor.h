@@ -16,6 +16,7 @@ namespace vdnn {
 struct PredictionOptions {
   SimProfile profile;                // of the device that it stands for
   bool page_aligned_blocks = false;  // as the device is made
+  bool graph = false;                // as ExecutorParts has it, of training
   bool trace = false;                // record the last step
 };
 

@@ -192,7 +192,8 @@ RunOptions to_run_options(const RunArguments& given) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
-          .training = to_training_options(arguments)};
+          .training = to_training_options(arguments),
+          .graph = arguments.graph};
 }
 
 RunArguments in_force(const RunArguments& given, const PlannedRun& run) {

@@ -31,6 +31,7 @@ struct RunArguments {
   std::optional<double> epsilon;
   double weight_decay = 0;
   std::optional<double> clip_norm;
+  bool graph = false;
   std::optional<std::uint64_t> seed;
   std::optional<std::string> resume;
 
@@ -54,6 +55,7 @@ struct RunArguments {
     field("epsilon", self.epsilon, "of adam and adamw (default: 1e-8)");
     field("weight-decay", self.weight_decay, "of all parameters");
     field("clip-norm", self.clip_norm, "scale gradients down to this norm (default: never)");
+    field("graph", self.graph, "capture steps as graphs and replay them (cuda:N)");
     field("seed", self.seed, "of initial weights, dropout and data (default: 1, or the checkpoint's)");
     field("resume", self.resume,
           "go on from this checkpoint; data, augmentation, learning rate and its schedule are not in it: "

@@ -26,12 +26,14 @@ Frontier StreamSet::everything(const Device& device) const {
 struct Executor::Launch {
   std::vector<AddressRange> ranges;  // reads, then writes, then the workspace
   std::size_t reads = 0;
+  std::uint64_t step_numbers = 0;
 
   OpOperands operands() const {
     const std::span<const AddressRange> all(ranges);
     return {.reads = all.first(reads),
             .writes = all.subspan(reads, all.size() - reads - 1),
-            .workspace = all.back()};
+            .workspace = all.back(),
+            .step_numbers = step_numbers};
   }
 };
 
@@ -44,7 +46,24 @@ struct Executor::BufferState {
   std::uint64_t version = 0;
 };
 
+// A step whose inputs lie at `inputs` and whose results go to slot `parity`.
+struct Executor::StepGraph {
+  std::vector<AddressRange> inputs;
+  std::uint64_t parity = 0;
+  std::unique_ptr<DeviceGraph> graph;  // null: to be captured
+};
+
+std::string why_not_graph(const Device& device, const OpProgram* program) {
+  if (const std::string reason = device.why_not_capture(); !reason.empty()) {
+    return reason;
+  }
+  return program == nullptr ? "" : program->why_not_replay();
+}
+
 namespace {
+
+// For the batches that a loader stages, each with either slot of results.
+constexpr std::size_t kMostGraphs = std::size_t{2} * kStagedBatches;
 
 // Where any type is aligned.
 constexpr std::uint64_t kResultAlignment = 64;
@@ -74,6 +93,9 @@ Executor::Executor(const ExecutorParts& parts)
   number_awaited_instructions();
   try {
     bind_persistent_buffers();
+    if (parts_.graph) {
+      take_step_numbers();
+    }
     take_result_slots();
   } catch (...) {
     give_back_everything();
@@ -138,6 +160,22 @@ void Executor::take_result_slots() {
     slot = parts_.pinned->allocate_for_host(bytes);
     if (!slot) {
       throw OutOfMemory("page-locked memory for results", parts_.pinned->shortage(bytes));
+    }
+  }
+}
+
+void Executor::take_step_numbers() {
+  replays_ = why_not_graph(*parts_.device, parts_.program).empty();
+  graphs_.reserve(kMostGraphs);
+  numbers_.range = parts_.pool->allocate(kStepNumbersBytes, (*parts_.streams)[StreamRole::kCompute]);
+  if (!numbers_.range) {
+    throw OutOfMemory("the numbers of a step", parts_.pool->shortage(kStepNumbersBytes));
+  }
+  for (auto& slot : numbers_.slots) {
+    slot = parts_.pinned->allocate_for_host(kStepNumbersBytes);
+    if (!slot) {
+      throw OutOfMemory("page-locked memory for the numbers of a step",
+                        parts_.pinned->shortage(kStepNumbersBytes));
     }
   }
 }
@@ -207,10 +245,15 @@ void Executor::give_back_everything() noexcept {
       one([&] { give_back(id, {}); });
     }
   }
-  for (auto& slot : result_slots_) {
-    if (slot) {
-      one([&] { parts_.pinned->free(*slot, {}); });
+  for (const auto* const slots : {&numbers_.slots, &result_slots_}) {
+    for (const auto& slot : *slots) {
+      if (slot) {
+        one([&] { parts_.pinned->free(*slot, {}); });
+      }
     }
+  }
+  if (numbers_.range) {
+    one([&] { parts_.pool->free(*numbers_.range, {}); });
   }
 }
 
@@ -244,12 +287,11 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   memory_ = {};
   inputs_copied_.clear();
   results_ready_.clear();
-  const std::vector<Instruction>& instructions = parts_.schedule->instructions;
-  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
-    execute(index, instructions[index], inputs, scalars);
-    note_memory();
+  if (parts_.graph) {
+    submit_as_graph(inputs, scalars);
+  } else {
+    submit_instructions(inputs, scalars);
   }
-  memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
   StepTicket ticket{.executor = id_,
                     .step = step_,
                     .inputs_copied = inputs_copied_,
@@ -258,6 +300,76 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   ++step_;
   failed_ = false;
   return ticket;
+}
+
+void Executor::submit_instructions(std::span<const AddressRange> inputs, const StepScalars& scalars) {
+  const std::vector<Instruction>& instructions = parts_.schedule->instructions;
+  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
+    execute(index, instructions[index], inputs, scalars);
+    note_memory();
+  }
+  memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
+}
+
+// Streams are joined before and after every step, whether it is a graph, which does that, or not: so that all
+// steps find the same frontiers, and with them the same places, and predictions the same times.
+void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars) {
+  write_step_numbers(scalars);
+  const auto submit_all = [&] {
+    copy_step_numbers();
+    submit_instructions(inputs, scalars);
+  };
+  join_streams();
+  StepGraph* const step = step_ > 0 && replays_ && !parts_.device->tracing() ? find_graph(inputs) : nullptr;
+  if (step == nullptr) {
+    submit_all();
+  } else if (step->graph) {
+    parts_.device->replay(*step->graph, submit_all);
+  } else {
+    step->graph = parts_.device->capture(parts_.streams->all(), submit_all);
+  }
+  join_streams();
+}
+
+Executor::StepGraph* Executor::find_graph(std::span<const AddressRange> inputs) {
+  const std::uint64_t parity = step_ % 2;
+  const auto found = std::ranges::find_if(graphs_, [&](const StepGraph& graph) {
+    return graph.parity == parity && std::ranges::equal(graph.inputs, inputs);
+  });
+  if (found != graphs_.end()) {
+    return &*found;
+  }
+  if (graphs_.size() == kMostGraphs) {
+    return nullptr;
+  }
+  graphs_.push_back({.inputs = {inputs.begin(), inputs.end()}, .parity = parity, .graph = nullptr});
+  return &graphs_.back();
+}
+
+void Executor::join_streams() {
+  const Frontier everything = parts_.streams->everything(*parts_.device);
+  for (const StreamId stream : parts_.streams->all()) {
+    parts_.device->wait(stream, everything);
+  }
+}
+
+// The step that used the slot has been waited for, its copy included.
+void Executor::write_step_numbers(const StepScalars& scalars) const {
+  if (replays_ && parts_.program != nullptr) {
+    parts_.program->write_step_numbers(
+        scalars, std::span<std::byte, kStepNumbersBytes>(
+                     pointer_to<std::byte>(numbers_.slots[step_ % 2]->begin), kStepNumbersBytes));
+  }
+}
+
+void Executor::copy_step_numbers() {
+  const StreamId compute = (*parts_.streams)[StreamRole::kCompute];
+  numbers_.version = parts_.parameters->next_version();
+  parts_.device->copy(compute, {.name = "step numbers",
+                                .direction = CopyDirection::kHostToDevice,
+                                .destination = {.range = *numbers_.range, .version = numbers_.version},
+                                .source = {.range = *numbers_.slots[step_ % 2]}});
+  results_ready_.join(parts_.device->frontier(compute));
 }
 
 StepMetrics Executor::wait(const StepTicket& ticket) {
@@ -400,9 +512,13 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
   if (instruction.operands.back() == kNone) {
     operands_.emplace_back();
   }
+  if (numbers_.range) {
+    reads_.push_back({.range = *numbers_.range, .version = numbers_.version});
+  }
   std::shared_ptr<const Launch>& kept = launches_[index];
   if (!kept || kept->ranges != operands_) {
-    kept = std::make_shared<const Launch>(Launch{.ranges = operands_, .reads = op.reads.size()});
+    kept = std::make_shared<const Launch>(Launch{
+        .ranges = operands_, .reads = op.reads.size(), .step_numbers = replays_ ? numbers_.range->begin : 0});
   }
   Work work{.name = names_[index], .reads = reads_, .writes = writes_, .cost = op.cost, .run = {}};
   if (parts_.program != nullptr) {

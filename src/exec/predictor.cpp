@@ -104,7 +104,9 @@ class SimulatedRun {
 Prediction simulate(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
   SimulatedRun run(tape, options);
   const Staging staging(run.pinned, tape);
-  Executor executor(run.parts(tape, schedule));
+  ExecutorParts parts = run.parts(tape, schedule);
+  parts.graph = options.graph;
+  Executor executor(parts);
   // As in training, the host reads each step's loss when it has submitted the next.
   StepTicket last = executor.submit(staging.inputs(), {});
   const auto step = [&] {

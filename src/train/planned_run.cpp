@@ -23,6 +23,7 @@ namespace {
 PredictionOptions prediction_options(const PlannedRun& run) {
   return {.profile = run.target.profile,
           .page_aligned_blocks = run.options.page_aligned_blocks,
+          .graph = run.options.graph,
           .trace = run.options.trace_prediction};
 }
 
@@ -179,7 +180,9 @@ void require_fit(const PlannedRun& run) {
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& options) {
   const Plan plan = make_plan(*run.tape, options);
   return predict(*run.tape, make_schedule(*run.tape, plan),
-                 {.profile = run.target.profile, .page_aligned_blocks = run.options.page_aligned_blocks});
+                 {.profile = run.target.profile,
+                  .page_aligned_blocks = run.options.page_aligned_blocks,
+                  .graph = run.options.graph});
 }
 
 double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile) {

@@ -121,6 +121,10 @@ Session::Session(PlannedRun run, const SessionOptions& options)
       streams_(*device_),
       parameters_(pool_, compute(), *run_.tape),
       program_(run_.library->compile(*run_.tape, run_.schedule.algorithms)) {
+  if (const std::string reason = run_.options.graph ? why_not_graph(*device_, program_.get()) : "";
+      !reason.empty()) {
+    throw InvalidArgument("steps cannot be graphs on " + run_.target.name + ": " + reason);
+  }
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
 }
 
@@ -352,6 +356,7 @@ void Session::open(Mode mode) {
                                   .tape = training ? run_.tape.get() : evaluation_->tape.get(),
                                   .schedule = training ? &run_.schedule : &evaluation_->schedule,
                                   .program = training ? program_.get() : evaluation_program_.get(),
+                                  .graph = training && run_.options.graph,
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
 }

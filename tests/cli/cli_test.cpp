@@ -146,6 +146,16 @@ TEST_F(CliTest, TheSummaryEchoesTheConfigurationInForce) {
   EXPECT_EQ(sgd["classes"], 7);
 }
 
+TEST_F(CliTest, PlanCountsWhatGraphsTake) {
+  const std::string arguments = "--model lenet --batch 4 --device sim:h200 ";
+  const json without = plan(arguments);
+  const json with = plan(arguments + "--graph");
+  expect_obeys_schema(with);
+  EXPECT_EQ(with["options"]["graph"], true);
+  EXPECT_GT(with["average_bytes"], without["average_bytes"]);
+  EXPECT_GT(with["host_bytes"], without["host_bytes"]);
+}
+
 TEST_F(CliTest, HelpListsTheZoo) {
   const Outcome outcome = run("train --help");
   EXPECT_EQ(outcome.status, 0);
@@ -565,6 +575,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "train --model fashion-vgg --input 3x32x32 --data fashion-mnist --steps 1",
                  "use --input 1x28x28 --classes 10"},
         BadInput{"TrainOnSim", "train --model lenet --data synthetic --steps 1 --device sim:h200", "plan"},
+        BadInput{"GraphsOnCpu", "train --model lenet --data synthetic --steps 1 --device cpu --graph",
+                 "steps cannot be graphs on cpu"},
         BadInput{"LinkOfZero", "train --model lenet --data synthetic --steps 1 --link-gbytes-per-s 0",
                  "link"},
         BadInput{"ReplayOfNothing", "replay /nowhere/schedule.json", "/nowhere"}),

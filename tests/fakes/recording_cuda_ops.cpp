@@ -30,6 +30,9 @@ class RunningOp {
       }
     };
     accesses(operands.reads, reads_);
+    if (operands.step_numbers != 0) {
+      reads_.push_back({.range = {.begin = operands.step_numbers, .bytes = kStepNumbersBytes}});
+    }
     accesses(operands.writes, writes_);
     writes_.push_back({.range = operands.workspace});
   }
@@ -118,6 +121,10 @@ class RecordingProgram final : public OpProgram {
       throw DeviceError("op '" + tape_.op(op).name + "': the launch failed");
     }
   }
+
+  std::string why_not_replay() const override { return program_->why_not_replay(); }
+  // Page-locked memory may be logical, too.
+  void write_step_numbers(const StepScalars&, std::span<std::byte, kStepNumbersBytes>) const override {}
 
   // What parameters hold nobody looks at.
   void pack_parameter(std::uint32_t, std::span<const float>, void*) override {}

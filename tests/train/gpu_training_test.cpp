@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fakes/fake_gpus.h"
@@ -191,6 +194,118 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
 
 TEST_F(GpuTraining, SaysWhoseAlgorithmsTheyAre) {
   EXPECT_EQ(plan_run(options("cuda:0")).catalog->algorithms_source(), "fake engines");
+}
+
+// --- graphs ------------------------------------------------------------------------------------------------
+
+// Everything that takes what changes from step to step, but for the optimizer.
+Network dropping() {
+  NetworkBuilder network("dropping", {4, 1, 12, 12});
+  Tensor maps = network.convolution("conv1", network.input(),
+                                    {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
+  maps = network.dropout("drop1", network.relu("relu1", maps), 0.3F);
+  maps = network.convolution("conv2", maps,
+                             {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
+  maps = network.fully_connected("fc1", network.relu("relu2", maps), {.outputs = 16});
+  maps = network.dropout("drop2", maps, 0.5F);
+  network.softmax_cross_entropy("loss", network.fully_connected("fc2", maps, {.outputs = 10}));
+  return std::move(network).build();
+}
+
+class GpuGraphs : public GpuTraining {
+ protected:
+  static constexpr std::uint64_t kSteps = 10;
+
+  TrainingResult train(const TrainingOptions& training, Policy policy, bool graph) {
+    RunOptions asked = options("cuda:0", policy);
+    asked.training = training;
+    asked.graph = graph;
+    const PlannedRun run = plan_run(dropping(), asked);
+    DatasetSplits data = data_for(run, "synthetic");
+    data.test.reset();
+    const TrainingResult result = Trainer(run, data,
+                                          {.learning_rate = 0.02F,
+                                           .learning_rate_schedule = "step:3:0.5,warmup:2",
+                                           .steps = kSteps,
+                                           .session = {.seed = 7}})
+                                      .train({});
+    EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+    EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
+    EXPECT_EQ(result.system_allocations_after_first_step, 0U);
+    return result;
+  }
+  void expect_same_bits(const TrainingOptions& training, Policy policy, std::uint64_t seed) {
+    SCOPED_TRACE(to_string(policy) + ", seed " + std::to_string(seed));
+    have_gpus({.seed = seed});
+    const TrainingResult eager = train(training, policy, false);
+    EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 0U);
+    const TrainingResult graph = train(training, policy, true);
+    EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), kSteps - 1);
+    // For each of three batches, with either place for results.
+    EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture"), 6U);
+    EXPECT_EQ(graph.weights_sha256, eager.weights_sha256);
+    EXPECT_EQ(graph.loss, eager.loss);
+    EXPECT_THAT(cuda_->misuses(), IsEmpty());
+    EXPECT_THAT(cuda_->leaks(), IsEmpty());
+    EXPECT_THAT(cuda_->findings(), IsEmpty());
+  }
+};
+
+TEST_F(GpuGraphs, GiveTheBitsOfTheSameStepsOneByOne) {
+  const TrainingOptions sgd{.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 5e-4F}};
+  const TrainingOptions adam{.optimizer = AdamSpec{.weight_decay = 5e-4F}};
+  const TrainingOptions adamw{.optimizer = AdamSpec{.weight_decay = 0.01F, .decoupled = true},
+                              .clip_norm = 0.5F};
+  std::uint64_t seed = 0;
+  for (const TrainingOptions& training : {sgd, adam, adamw}) {
+    for (const Policy policy : kPolicies) {
+      expect_same_bits(training, policy, seed++);
+    }
+  }
+}
+
+TEST_F(GpuGraphs, AreCapturedAnewAfterEvaluation) {
+  have_gpus({.seed = 1});
+  const auto run_with = [this](bool graph) {
+    RunOptions asked = options("cuda:0");
+    asked.graph = graph;
+    Session session(plan_run(dropping(), asked), {.seed = 3});
+    std::vector<std::vector<std::byte>> inputs;
+    for (const ValueId input : session.run().tape->inputs()) {
+      inputs.emplace_back(session.run().tape->value(input).bytes);
+    }
+    double loss = 0;
+    for (int round = 0; round < 2; ++round) {
+      for (int step = 0; step < 5; ++step) {
+        loss = session.step({std::span(inputs[0]), std::span(inputs[1])}, 0.1F).loss;
+      }
+      session.evaluate({std::span(inputs[0]), std::span(inputs[1])});
+    }
+    return std::pair(loss, session.weights_sha256());
+  };
+  const auto eager = run_with(false);
+  EXPECT_EQ(run_with(true), eager);
+  // One place for batches, two for results, twice; and the first step of each round is none.
+  EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture"), 4U);
+  EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 8U);
+}
+
+TEST_F(GpuGraphs, WhileTracingStepsRunOneByOne) {
+  RunOptions asked = options("cuda:0");
+  asked.graph = true;
+  const PlannedRun run = plan_run(dropping(), asked);
+  const DatasetSplits data = data_for(run, "synthetic");
+  const TrainingResult result = Trainer(run, data, {.steps = 4, .trace = true}).train({});
+  EXPECT_NE(std::ranges::find(result.trace, "conv1.forward", &TraceEvent::name), result.trace.end());
+  EXPECT_EQ(std::ranges::find(result.trace, "graph", &TraceEvent::name), result.trace.end());
+}
+
+TEST_F(GpuGraphs, AreRefusedWhereNothingCanCaptureThem) {
+  RunOptions asked = options("cpu");
+  asked.graph = true;
+  const PlannedRun run = plan_run(asked);
+  EXPECT_THAT(([&] { Session session(run); }), ::testing::ThrowsMessage<InvalidArgument>(::testing::AllOf(
+                                                   HasSubstr("cpu"), HasSubstr("cannot capture graphs"))));
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "src/ops/cuda/cuda_ops.h"
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -7,6 +10,7 @@
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/cuda/step_numbers.h"
 #include "vdnn/cuda_ops.h"
 #include "vdnn/error.h"
 
@@ -41,11 +45,28 @@ class CudaProgram final : public OpProgram {
       : backends_(backends), tape_(tape) {
     for (OpId id = 0; id < tape.ops().size(); ++id) {
       kernels_.push_back(compile(tape, tape.op(id), algorithms[id], *backends.vendor));
+      if (const auto* const adam = std::get_if<AdamSpec>(&tape.op(id).spec)) {
+        adam_ = *adam;
+      }
     }
   }
 
   void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
     kernels_.at(op)(operands, scalars, Launcher(*backends_.kernels, native_stream));
+  }
+
+  std::string why_not_replay() const override {
+    const auto custom = std::ranges::find_if(
+        tape_.ops(), [](const Op& op) { return std::holds_alternative<CustomSpec>(op.spec); });
+    return custom == tape_.ops().end()
+               ? ""
+               : "custom layer '" + custom->name + "' takes what changes from step to step by value";
+  }
+  void write_step_numbers(const StepScalars& scalars,
+                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
+    const StepNumbers written{
+        .scalars = scalars, .adam = adam_ ? ops::AdamCoefficients(*adam_, scalars) : ops::AdamCoefficients()};
+    std::memcpy(numbers.data(), &written, sizeof(written));
   }
 
   void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
@@ -68,6 +89,7 @@ class CudaProgram final : public OpProgram {
   Backends backends_;  // outlive the kernels
   const Tape& tape_;
   std::vector<OpKernel> kernels_;  // of the tape's ops
+  std::optional<AdamSpec> adam_;   // of all updates, where that is the optimizer
 };
 
 class CudaOps final : public OpLibrary {

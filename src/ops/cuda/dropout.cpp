@@ -2,6 +2,7 @@
 
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/cuda/step_numbers.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cuda {
@@ -35,7 +36,7 @@ OpKernel make_kernel(const DropoutSpec& spec, const KernelRequest& request) {
     launcher.launch(Dropout{.x = read_pointer<float>(operands, 0),
                             .y = write_pointer<float>(operands, 0),
                             .spec = spec,
-                            .scalars = scalars,
+                            .step = per_step(operands, &StepNumbers::scalars, scalars),
                             .scale = scale,
                             .sample_elements = sample_elements,
                             .sample_pairs = Divisor(pairs),

@@ -44,6 +44,11 @@ class GpuProgram final : public OpProgram {
   void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
     program_->run(op, operands, scalars, native_stream);
   }
+  std::string why_not_replay() const override { return program_->why_not_replay(); }
+  void write_step_numbers(const StepScalars& scalars,
+                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
+    program_->write_step_numbers(scalars, numbers);
+  }
   void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
     program_->pack_parameter(parameter, logical, storage);
   }

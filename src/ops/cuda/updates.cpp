@@ -1,6 +1,7 @@
 // Optimizers: momentum SGD, Adam and AdamW over a parameter as it is stored.
 
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/cuda/step_numbers.h"
 #include "src/ops/standard_updates.h"
 
 namespace vdnn::cuda {
@@ -32,7 +33,7 @@ OpKernel make_kernel(const SgdSpec& spec, const KernelRequest& request) {
                         .new_w = write_pointer<float>(operands, 0),
                         .new_m = write_pointer<float>(operands, 1),
                         .spec = spec,
-                        .learning_rate = scalars.learning_rate,
+                        .scalars = per_step(operands, &StepNumbers::scalars, scalars),
                         .elements = elements});
   };
 }
@@ -44,16 +45,17 @@ UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& par
 OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request) {
   const std::uint64_t elements = stored_elements(request);
   return [=](const OpOperands& operands, const StepScalars& scalars, const Launcher& launcher) {
-    launcher.launch(Adam{.w = read_pointer<float>(operands, 0),
-                         .g = read_pointer<float>(operands, 1),
-                         .m = read_pointer<float>(operands, 2),
-                         .v = read_pointer<float>(operands, 3),
-                         .norm = norm_of(operands, 4),
-                         .new_w = write_pointer<float>(operands, 0),
-                         .new_m = write_pointer<float>(operands, 1),
-                         .new_v = write_pointer<float>(operands, 2),
-                         .c = ops::AdamCoefficients(spec, scalars),
-                         .elements = elements});
+    launcher.launch(
+        Adam{.w = read_pointer<float>(operands, 0),
+             .g = read_pointer<float>(operands, 1),
+             .m = read_pointer<float>(operands, 2),
+             .v = read_pointer<float>(operands, 3),
+             .norm = norm_of(operands, 4),
+             .new_w = write_pointer<float>(operands, 0),
+             .new_m = write_pointer<float>(operands, 1),
+             .new_v = write_pointer<float>(operands, 2),
+             .coefficients = per_step(operands, &StepNumbers::adam, ops::AdamCoefficients(spec, scalars)),
+             .elements = elements});
   };
 }
 

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,39 @@ std::shared_ptr<const cuda::EngineSource> recorded_h200() {
   return std::make_shared<cuda::RecordedEngines>(h200->recorded_engines);
 }
 
-// Something to train on a GPU.
+// Something to train on a GPU, as graphs or not.
 struct Subject {
   const Tape& tape;
   const Schedule& schedule;
   OpProgram& program;
+  bool graph = false;
+};
+
+// Tells the fake when the host writes the numbers of a step.
+class NotedProgram final : public OpProgram {
+ public:
+  NotedProgram(OpProgram& program, FakeCuda& fake) : program_(program), fake_(fake) {}
+
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
+    program_.run(op, operands, scalars, native_stream);
+  }
+  std::string why_not_replay() const override { return program_.why_not_replay(); }
+  void write_step_numbers(const StepScalars&,
+                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
+    fake_.touch_on_host(
+        {.begin = reinterpret_cast<std::uintptr_t>(numbers.data()), .bytes = numbers.size_bytes()},
+        "step numbers");
+  }
+  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
+    program_.pack_parameter(parameter, logical, storage);
+  }
+  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
+    program_.unpack_parameter(parameter, storage, logical);
+  }
+
+ private:
+  OpProgram& program_;
+  FakeCuda& fake_;
 };
 
 // A GPU of which nothing but CUDA is fake, and what trains on it.
@@ -54,10 +83,14 @@ class Training {
       : fake_(std::make_shared<FakeCuda>(FakeCudaOptions{
             .seed = seed, .memory_bytes = kEnough, .granule_bytes = granule_bytes, .logical_memory = true})),
         device_(make_cuda_device({.host_budget_bytes = kEnough}, fake_)),
+        program_(subject.program, *fake_),
         rig_(std::make_unique<ExecutorRig>(*device_, subject.tape,
-                                           RigOptions{.program = &subject.program, .contents = false})),
-        executor_(std::make_unique<Executor>(rig_->parts(subject.tape, subject.schedule, &subject.program))),
-        results_(subject.tape.results().size()) {}
+                                           RigOptions{.program = &program_, .contents = false})),
+        results_(subject.tape.results().size()) {
+    ExecutorParts parts = rig_->parts(subject.tape, subject.schedule, &program_);
+    parts.graph = subject.graph;
+    executor_ = std::make_unique<Executor>(parts);
+  }
 
   // As a trainer does: the next batch is staged before a step is submitted, and the losses are read when the
   // next step has been.
@@ -131,6 +164,7 @@ class Training {
 
   std::shared_ptr<FakeCuda> fake_;
   std::unique_ptr<Device> device_;
+  NotedProgram program_;
   std::unique_ptr<ExecutorRig> rig_;
   std::unique_ptr<Executor> executor_;
   std::size_t results_;
@@ -154,18 +188,19 @@ void each_policy(const std::string& model, const Test& test) {
 
 class CudaSteps : public ::testing::TestWithParam<std::string> {};
 
-void expect_clean_steps(const Subject& subject, std::uint64_t seed) {
+void expect_clean_steps(const Subject& subject, std::uint64_t seed, std::uint64_t steps = kSteps) {
   // Larger than a GPU's, so that less of the time goes into mapping.
   constexpr std::uint64_t kGranule = std::uint64_t{64} << 20U;
   Training training(subject, seed, kGranule);
   training.step();
   const std::vector<AddressRange> placements = training.placements();
   const std::uint64_t memory_calls = training.memory_calls();
-  for (std::uint64_t step = 1; step < kSteps; ++step) {
+  for (std::uint64_t step = 1; step < steps; ++step) {
     training.step();
     EXPECT_EQ(training.placements(), placements) << "step " << step;
   }
   EXPECT_EQ(training.memory_calls(), memory_calls);
+  EXPECT_EQ(training.fake().calls("cudaGraphLaunch"), subject.graph ? steps - 1 : 0);
   training.finish();
 }
 
@@ -182,19 +217,41 @@ TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
   });
 }
 
+// A graph for each of the batches that are staged, with either place for results; then each again. The device
+// holds what is replayed to what was captured, address by address, and captured steps to the first are held
+// here.
+TEST_P(CudaSteps, AreTheSameAsGraphs) {
+  constexpr std::uint64_t kCaptured = std::uint64_t{2} * kStagedBatches;
+  std::uint64_t seed = 0;
+  each_policy(GetParam(), [&seed](Subject subject) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    subject.graph = true;
+    expect_clean_steps(subject, seed++, 1 + 2 * kCaptured);
+  });
+}
+
+void expect_predicted_peak(const Subject& subject) {
+  SCOPED_TRACE(subject.graph ? "as graphs" : "one by one");
+  const SimProfile h200 = sim_profile("h200");
+  const Prediction prediction =
+      predict(subject.tape, subject.schedule, {.profile = h200, .graph = subject.graph});
+  Training training(subject, 1, h200.granule_bytes);
+  training.run(kSteps);
+  const DeviceCounters counters = training.device().counters();
+  EXPECT_EQ(counters.peak_committed_bytes, prediction.peak_bytes);
+  EXPECT_EQ(training.fake().peak_mapped_bytes(), prediction.peak_bytes);
+  EXPECT_EQ(counters.peak_pinned_bytes, prediction.host_bytes);
+  EXPECT_EQ(training.fake().peak_page_locked_bytes(), prediction.host_bytes);
+  training.finish();
+}
+
 // What is planned for the GPU is what the driver takes, and what CUDA gives it.
 TEST_P(CudaSteps, TakeThePredictedPeak) {
-  each_policy(GetParam(), [](const Subject& subject) {
-    const SimProfile h200 = sim_profile("h200");
-    const Prediction prediction = predict(subject.tape, subject.schedule, {.profile = h200});
-    Training training(subject, 1, h200.granule_bytes);
-    training.run(kSteps);
-    const DeviceCounters counters = training.device().counters();
-    EXPECT_EQ(counters.peak_committed_bytes, prediction.peak_bytes);
-    EXPECT_EQ(training.fake().peak_mapped_bytes(), prediction.peak_bytes);
-    EXPECT_EQ(counters.peak_pinned_bytes, prediction.host_bytes);
-    EXPECT_EQ(training.fake().peak_page_locked_bytes(), prediction.host_bytes);
-    training.finish();
+  each_policy(GetParam(), [](Subject subject) {
+    for (const bool graph : {false, true}) {
+      subject.graph = graph;
+      expect_predicted_peak(subject);
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/ops/cuda/kernels/divisor.h"
+#include "src/ops/cuda/kernels/per_step.h"
 #include "src/ops/dropout_mask.h"
 
 namespace vdnn::cuda {
@@ -13,13 +14,14 @@ struct Dropout {
   const float* x = nullptr;
   float* y = nullptr;
   DropoutSpec spec;
-  StepScalars scalars;
+  PerStep<StepScalars> step;
   float scale = 1;
   std::uint64_t sample_elements = 0;
   Divisor sample_pairs;
   std::uint64_t elements = 0;  // pairs, of all samples
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    const StepScalars& scalars = step.get();
     const std::uint64_t sample = sample_pairs.quotient(i);
     const std::uint64_t pair = i - sample * sample_pairs.value();
     const auto [first, second] = ops::DropoutMask(spec, scalars, scalars.first_sample + sample).kept(pair);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/ops/adam_coefficients.h"
-#include "src/ops/cuda/kernels/kernel.h"
+#include "src/ops/cuda/kernels/per_step.h"
 
 namespace vdnn::cuda {
 
@@ -19,13 +19,13 @@ struct Sgd {
   float* new_w = nullptr;
   float* new_m = nullptr;
   SgdSpec spec;
-  float learning_rate = 0;
+  PerStep<StepScalars> scalars;
   std::uint64_t elements = 0;
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
     const float scale = norm == nullptr ? 1.0F : norm[1];
     const float momentum = spec.momentum * m[i] + (scale * g[i] + spec.weight_decay * w[i]);
-    const float moved = w[i] - learning_rate * momentum;
+    const float moved = w[i] - scalars.get().learning_rate * momentum;
     new_m[i] = momentum;
     new_w[i] = moved;
   }
@@ -42,10 +42,11 @@ struct Adam {
   float* new_w = nullptr;
   float* new_m = nullptr;
   float* new_v = nullptr;
-  ops::AdamCoefficients c;
+  PerStep<ops::AdamCoefficients> coefficients;
   std::uint64_t elements = 0;
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    const ops::AdamCoefficients& c = coefficients.get();
     const float scale = norm == nullptr ? 1.0F : norm[1];
     const float gradient = scale * g[i] + c.gradient_decay * w[i];
     const float first = m[i] + c.gain1 * (gradient - m[i]);
