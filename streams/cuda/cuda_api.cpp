@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <array>
 #include <optional>
@@ -197,6 +198,9 @@ class RealCudaApi final : public CudaApi {
   CudaStatus graph_launch(CudaExec exec, CudaStream stream) override {
     return status(cudaGraphLaunch(native_exec(exec), native(stream)));
   }
+
+  void range_push(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void range_pop() override { nvtxRangePop(); }
 
   CudaStatus host_register(AddressRange range) override {
     touch_pages(range);

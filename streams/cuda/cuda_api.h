@@ -119,6 +119,11 @@ class CudaApi {
   virtual CudaStatus graph_exec_destroy(CudaExec exec) = 0;
   virtual CudaStatus graph_launch(CudaExec exec, CudaStream stream) = 0;
 
+  // Names what the calling thread submits until the matching pop, for profilers (NVTX). Where none listens,
+  // nothing happens.
+  virtual void range_push(const std::string& name) = 0;
+  virtual void range_pop() = 0;
+
   // Page-locks what is mapped already, for every device; its pages are made to be there first, which is
   // faster than leaving that to CUDA.
   virtual CudaStatus host_register(AddressRange range) = 0;

@@ -88,6 +88,18 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .touches_memory = true};
 }
 
+// Of what is submitted while it lives.
+class NamedRange {
+ public:
+  NamedRange(CudaApi& api, std::string_view name) : api_(api) { api_.range_push(std::string(name)); }
+  ~NamedRange() { api_.range_pop(); }
+  NamedRange(const NamedRange&) = delete;
+  NamedRange& operator=(const NamedRange&) = delete;
+
+ private:
+  CudaApi& api_;
+};
+
 // The end of a submission, or of all those that a graph was launched with: until the host knows that it is
 // reached.
 struct Ending {
@@ -316,6 +328,7 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
     mine.endings.push_back({.first = point.count, .count = point.count, .event = std::move(event)});
   }
   try {
+    const NamedRange range(context_->api(), name);
     give(mine.native);
   } catch (...) {
     const std::lock_guard lock(mutex_);

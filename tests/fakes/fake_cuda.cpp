@@ -121,6 +121,12 @@ std::string FakeCuda::failed_call() const {
   return failed_call_;
 }
 
+std::vector<std::string> FakeCuda::ranges() const {
+  const std::lock_guard lock(mutex_);
+  const auto it = threads_.find(std::this_thread::get_id());
+  return it == threads_.end() ? std::vector<std::string>() : it->second.ranges;
+}
+
 std::vector<std::string> FakeCuda::misuses() const {
   const std::lock_guard lock(mutex_);
   return misuses_;
@@ -957,6 +963,20 @@ bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
 
 bool FakeCuda::is_registered(AddressRange range) const {
   return cover(pinned_, range, [](std::uint64_t, const Registered&) {});
+}
+
+void FakeCuda::range_push(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  thread().ranges.push_back(name);
+}
+
+void FakeCuda::range_pop() {
+  const std::lock_guard lock(mutex_);
+  if (thread().ranges.empty()) {
+    misuses_.emplace_back("nvtxRangePop: no range");
+  } else {
+    thread().ranges.pop_back();
+  }
 }
 
 CudaStatus FakeCuda::host_register(AddressRange range) {

@@ -109,6 +109,9 @@ class FakeCuda final : public CudaApi {
   // The call that was made to fail, or "".
   std::string failed_call() const;
 
+  // The names of the calling thread's ranges, the innermost last.
+  std::vector<std::string> ranges() const;
+
   // What was done wrong so far.
   std::vector<std::string> misuses() const;
   // Accesses that nothing orders, and kernels that were given memory that is not there.
@@ -152,6 +155,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) override;
   CudaStatus graph_exec_destroy(CudaExec exec) override;
   CudaStatus graph_launch(CudaExec exec, CudaStream stream) override;
+  void range_push(const std::string& name) override;
+  void range_pop() override;
   CudaStatus host_register(AddressRange range) override;
   CudaStatus host_unregister(std::uint64_t address) override;
   CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override;
@@ -273,6 +278,7 @@ class FakeCuda final : public CudaApi {
     int ordinal = 0;
     bool has_context = false;
     CudaStatus last_error = CudaStatus::kSuccess;
+    std::vector<std::string> ranges;
   };
 
   // What a call starts with: success, or what it is to return at once. `releases` is what it gives back.

@@ -709,6 +709,24 @@ TEST(CudaDevice, ADecommitThatCudaRefusesCanBeFinishedLater) {
   device->commit({.begin = range.begin, .bytes = rest.bytes});
 }
 
+TEST(CudaDevice, ProfilersSeeTheNameOfWhatIsSubmitted) {
+  const auto fake = strict_fake();
+  const auto device = make_device(fake);
+  const StreamId stream = device->create_stream("compute");
+  const auto submit_named = [&](std::string_view name, bool fails) {
+    device->submit(stream, {.name = name, .reads = {}, .writes = {}, .cost = {}, .run = [&](void*) {
+                              EXPECT_THAT(fake->ranges(), ::testing::ElementsAre(name));
+                              if (fails) {
+                                throw DataError("a kernel is missing");
+                              }
+                            }});
+    EXPECT_THAT(fake->ranges(), IsEmpty());
+  };
+  submit_named("conv1.forward", false);
+  submit_named("conv1.backward", true);
+  device->recover();
+}
+
 // --- failures
 // -------------------------------------------------------------------------------------------------
 
