@@ -210,6 +210,14 @@ class RealCudaApi final : public CudaApi {
     return status(cudaHostUnregister(pointer_to<void>(address)));
   }
 
+  CudaStatus malloc(std::uint64_t& address, std::uint64_t bytes) override {
+    void* made = nullptr;
+    const CudaStatus result = status(cudaMalloc(&made, bytes));
+    address = reinterpret_cast<std::uintptr_t>(made);
+    return result;
+  }
+  CudaStatus free(std::uint64_t address) override { return status(cudaFree(pointer_to<void>(address))); }
+
   CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override {
     const CUmemAllocationProp wanted = properties(ordinal);
     return status(granularity_(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));

@@ -129,6 +129,10 @@ class CudaApi {
   virtual CudaStatus host_register(AddressRange range) = 0;
   virtual CudaStatus host_unregister(std::uint64_t address) = 0;
 
+  // Of the calling thread's device; free waits for all work on it.
+  virtual CudaStatus malloc(std::uint64_t& address, std::uint64_t bytes) = 0;
+  virtual CudaStatus free(std::uint64_t address) = 0;
+
   // The driver's cuMem...: of the GPU `ordinal`.
   virtual CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) = 0;
   virtual CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes,

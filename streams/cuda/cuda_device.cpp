@@ -26,11 +26,18 @@ std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
 }
 
-std::uint64_t granule_of(CudaContext& context) {
+// Of GPUs without virtual memory management, whose own pages do not show: as large as others have them.
+constexpr std::uint64_t kPlainGranule = std::uint64_t{2} << 20;
+
+bool has_virtual_memory(CudaContext& context) {
   CudaDeviceInfo info;
   context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
-  if (!info.virtual_memory) {
-    throw DeviceError(context.owner() + ": " + info.name + " has no virtual memory management");
+  return info.virtual_memory;
+}
+
+std::uint64_t granule_of(CudaContext& context) {
+  if (!has_virtual_memory(context)) {
+    return kPlainGranule;
   }
   std::uint64_t granule = 0;
   context.check(context.api().allocation_granularity(granule, context.ordinal()),
@@ -154,7 +161,7 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<CudaContext> context, const CudaDeviceOptions& options)
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
-        memory_(*context_, properties().granule_bytes),
+        memory_(*context_, properties().granule_bytes, has_virtual_memory(*context_)),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),
         clock_(*context_) {}

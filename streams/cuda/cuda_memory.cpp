@@ -6,8 +6,8 @@
 
 namespace vdnn {
 
-CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes)
-    : context_(context), space_(context.owner(), granule_bytes) {}
+CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory)
+    : context_(context), virtual_memory_(virtual_memory), space_(context.owner(), granule_bytes) {}
 
 CudaMemory::~CudaMemory() {
   const CudaContext::Scope scope = context_.enter_anyway();
@@ -18,7 +18,7 @@ CudaMemory::~CudaMemory() {
                              }
                            });
   for (const AddressRange reservation : space_.reservations()) {
-    context_.forget(context_.api().address_free(reservation));
+    context_.forget(give_back(reservation));
   }
 }
 
@@ -28,24 +28,43 @@ AddressRange CudaMemory::reserve(std::uint64_t bytes) {
   }
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
-  const std::uint64_t granule = space_.granule_bytes();
-  AddressRange range{.begin = 0, .bytes = round_up(bytes, granule)};
-  context_.check_memory(context_.api().address_reserve(range.begin, range.bytes, granule),
-                        "cuMemAddressReserve", [&] { return MemoryShortage{.asked = range.bytes}; });
+  const AddressRange range = take(round_up(bytes, space_.granule_bytes()));
   try {
     space_.add(range);
   } catch (...) {
-    context_.forget(context_.api().address_free(range));
+    context_.forget(give_back(range));
     throw;
   }
   return range;
+}
+
+AddressRange CudaMemory::take(std::uint64_t bytes) {
+  CudaApi& api = context_.api();
+  AddressRange range{.begin = 0, .bytes = bytes};
+  if (virtual_memory_) {
+    context_.check_memory(api.address_reserve(range.begin, bytes, space_.granule_bytes()),
+                          "cuMemAddressReserve", [&] { return MemoryShortage{.asked = bytes}; });
+    return range;
+  }
+  context_.check_memory(api.malloc(range.begin, bytes), "cudaMalloc", [&] { return shortage_of(range); });
+  if (range.begin % space_.granule_bytes() != 0) {
+    context_.forget(give_back(range));
+    throw DeviceError(context_.owner() + ": cudaMalloc(" + format_size(bytes) + ") gave memory that " +
+                      format_size(space_.granule_bytes()) + " do not divide");
+  }
+  return range;
+}
+
+CudaStatus CudaMemory::give_back(AddressRange reservation) {
+  CudaApi& api = context_.api();
+  return virtual_memory_ ? api.address_free(reservation) : api.free(reservation.begin);
 }
 
 void CudaMemory::unreserve(AddressRange reservation) {
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
   space_.check_unused(reservation);
-  context_.check(context_.api().address_free(reservation), "cuMemAddressFree",
+  context_.check(give_back(reservation), virtual_memory_ ? "cuMemAddressFree" : "cudaFree",
                  format_size(reservation.bytes));
   space_.remove(reservation);
 }
@@ -55,6 +74,18 @@ void CudaMemory::commit(AddressRange range) {
   const std::lock_guard lock(mutex_);
   space_.check_committable(range);
   space_.committed().assign(range, Protection::kAccessible);
+  if (!virtual_memory_) {
+    return;
+  }
+  try {
+    map_all(range);
+  } catch (...) {
+    space_.committed().erase(range);  // as it was assigned: nothing is split, no memory is needed
+    throw;
+  }
+}
+
+void CudaMemory::map_all(AddressRange range) {
   AddressRange mapped{.begin = range.begin, .bytes = 0};
   try {
     for (; mapped.bytes < range.bytes; mapped.bytes += space_.granule_bytes()) {
@@ -64,7 +95,6 @@ void CudaMemory::commit(AddressRange range) {
                           [&] { return shortage_of(range); });
   } catch (...) {
     unmap_anyway(mapped);
-    space_.committed().erase(range);  // as it was assigned: nothing is split, no memory is needed
     throw;
   }
 }
@@ -89,6 +119,9 @@ void CudaMemory::decommit(AddressRange range) {
   const std::lock_guard lock(mutex_);
   space_.check_decommittable(range);
   space_.committed().erase(range);
+  if (!virtual_memory_) {
+    return;
+  }
   for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
     const AddressRange granule = granule_at(at);
     const CudaStatus status = context_.api().memory_unmap(granule);
@@ -109,6 +142,9 @@ AddressRange CudaMemory::granule_at(std::uint64_t address) const {
 }
 
 void CudaMemory::unmap_anyway(AddressRange range) noexcept {
+  if (!virtual_memory_) {
+    return;
+  }
   for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
     context_.forget(context_.api().memory_unmap(granule_at(at)));
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Device memory by CUDA's virtual memory management: address space is reserved, granules are mapped into it
-// as they are committed.
+// as they are committed. Where a GPU has none, a reservation is memory in one piece, all of it taken at once,
+// and commits are book-keeping.
 //
 // Each granule is an allocation of its own: what is mapped as one piece can only be unmapped as one, and
 // commits and decommits need not match. The handle is released as soon as the granule is mapped, so that the
@@ -17,7 +18,7 @@ namespace vdnn {
 // Thread-safe. Arguments are checked (InvalidArgument); budgets are the caller's.
 class CudaMemory {
  public:
-  CudaMemory(CudaContext& context, std::uint64_t granule_bytes);
+  CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory);
   // Gives everything back. No work may be in flight.
   ~CudaMemory();
   CudaMemory(const CudaMemory&) = delete;
@@ -33,12 +34,17 @@ class CudaMemory {
   bool committed(AddressRange range) const;
 
  private:
+  // Address space for `bytes`, or memory.
+  AddressRange take(std::uint64_t bytes);
+  CudaStatus give_back(AddressRange reservation);
   AddressRange granule_at(std::uint64_t address) const;
+  void map_all(AddressRange range);
   void map(AddressRange granule, AddressRange committing);
   void unmap_anyway(AddressRange range) noexcept;
   MemoryShortage shortage_of(AddressRange committing) const;
 
   CudaContext& context_;
+  const bool virtual_memory_;
   mutable std::mutex mutex_;  // guards what follows
   AddressSpace space_;
 };

@@ -15,6 +15,8 @@ namespace {
 
 // What is mapped anew holds no zeros that somebody could come to rely on.
 constexpr int kUndefinedContent = 0xa5;
+// As large allocations of CUDA have it.
+constexpr std::uint64_t kMallocAlignment = std::uint64_t{2} << 20;
 
 void set_protection(AddressRange range, int protection) {
   mprotect(pointer_to<void>(range.begin), range.bytes, protection);
@@ -162,6 +164,9 @@ std::vector<std::string> FakeCuda::leaks() const {
   std::ranges::for_each(blocks_, [&](const Block& block) { look(block, "memory", block.bytes); });
   for (const auto& [begin, reserved] : reserved_) {
     look(reserved, "a reservation", reserved.space.range().bytes);
+  }
+  for (const auto& [begin, allocated] : allocated_) {
+    look(allocated, "an allocation", allocated.range.bytes);
   }
   for (const auto& [begin, mapped] : mapped_) {
     look(mapped, "a mapping", mapped.bytes);
@@ -1009,6 +1014,55 @@ CudaStatus FakeCuda::host_unregister(std::uint64_t address) {
   return CudaStatus::kSuccess;
 }
 
+void FakeCuda::allow(AddressRange range, int ordinal) {
+  accessible_.update(range, [ordinal](AddressRange, std::uint64_t& gpus) {
+    gpus |= std::uint64_t{1} << static_cast<unsigned>(ordinal);
+  });
+}
+
+CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaMalloc"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const int ordinal = thread().ordinal;
+  if (bytes > free_bytes(ordinal)) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  std::optional<Mapping> space =
+      Mapping::make(options_.malloc_offset + bytes, kMallocAlignment,
+                    options_.logical_memory ? Mapping::Kind::kReserved : Mapping::Kind::kUntouched);
+  if (!space) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  address = space->range().begin + options_.malloc_offset;
+  const AddressRange range{.begin = address, .bytes = bytes};
+  taken_[ordinal].add(bytes);
+  mapped_amount_.add(bytes);
+  allow(range, ordinal);
+  allocated_.emplace(address, Allocated(std::move(*space), range, ordinal));
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::free(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto it = allocated_.find(address);
+  Owned* const mine = it == allocated_.end() ? nullptr : &it->second;
+  if (const CudaStatus status = begin("cudaFree", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr) {
+    return misuse("cudaFree", "no such memory");
+  }
+  const AddressRange range = it->second.range;
+  order_.host_accesses(range, "cudaFree");
+  accessible_.erase(range);
+  taken_[it->second.ordinal].bytes -= range.bytes;
+  mapped_amount_.bytes -= range.bytes;
+  allocated_.erase(it);
+  return CudaStatus::kSuccess;
+}
+
 CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, int) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cuMemGetAllocationGranularity"); status != CudaStatus::kSuccess) {
@@ -1141,9 +1195,7 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
   if (!cover(mapped_, range, [](std::uint64_t, const Mapped&) {})) {
     return misuse("cuMemSetAccess", "not all of it is mapped");
   }
-  accessible_.update(range, [ordinal](AddressRange, std::uint64_t& gpus) {
-    gpus |= std::uint64_t{1} << static_cast<unsigned>(ordinal);
-  });
+  allow(range, ordinal);
   if (!options_.logical_memory) {
     set_protection(range, PROT_READ | PROT_WRITE);
     std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);

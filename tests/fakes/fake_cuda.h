@@ -51,6 +51,7 @@ struct FakeCudaOptions {
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
+  std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
   // What passes while the host waits and nothing here can run: what other processes do, for which a stream is
   // held. False, or none: it waits for ever, which is misuse.
@@ -159,6 +160,8 @@ class FakeCuda final : public CudaApi {
   void range_pop() override;
   CudaStatus host_register(AddressRange range) override;
   CudaStatus host_unregister(std::uint64_t address) override;
+  CudaStatus malloc(std::uint64_t& address, std::uint64_t bytes) override;
+  CudaStatus free(std::uint64_t address) override;
   CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override;
   CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) override;
   CudaStatus address_free(AddressRange reservation) override;
@@ -271,6 +274,13 @@ class FakeCuda final : public CudaApi {
     explicit Reserved(Mapping space_) : space(std::move(space_)) {}
     Mapping space;
   };
+  struct Allocated : Owned {  // of malloc
+    Allocated(Mapping space_, AddressRange range_, int ordinal_)
+        : space(std::move(space_)), range(range_), ordinal(ordinal_) {}
+    Mapping space;
+    AddressRange range;
+    int ordinal = 0;
+  };
   struct Registered : Owned {
     std::uint64_t bytes = 0;
   };
@@ -340,6 +350,7 @@ class FakeCuda final : public CudaApi {
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);
+  void allow(AddressRange range, int ordinal);
   Block* find_block(std::uint64_t handle);
   void drop_if_unused(const Block& block);
 
@@ -368,6 +379,7 @@ class FakeCuda final : public CudaApi {
   std::map<int, Amount> taken_;                     // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;      // by begin
   std::map<std::uint64_t, Mapped> mapped_;          // by begin
+  std::map<std::uint64_t, Allocated> allocated_;    // by begin
   Amount mapped_amount_;
   IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin

@@ -12,6 +12,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "fakes/fake_cuda.h"
@@ -53,23 +54,30 @@ void launch(void* stream, std::function<void()> kernel) {
   EXPECT_EQ(FakeCuda::launch(stream, std::move(kernel)), CudaStatus::kSuccess);
 }
 
-DeviceFactory factory(std::uint64_t seed) {
-  return {.name = "Seed" + std::to_string(seed),
+DeviceFactory factory(const std::string& name, const FakeCudaOptions& gpus) {
+  return {.name = name,
           .make =
-              [seed](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
+              [gpus](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
                 return make_cuda_device(
                     {.budget_bytes = budget_bytes, .host_budget_bytes = host_budget_bytes},
-                    strict_fake(small_gpus(seed)));
+                    strict_fake(gpus));
               },
           .launch = launch};
 }
 
+DeviceFactory factory(std::uint64_t seed) {
+  return factory("Seed" + std::to_string(seed), small_gpus(seed));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance,
-                         testing::Values(factory(1), factory(2), factory(3), factory(4), factory(5)),
+                         testing::Values(factory(1), factory(2), factory(3), factory(4), factory(5),
+                                         factory("WithoutVirtualMemory",
+                                                 {.seed = 6, .virtual_memory = false})),
                          device_name);
 
-std::unique_ptr<Device> make_device(std::shared_ptr<FakeCuda> fake, int ordinal = 1) {
-  return make_cuda_device({.ordinal = ordinal, .budget_bytes = kBudget, .host_budget_bytes = kBudget},
+std::unique_ptr<Device> make_device(std::shared_ptr<FakeCuda> fake, int ordinal = 1,
+                                    std::uint64_t budget_bytes = kBudget) {
+  return make_cuda_device({.ordinal = ordinal, .budget_bytes = budget_bytes, .host_budget_bytes = kBudget},
                           std::move(fake));
 }
 
@@ -304,7 +312,6 @@ TEST(CudaDevice, SaysWhatIsMissing) {
   EXPECT_THAT(refusal({.driver_version = 12040}),
               AllOf(HasSubstr("too old"), HasSubstr("CUDA 12.4"), HasSubstr("13.0")));
   EXPECT_THAT(refusal({.gpus = 0}), HasSubstr("no GPU"));
-  EXPECT_THAT(refusal({.virtual_memory = false}), HasSubstr("Fake GPU 0 has no virtual memory management"));
 }
 
 // CUDA itself: with a GPU it works, elsewhere it says why not.
@@ -334,6 +341,39 @@ TEST(CudaDevice, OnThisMachineCopiesOrSaysWhyNot) {
                         .source = there});
   device->synchronize_all();
   EXPECT_EQ(std::memcmp(pointer_to<void>(from.begin), pointer_to<void>(to.begin), to.bytes), 0);
+}
+
+// --- memory without virtual memory management
+// -------------------------------------------------------------------
+
+TEST(CudaDevice, WithoutVirtualMemoryAReservationIsMemoryAndCommitsCount) {
+  const auto fake = strict_fake({.memory_bytes = 10 << 20, .virtual_memory = false});
+  const auto device = make_cuda_device({.budget_bytes = 7 << 20}, fake);
+  EXPECT_EQ(device->properties().granule_bytes, 2U << 20);
+  EXPECT_EQ(device->properties().budget_bytes, 6U << 20);
+  const AddressRange range = device->reserve(6 << 20);
+  EXPECT_EQ(fake->mapped_bytes(), 6U << 20);
+  const AddressRange one{.begin = range.begin, .bytes = 2 << 20};
+  device->commit(one);
+  EXPECT_EQ(device->counters().committed_bytes, 2U << 20);
+  EXPECT_THROW(device->commit(one), InvalidArgument);
+  device->decommit(one);
+  EXPECT_EQ(fake->mapped_bytes(), 6U << 20);
+  try {
+    device->reserve(5 << 20);
+    ADD_FAILURE() << "more than there is";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cudaMalloc"));
+    EXPECT_EQ(error.shortage().asked, 6U << 20);
+    EXPECT_EQ(error.shortage().would_have_fitted, 4U << 20);
+  }
+  device->unreserve(range);
+  EXPECT_EQ(fake->mapped_bytes(), 0U);
+}
+
+TEST(CudaDevice, MemoryThatGranulesDoNotDivideIsRefusedAndGivenBack) {
+  const auto device = make_cuda_device({}, strict_fake({.virtual_memory = false, .malloc_offset = 4096}));
+  EXPECT_THAT(thrown_by([&] { device->reserve(1); }), HasSubstr("cudaMalloc(2 MiB"));
 }
 
 // --- order
@@ -871,18 +911,22 @@ TEST(CudaDevice, AfterAKernelCorruptedTheContextEveryCallSaysTheFirstCause) {
 
 // Each call of a tour fails once: with an error that means nothing, for want of memory, and with one that
 // corrupts. What failed is said by name, nothing is lost, and unless the device is, a second tour succeeds.
-class EveryCallFails : public testing::TestWithParam<CudaStatus> {};
+class EveryCallFails : public testing::TestWithParam<std::tuple<CudaStatus, bool>> {};
 
 TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
-  const CudaStatus status = GetParam();
+  const auto [status, virtual_memory] = GetParam();
+  // Granules are not small without it.
+  const std::uint64_t budget = virtual_memory ? kBudget : 8 << 20;
   std::uint64_t failed = 0;
   std::uint64_t unsaid = 0;
   for (bool all = false; !all; ++failed) {
     SCOPED_TRACE("call " + std::to_string(failed + 1));
-    const auto fake = strict_fake(small_gpus(failed));
+    FakeCudaOptions gpus = small_gpus(failed);
+    gpus.virtual_memory = virtual_memory;
+    const auto fake = strict_fake(gpus);
     fake->fail_call(failed + 1, status);
-    const std::string said = thrown_by([&] {
-      const auto device = make_device(fake);
+    const std::string said = thrown_by([&, status = status] {
+      const auto device = make_device(fake, 1, budget);
       const std::string first = thrown_by([&] { Tour(*device).run(); });
       if (status == CudaStatus::kIllegalAddress && first != "nothing") {
         const StreamId stream = 0;
@@ -903,7 +947,7 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
       EXPECT_THAT(fake->failed_call(),
                   AnyOf("", "cudaSetDevice", "cudaGetDevice", "cudaStreamSynchronize", "cudaStreamDestroy",
                         "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy", "cuMemUnmap",
-                        "cuMemAddressFree", "cudaHostUnregister"));
+                        "cuMemAddressFree", "cudaFree", "cudaHostUnregister"));
       ++unsaid;
     } else {
       EXPECT_THAT(said, AllOf(HasSubstr(fake->failed_call()), HasSubstr(fake->error_name(status)),
@@ -916,8 +960,10 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryCallFails,
-                         testing::Values(CudaStatus::kInvalidValue, CudaStatus::kMemoryAllocation,
-                                         CudaStatus::kIllegalAddress));
+                         testing::Combine(testing::Values(CudaStatus::kInvalidValue,
+                                                          CudaStatus::kMemoryAllocation,
+                                                          CudaStatus::kIllegalAddress),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace vdnn

@@ -51,7 +51,9 @@ DeviceFactory first_gpu() {
       .name = "First",
       .make =
           [](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
-            return make_cuda_device({.budget_bytes = budget_bytes, .host_budget_bytes = host_budget_bytes});
+            // Budgets of the suite are of what is committed.
+            return make_cuda_device(
+                {.budget_bytes = budget_bytes, .library_bytes = 0, .host_budget_bytes = host_budget_bytes});
           },
       .launch = launch,
       .move = move};
@@ -77,7 +79,7 @@ class GpuDevice : public testing::Test {
 
 TEST_F(GpuDevice, CommitsWhatTheCardSees) {
   constexpr std::uint64_t kBytes = std::uint64_t{512} << 20;
-  const auto device = make_cuda_device({.budget_bytes = kBytes});
+  const auto device = make_cuda_device({.budget_bytes = kBytes, .library_bytes = 0});
   const AddressRange range = device->reserve(kBytes);
   std::size_t before = 0;
   std::size_t committed = 0;
@@ -94,7 +96,7 @@ TEST_F(GpuDevice, CommitsWhatTheCardSees) {
 
 TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {
   constexpr std::uint64_t kBudget = std::uint64_t{64} << 20;
-  const auto device = make_cuda_device({.budget_bytes = kBudget});
+  const auto device = make_cuda_device({.budget_bytes = kBudget, .library_bytes = 0});
   const AddressRange range = device->reserve(2 * kBudget);
   EXPECT_THROW(device->commit(range), OutOfMemory);
   device->commit({.begin = range.begin, .bytes = kBudget});
