@@ -1,8 +1,13 @@
 #include "streams/mapping.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "vdnn/size.h"
@@ -31,6 +36,17 @@ Mapping::~Mapping() {
   if (mapped_.bytes != 0) {
     munmap(pointer_to<void>(mapped_.begin), mapped_.bytes);
   }
+}
+
+void prefer_node(AddressRange range, int node) noexcept {
+  constexpr unsigned kBits = std::numeric_limits<unsigned long>::digits;
+  std::array<unsigned long, 16> nodes{};
+  if (node < 0 || static_cast<unsigned>(node) >= kBits * nodes.size()) {
+    return;
+  }
+  nodes[static_cast<unsigned>(node) / kBits] = 1UL << (static_cast<unsigned>(node) % kBits);
+  // By number: the C library has no function for it. The kernel reads one bit less than it is told.
+  syscall(SYS_mbind, range.begin, range.bytes, MPOL_PREFERRED, nodes.data(), kBits * nodes.size() + 1, 0);
 }
 
 void touch_pages(AddressRange range) {

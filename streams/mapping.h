@@ -34,6 +34,10 @@ class Mapping {
   AddressRange range_;
 };
 
+// Pages of `range`, which begins on one, that are not there yet come from the host's memory at NUMA node
+// `node` while it has any. From anywhere, as before, where the system has no such node or does not permit it.
+void prefer_node(AddressRange range, int node) noexcept;
+
 // Makes every page of `range`, which is accessible, be there; what it holds stays. No other thread may write
 // to it meanwhile.
 void touch_pages(AddressRange range);

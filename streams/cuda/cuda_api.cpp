@@ -296,6 +296,10 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   info.virtual_memory = supported != 0;
+  int node = -1;
+  if (device_attribute_(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) == CUDA_SUCCESS && node >= 0) {
+    info.host_node = node;
+  }
   return status(result);
 }
 

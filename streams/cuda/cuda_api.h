@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "vdnn/device.h"
@@ -58,7 +59,8 @@ using CudaExec = void*;    // a cudaGraphExec_t
 
 struct CudaDeviceInfo {
   std::string name;
-  bool virtual_memory = false;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+  bool virtual_memory = false;   // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+  std::optional<int> host_node;  // the NUMA node of the host beside it, where driver and system say
 };
 
 class CudaApi {

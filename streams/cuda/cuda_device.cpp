@@ -29,14 +29,14 @@ std::string name_of(const CudaDeviceOptions& options) {
 // Of GPUs without virtual memory management, whose own pages do not show: as large as others have them.
 constexpr std::uint64_t kPlainGranule = std::uint64_t{2} << 20;
 
-bool has_virtual_memory(CudaContext& context) {
+CudaDeviceInfo info_of(CudaContext& context) {
   CudaDeviceInfo info;
   context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
-  return info.virtual_memory;
+  return info;
 }
 
 std::uint64_t granule_of(CudaContext& context) {
-  if (!has_virtual_memory(context)) {
+  if (!info_of(context).virtual_memory) {
     return kPlainGranule;
   }
   std::uint64_t granule = 0;
@@ -161,7 +161,8 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<CudaContext> context, const CudaDeviceOptions& options)
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
-        memory_(*context_, properties().granule_bytes, has_virtual_memory(*context_)),
+        info_(info_of(*context_)),
+        memory_(*context_, properties().granule_bytes, info_.virtual_memory),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),
         clock_(*context_) {}
@@ -226,6 +227,7 @@ class CudaDevice final : public Device {
   void tell(StreamId id, Stream& stream, const Timing& timing);
 
   std::unique_ptr<CudaContext> context_;
+  const CudaDeviceInfo info_;
   CudaMemory memory_;
   PinnedBlocks pinned_;
   EventPool events_;
@@ -258,6 +260,9 @@ CudaDevice::~CudaDevice() {
 AddressRange CudaDevice::do_allocate_pinned(std::uint64_t bytes) {
   const CudaContext::Scope scope = context_->enter();
   const AddressRange block = pinned_.take(bytes);
+  if (info_.host_node) {
+    prefer_node(block, *info_.host_node);
+  }
   try {
     context_->check_memory(context_->api().host_register(block), "cudaHostRegister", [&] {
       return MemoryShortage{.asked = bytes, .budget = properties().host_budget_bytes};

@@ -315,7 +315,9 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
   if (const CudaStatus status = begin("cudaGetDeviceProperties"); status != CudaStatus::kSuccess) {
     return status;
   }
-  info = {.name = "Fake GPU " + std::to_string(ordinal), .virtual_memory = options_.virtual_memory};
+  info = {.name = "Fake GPU " + std::to_string(ordinal),
+          .virtual_memory = options_.virtual_memory,
+          .host_node = options_.host_node};
   return CudaStatus::kSuccess;
 }
 

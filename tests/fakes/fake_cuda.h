@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -51,6 +52,7 @@ struct FakeCudaOptions {
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
+  std::optional<int> host_node;
   std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
   // What passes while the host waits and nothing here can run: what other processes do, for which a stream is

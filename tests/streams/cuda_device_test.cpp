@@ -17,6 +17,7 @@
 
 #include "fakes/fake_cuda.h"
 #include "streams/device_conformance.h"
+#include "tests/streams/memory_policy.h"
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
 
@@ -341,6 +342,19 @@ TEST(CudaDevice, OnThisMachineCopiesOrSaysWhyNot) {
                         .source = there});
   device->synchronize_all();
   EXPECT_EQ(std::memcmp(pointer_to<void>(from.begin), pointer_to<void>(to.begin), to.bytes), 0);
+}
+
+TEST(CudaDevice, PageLockedMemoryIsOfTheNodeBesideTheGpu) {
+  if (!may_prefer_nodes()) {
+    GTEST_SKIP() << "the system does not permit it";
+  }
+  const auto mode_of_a_block = [](std::optional<int> node) {
+    const auto device = make_cuda_device({}, strict_fake({.host_node = node}));
+    return memory_policy(device->allocate_pinned(5000).begin)->mode;
+  };
+  EXPECT_EQ(mode_of_a_block(std::nullopt), MPOL_DEFAULT);
+  EXPECT_EQ(mode_of_a_block(0), MPOL_PREFERRED);
+  EXPECT_EQ(mode_of_a_block(1 << 20), MPOL_DEFAULT) << "there is no such node";
 }
 
 // --- memory without virtual memory management

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/streams/memory_policy.h"
+
 namespace vdnn {
 namespace {
 
@@ -37,6 +39,24 @@ TEST(MappingTest, TouchingBringsEveryPageAndKeepsWhatItHolds) {
   touch_pages({.begin = mapping.range().begin, .bytes = 3 * kPageBytes + 1});
   EXPECT_EQ(resident(mapping), 4);
   EXPECT_EQ(*pointer_to<std::uint8_t>(second), 7);
+}
+
+TEST(MappingTest, PagesComeFromTheNodeThatIsPreferred) {
+  const Mapping mapping = make(Mapping::Kind::kUntouched);
+  const AddressRange range = mapping.range();
+  prefer_node(range, -1);
+  prefer_node(range, 1 << 20);
+  if (!may_prefer_nodes()) {
+    GTEST_SKIP() << "the system does not permit it";
+  }
+  EXPECT_EQ(memory_policy(range.begin)->mode, MPOL_DEFAULT);
+  prefer_node(range, 0);
+  for (const std::uint64_t page : {range.begin, range.end() - kPageBytes}) {
+    EXPECT_EQ(memory_policy(page)->mode, MPOL_PREFERRED);
+    EXPECT_EQ(memory_policy(page)->nodes, 1U);
+  }
+  touch_pages(range);
+  EXPECT_EQ(resident(mapping), kPages);
 }
 
 }  // namespace
