@@ -35,8 +35,9 @@ struct NcclOptions {
   double wait_seconds = 30;   // Communicator::wait(), and what NCCL may take to launch a collective; above 0
 };
 
-// `device`: of `cuda`. Throws InvalidArgument for options that cannot be, DeviceError where NCCL is missing
-// or too old, fails, or other ranks do not come in time. Takes part in Communicator's promises.
+// Joins `device`, which is the GPU of the options, with those of the other ranks. Throws InvalidArgument for
+// options that cannot be, DeviceError where NCCL is missing or too old, fails, or other ranks do not come in
+// time.
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options);
 
 }  // namespace vdnn

@@ -318,7 +318,7 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
     Ranks ranks({.ranks = 1});
     ranks.run([&](int) {
       const auto rank = ranks.make(0);
-      NcclOptions options{.exchange_id = [](NcclId&) {}};
+      NcclOptions options{.ordinal = Rank::kOrdinal, .exchange_id = [](NcclId&) {}};
       change(options);
       EXPECT_THROW(make_nccl_communicator(
                        rank->device(), options, [] { return std::shared_ptr<NcclApi>(); }, nullptr),
@@ -329,6 +329,7 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
   refused([](NcclOptions& options) { options.rank = 1; });
   refused([](NcclOptions& options) { options.rank = -1; });
   refused([](NcclOptions& options) { options.size = 0; });
+  refused([](NcclOptions& options) { options.ordinal = 0; });  // not the device's
   refused([](NcclOptions& options) { options.start_seconds = 0; });
   refused([](NcclOptions& options) { options.wait_seconds = -1; });
   refused([](NcclOptions& options) { options.exchange_id = nullptr; });
@@ -593,7 +594,7 @@ TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   ranks.run_started([](Rank& rank) {
     std::string said;
     try {
-      make_nccl_communicator(rank.device(), {.exchange_id = [](NcclId&) {}});
+      make_nccl_communicator(rank.device(), {.ordinal = Rank::kOrdinal, .exchange_id = [](NcclId&) {}});
     } catch (const DeviceError& error) {
       said = error.what();
     }

@@ -24,7 +24,11 @@ std::string format_seconds(double seconds) {
   return text + " s";
 }
 
-void check_options(const NcclOptions& options) {
+void check_options(const Device& device, const NcclOptions& options) {
+  if (const std::string gpu = "cuda:" + std::to_string(options.ordinal); device.properties().name != gpu) {
+    throw InvalidArgument("NCCL: the device is " + device.properties().name + ", the GPU to be joined " +
+                          gpu);
+  }
   if (options.rank < 0 || options.rank >= options.size) {
     throw InvalidArgument("NCCL: there is no rank " + std::to_string(options.rank) + " of " +
                           std::to_string(options.size));
@@ -359,7 +363,7 @@ void NcclCommunicator::break_off(const std::exception_ptr& cause) {
 
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options,
                                                      const NcclSource& nccl, std::shared_ptr<CudaApi> cuda) {
-  check_options(options);
+  check_options(device, options);
   return std::make_unique<NcclCommunicator>(device, options, nccl, std::move(cuda));
 }
 
@@ -367,7 +371,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclO
 #ifdef VDNN_WITH_NCCL
   return make_nccl_communicator(device, options, make_nccl_api, make_cuda_api());
 #else
-  check_options(options);
+  check_options(device, options);
   throw DeviceError(device.properties().name +
                     ": this build has no NCCL; build with VDNN_CUDA=ON where the CUDA toolkit and NCCL are");
 #endif
