@@ -1,7 +1,5 @@
 #include "tests/ops/tested_library.h"
 
-#include <ostream>
-
 #include "vdnn/cpu_ops.h"
 
 namespace vdnn::testing {
@@ -33,10 +31,6 @@ std::unique_ptr<OpLibrary> TestedLibrary::make_plain() const {
 std::string TestedLibrary::name() const {
   return device == "cpu" ? "cpu_threads" + std::to_string(threads)
                          : device + "_threads_" + std::string(name_of(order));
-}
-
-std::ostream& operator<<(std::ostream& out, const TestedLibrary& library) {
-  return out << library.name();
 }
 
 namespace {

@@ -1,10 +1,11 @@
 #pragma once
-// The libraries that the conformance suite of ops runs over: `cpu` with several numbers of threads, and
-// `cuda` emulated with the threads of its blocks in several orders.
+// The libraries that the conformance suite of ops runs over. In ops_test `cpu` with several numbers of
+// threads, and `cuda` emulated with the threads of its blocks in several orders (tested_library.cpp); in
+// gpu_ops_test one GPU (gpu_tested_library.cpp).
 
 #include <initializer_list>
-#include <iosfwd>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ struct TestedLibrary {
   std::unique_ptr<OpLibrary> make_plain() const;
   std::string name() const;
 };
-std::ostream& operator<<(std::ostream& out, const TestedLibrary& library);
+inline std::ostream& operator<<(std::ostream& out, const TestedLibrary& library) {
+  return out << library.name();
+}
 
 // `cpu` with these numbers of threads, and `cuda`.
 std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads);

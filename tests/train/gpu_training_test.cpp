@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "fakes/fake_gpus.h"
+#include "tests/train/gpu_checks.h"
+#include "tests/train/random_inputs.h"
 #include "tests/train/samples.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
@@ -152,24 +154,29 @@ TEST_F(GpuTraining, StaysInsideItsBudgetAsTheCardSeesIt) {
   }
 }
 
-TEST_F(GpuTraining, LearnsWhatCpuLearns) {
-  const TrainingResult gpu = train(plan_run(options("cuda:0")));
-  const TrainingResult cpu = train(plan_run(options("cpu")));
-  EXPECT_NEAR(gpu.loss, cpu.loss, 1e-4 * cpu.loss);
-  EXPECT_NE(gpu.weights_sha256, "");
+// The checks that gpu_zoo_test makes on a GPU.
+TEST_F(GpuTraining, TakesTheStepOfCpu) {
+  for (const ModelOptions& model : {ModelOptions{.model = "lenet", .batch = 2},
+                                    ModelOptions{.model = "resnet20", .input = {3, 8, 8}, .batch = 2},
+                                    ModelOptions{.model = "unet", .input = {1, 4, 8, 8}, .batch = 1}}) {
+    SCOPED_TRACE(model.model);
+    expect_the_step_of_cpu({.model = model, .gpus = gpus_}, 1e-3);
+  }
+}
+
+TEST_F(GpuTraining, HasOneResultAndThePredictedMemory) {
+  expect_one_result_and_the_predicted_memory(
+      {.model = {.model = "unet", .input = {1, 4, 8, 8}, .batch = 1}, .gpus = gpus_});
+}
+
+TEST_F(GpuTraining, ShortageIsTold) {
+  expect_out_of_memory_to_be_told({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_});
 }
 
 // A Session's life: steps, evaluation between them, values by name, a state that another one goes on with.
 TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
-  const auto inputs = [](const Tape& tape) {
-    std::vector<std::vector<std::byte>> bytes;
-    for (const ValueId input : tape.inputs()) {
-      bytes.emplace_back(tape.value(input).bytes);
-    }
-    return bytes;
-  };
   const PlannedRun run = plan_run(options("cuda:0"));
-  const auto data = inputs(*run.tape);
+  const auto data = random_inputs(*run.tape, 1);
   const auto step = [&](Session& session) {
     return session.step({std::span(data[0]), std::span(data[1])}, 0.1F).loss;
   };

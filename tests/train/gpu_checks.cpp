@@ -1,0 +1,143 @@
+#include "tests/train/gpu_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/train/random_inputs.h"
+#include "tests/train/training_runs.h"
+#include "vdnn/error.h"
+#include "vdnn/session.h"
+#include "vdnn/size.h"
+
+namespace vdnn::testing {
+
+namespace {
+
+constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
+constexpr float kLearningRate = 0.01F;
+
+RunOptions options_of(const GpuCase& test, const std::string& device, Policy policy) {
+  return {.model = test.model,
+          .device = device,
+          .gpus = test.gpus,
+          .policy = policy,
+          .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
+}
+
+double step(Session& session) {
+  const auto inputs = random_inputs(*session.run().tape, 11);
+  const std::vector<Session::Bytes> bytes(inputs.begin(), inputs.end());
+  return session.step(bytes, kLearningRate).loss;
+}
+
+struct OneStep {
+  double loss = 0;
+  TrainingState before;
+  TrainingState after;
+};
+
+OneStep one_step(const RunOptions& options) {
+  Session session(plan_run(options), {.seed = 5});
+  OneStep result;
+  result.before = session.state();
+  result.loss = step(session);
+  result.after = session.state();
+  return result;
+}
+
+double length(const std::vector<float>& from, const std::vector<float>& to) {
+  double sum = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const double difference = static_cast<double>(to[i]) - static_cast<double>(from[i]);
+    sum += difference * difference;
+  }
+  return std::sqrt(sum);
+}
+
+// Of steps on one budget.
+struct Trained {
+  std::vector<double> losses;
+  std::string weights;
+  friend auto operator<=>(const Trained&, const Trained&) = default;
+};
+
+Trained train(const GpuCase& test, const RunOptions& options) {
+  const PlannedRun run = plan_run(options);
+  const std::uint64_t free_before = test.gpus->free_bytes(0);
+  Session session(run, {.seed = 5});
+  Trained trained;
+  std::optional<DeviceCounters> first;
+  for (int i = 0; i < 3; ++i) {
+    trained.losses.push_back(step(session));
+    EXPECT_TRUE(std::isfinite(trained.losses.back()));
+    const DeviceCounters now = session.device().counters();
+    first = first.value_or(now);
+    EXPECT_EQ(now.commits, first->commits);
+  }
+  const DeviceCounters counters = session.device().counters();
+  EXPECT_EQ(counters.peak_committed_bytes, run.prediction.peak_bytes);
+  EXPECT_LE(free_before - test.gpus->free_bytes(0), run.target.budget_bytes);
+  trained.weights = session.weights_sha256();
+  return trained;
+}
+
+}  // namespace
+
+void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
+  const OneStep cpu = one_step(options_of(test, "cpu", Policy::kOffloadNone));
+  const OneStep gpu = one_step(options_of(test, "cuda:0", Policy::kOffloadAll));
+  EXPECT_NEAR(gpu.loss, cpu.loss, tolerance / 100 * std::abs(cpu.loss));
+  ASSERT_EQ(gpu.after.parameters.size(), cpu.after.parameters.size());
+  for (std::size_t i = 0; i < cpu.after.parameters.size(); ++i) {
+    const ParameterValues& before = cpu.before.parameters[i];
+    EXPECT_EQ(gpu.before.parameters[i].values, before.values) << before.name << " begins otherwise";
+    EXPECT_LE(length(cpu.after.parameters[i].values, gpu.after.parameters[i].values),
+              tolerance * length(before.values, cpu.after.parameters[i].values) + 1e-7)
+        << before.name;
+  }
+}
+
+void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
+  std::set<Trained> results;
+  for (const Policy policy : kPolicies) {
+    RunOptions options = options_of(test, "cuda:0", policy);
+    const std::uint64_t smallest = plan_run(options).smallest_budget_bytes();
+    for (const std::uint64_t budget : {smallest, 10 * smallest}) {
+      SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
+      options.memory_bytes = budget;
+      results.insert(train(test, options));
+    }
+  }
+  EXPECT_EQ(results.size(), 1U);
+}
+
+void expect_out_of_memory_to_be_told(const GpuCase& test) {
+  RunOptions options = options_of(test, "cuda:0", Policy::kOffloadAll);
+  const std::uint64_t smallest = plan_run(options).smallest_budget_bytes();
+  options.memory_bytes = smallest - kGranule;
+  EXPECT_THAT([&] { Session(plan_run(options)); },
+              ::testing::ThrowsMessage<OutOfMemory>(::testing::HasSubstr(std::to_string(smallest))));
+
+  // Planned while there was enough; somebody has taken it since.
+  options.memory_bytes = smallest;
+  const PlannedRun run = plan_run(options);
+  {
+    const std::unique_ptr<Device> other = test.gpus->make_device({});
+    const std::uint64_t all = other->properties().budget_bytes;
+    const AddressRange taken = other->reserve(all);
+    other->commit(taken);
+    EXPECT_THROW(Session{run}, OutOfMemory);
+    other->decommit(taken);
+    other->unreserve(taken);
+  }
+  Session session(run);
+  EXPECT_TRUE(std::isfinite(step(session)));
+}
+
+}  // namespace vdnn::testing

@@ -1,0 +1,67 @@
+// Whole steps of every network of the zoo on the first GPU of this machine, held to `cpu`, to themselves
+// under every policy, and to what was predicted. (vgg116 to vgg416 are left out: their weights alone are
+// gigabytes.)
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "tests/train/gpu_checks.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::int64_t kBatch = 4;
+
+// Two libraries sum in two orders; maxima and rectifiers that are nearly tied turn that into more.
+constexpr double kTolerance = 0.02;
+
+std::vector<std::string> models() {
+  std::vector<std::string> names = model_names();
+  std::erase_if(names, [](const std::string& name) { return name.starts_with("vgg") && name.size() > 5; });
+  return names;
+}
+
+class GpuZoo : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    try {
+      test_ = {.model = {.model = GetParam(), .batch = kBatch}, .gpus = make_gpu_system()};
+      test_.gpus->count();
+    } catch (const DeviceError& error) {
+      GTEST_SKIP() << "no GPU to run on: " << error.what();
+    }
+  }
+
+  GpuCase test_;
+};
+
+TEST_P(GpuZoo, TakesTheStepOfCpu) {
+  expect_the_step_of_cpu(test_, kTolerance);
+}
+
+TEST_P(GpuZoo, HasOneResultAndThePredictedMemory) {
+  expect_one_result_and_the_predicted_memory(test_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuZoo, ::testing::ValuesIn(models()), [](const auto& test) {
+  std::string name = test.param;
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+});
+
+using GpuMemory = GpuZoo;
+
+TEST_P(GpuMemory, ShortageIsTold) {
+  expect_out_of_memory_to_be_told(test_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuMemory, ::testing::Values("resnet20", "vgg16"));
+
+}  // namespace
+}  // namespace vdnn::testing
