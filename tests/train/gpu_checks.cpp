@@ -67,8 +67,7 @@ struct Trained {
   friend auto operator<=>(const Trained&, const Trained&) = default;
 };
 
-Trained train(const GpuCase& test, const RunOptions& options) {
-  const PlannedRun run = plan_run(options);
+Trained train(const GpuCase& test, const PlannedRun& run) {
   const std::uint64_t free_before = test.gpus->free_bytes(0);
   Session session(run, {.seed = 5});
   Trained trained;
@@ -106,12 +105,13 @@ void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
 void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
   std::set<Trained> results;
   for (const Policy policy : kPolicies) {
-    RunOptions options = options_of(test, "cuda:0", policy);
-    const std::uint64_t smallest = plan_run(options).smallest_budget_bytes();
+    // Asking for the engines takes long, and does not depend on the budget.
+    PlannedRun run = plan_run(options_of(test, "cuda:0", policy));
+    const std::uint64_t smallest = run.smallest_budget_bytes();
     for (const std::uint64_t budget : {smallest, 10 * smallest}) {
       SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
-      options.memory_bytes = budget;
-      results.insert(train(test, options));
+      run.target.budget_bytes = budget;
+      results.insert(train(test, run));
     }
   }
   EXPECT_EQ(results.size(), 1U);

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Times steps of a network in PyTorch, on the same terms as training_bench: fp32 without TF32, SGD with momentum.
+
+pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20]
+
+Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
+CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
+Prints one JSON object: seconds of a step (median), most memory that PyTorch reserved and allocated.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import time
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from pytorch_networks import NETWORKS
+
+MODES = ("eager", "channels_last", "compiled", "graph", "checkpoint", "offload")
+WARM_UP_STEPS = 5
+STEPS_A_ROUND = 4
+
+
+def recompute(module, kind):
+    """Every module of that kind keeps its input alone."""
+    for child in module.children():
+        if isinstance(child, kind):
+            forward = child.forward
+            child.forward = lambda x, forward=forward: checkpoint(forward, x, use_reentrant=False)
+        else:
+            recompute(child, kind)
+
+
+class Training:
+    def __init__(self, options):
+        make, block, sample, classes, target, loss = NETWORKS[options.model]
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+        device = torch.device(options.device)
+        layout = torch.contiguous_format
+        if options.mode != "eager":
+            layout = torch.channels_last_3d if len(sample) == 4 else torch.channels_last
+        self.network = make().to(device, memory_format=layout)
+        if options.mode == "checkpoint":
+            recompute(self.network, block)
+        self.forward = torch.compile(self.network) if options.mode == "compiled" else self.network
+        self.offload = options.mode == "offload"
+        self.loss = loss()
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=1e-4, momentum=0.9)
+        self.x = torch.zeros(options.batch, *sample, device=device).to(memory_format=layout)
+        self.target = torch.zeros(options.batch, *target, dtype=torch.long, device=device)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autograd.graph.save_on_cpu(pin_memory=True) if self.offload else contextlib.nullcontext():
+            self.loss(self.forward(self.x), self.target).backward()
+        self.optimizer.step()
+
+    def captured(self):
+        """The step as a graph; its first steps run on a stream of their own, as capturing wants it."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP_STEPS):
+                self.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
+
+
+def time_steps(step, steps, synchronize):
+    """Steps follow each other without a wait, as in a training loop; rounds of them are timed."""
+    for _ in range(WARM_UP_STEPS):
+        step()
+    seconds = []
+    for _ in range(max(steps // STEPS_A_ROUND, 1)):
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(STEPS_A_ROUND):
+            step()
+        synchronize()
+        seconds.append((time.perf_counter() - begin) / STEPS_A_ROUND)
+    return statistics.median(seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, choices=NETWORKS)
+    parser.add_argument("--batch", required=True, type=int)
+    parser.add_argument("--mode", required=True, choices=MODES)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=20)
+    options = parser.parse_args()
+    on_gpu = options.device.startswith("cuda")
+    training = Training(options)
+    step = training.captured() if options.mode == "graph" else training.step
+    seconds = time_steps(step, options.steps, torch.cuda.synchronize if on_gpu else lambda: None)
+    print(json.dumps({"model": options.model, "batch": options.batch, "mode": options.mode,
+                      "pytorch": torch.__version__, "step_seconds": seconds,
+                      "reserved_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0,
+                      "allocated_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+// Steps of one network on one device, timed: what scripts/gpu-check's table is made of.
+//
+//   training_bench --model resnet50 --batch 64 --policy all --device cuda:0 [--memory BYTES] [--steps 20]
+//
+// prints one JSON object. The batch is the same at each step and lies in page-locked memory from the start,
+// so that no data set is measured; the loss is read one step late, as the training loop does. A step's
+// seconds are the median between ends of steps. What transfers cost is told twice: `stall_seconds`, the
+// compute stream's waiting in traced steps afterwards, and by comparing policies.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vdnn/error.h"
+#include "vdnn/session.h"
+
+namespace vdnn {
+namespace {
+
+constexpr int kWarmUpSteps = 4;
+constexpr int kTracedSteps = 3;
+constexpr float kLearningRate = 1e-4F;
+
+struct Arguments {
+  std::string model;
+  std::int64_t batch = 0;
+  std::string device = "cuda:0";
+  std::string policy = "none";
+  std::uint64_t memory_bytes = 0;
+  int steps = 20;
+};
+
+Policy parse_policy(const std::string& text) {
+  for (const Policy policy :
+       {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+    if (to_string(policy) == text) {
+      return policy;
+    }
+  }
+  throw InvalidArgument("--policy " + text + ": use baseline, none, conv or all");
+}
+
+RunOptions to_run_options(const Arguments& arguments) {
+  RunOptions options{.model = {.model = arguments.model, .batch = arguments.batch},
+                     .device = arguments.device,
+                     .policy = parse_policy(arguments.policy),
+                     .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
+  if (arguments.memory_bytes != 0) {
+    options.memory_bytes = arguments.memory_bytes;
+  }
+  return options;
+}
+
+// A batch of zeros and of first classes.
+class Batch {
+ public:
+  explicit Batch(Session& session) : pinned_(session.pinned()) {
+    const Tape& tape = *session.run().tape;
+    for (const ValueId input : tape.inputs()) {
+      const std::optional<AddressRange> block = pinned_.allocate_for_host(tape.value(input).bytes);
+      if (!block) {
+        throw OutOfMemory("page-locked memory for the batch", pinned_.shortage(tape.value(input).bytes));
+      }
+      std::memset(pointer_to<void>(block->begin), 0, block->bytes);
+      inputs_.push_back(*block);
+    }
+  }
+  ~Batch() {
+    for (const AddressRange& input : inputs_) {
+      pinned_.free(input, {});
+    }
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  std::span<const AddressRange> inputs() const { return inputs_; }
+
+ private:
+  PinnedPool& pinned_;
+  std::vector<AddressRange> inputs_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Seconds between the ends of steps, as often as `steps` says, after those of the warm-up.
+std::vector<double> time_steps(Session& session, const Batch& batch, int steps) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  StepTicket last = session.submit(batch.inputs(), kLearningRate);
+  Clock::time_point end = Clock::now();
+  for (int step = 1 - kWarmUpSteps; step <= steps; ++step) {
+    const StepTicket next = session.submit(batch.inputs(), kLearningRate);
+    session.wait(std::exchange(last, next));
+    const Clock::time_point now = Clock::now();
+    if (step > 0) {
+      seconds.push_back(std::chrono::duration<double>(now - end).count());
+    }
+    end = now;
+  }
+  session.wait(last);
+  session.finish();
+  return seconds;
+}
+
+// Of one step, with tracing, which some drivers want for it.
+double stall_seconds(Session& session, const Batch& batch) {
+  Device& device = session.device();
+  const StreamId compute = session.streams()[StreamRole::kCompute];
+  device.set_tracing(true);
+  const double before = device.times(compute).waiting_seconds;
+  for (int step = 0; step < kTracedSteps; ++step) {
+    session.wait(session.submit(batch.inputs(), kLearningRate));
+  }
+  session.finish();
+  const double waited = device.times(compute).waiting_seconds - before;
+  device.set_tracing(false);
+  device.take_trace();
+  return waited / kTracedSteps;
+}
+
+nlohmann::ordered_json measure(const Arguments& arguments) {
+  Session session(plan_run(to_run_options(arguments)));
+  const PlannedRun& run = session.run();
+  const Batch batch(session);
+  const double seconds = median(time_steps(session, batch, arguments.steps));
+  const double stalled = stall_seconds(session, batch);
+  const DeviceCounters counters = session.device().counters();
+  return {{"model", arguments.model},
+          {"batch", arguments.batch},
+          {"device", run.target.name},
+          {"policy", arguments.policy},
+          {"algorithms_source", run.catalog->algorithms_source()},
+          {"budget_bytes", run.target.budget_bytes},
+          {"library_bytes", run.target.library_bytes},
+          {"peak_bytes", counters.peak_committed_bytes},
+          {"predicted_peak_bytes", run.prediction.peak_bytes},
+          {"host_bytes", counters.peak_pinned_bytes},
+          {"offload_bytes_per_step", offload_bytes(*run.tape, run.schedule)},
+          {"step_seconds", seconds},
+          {"stall_seconds", stalled},
+          {"images_per_second", static_cast<double>(arguments.batch) / seconds}};
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Times steps of a network");
+  app.add_option("--model", arguments.model)->required();
+  app.add_option("--batch", arguments.batch)->required()->check(CLI::PositiveNumber);
+  app.add_option("--device", arguments.device);
+  app.add_option("--policy", arguments.policy);
+  app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
+  app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    std::cout << measure(arguments) << "\n";
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "training_bench: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace vdnn
+
+int main(int argc, char** argv) {
+  return vdnn::run(argc, argv);
+}
