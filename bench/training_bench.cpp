@@ -35,6 +35,7 @@ struct Arguments {
   std::string policy = "none";
   std::uint64_t memory_bytes = 0;
   int steps = 20;
+  bool graph = false;
 };
 
 Policy parse_policy(const std::string& text) {
@@ -51,7 +52,8 @@ RunOptions to_run_options(const Arguments& arguments) {
   RunOptions options{.model = {.model = arguments.model, .batch = arguments.batch},
                      .device = arguments.device,
                      .policy = parse_policy(arguments.policy),
-                     .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
+                     .training = {.optimizer = SgdSpec{.momentum = 0.9F}},
+                     .graph = arguments.graph};
   if (arguments.memory_bytes != 0) {
     options.memory_bytes = arguments.memory_bytes;
   }
@@ -140,6 +142,7 @@ nlohmann::ordered_json measure(const Arguments& arguments) {
           {"batch", arguments.batch},
           {"device", run.target.name},
           {"policy", arguments.policy},
+          {"graph", arguments.graph},
           {"algorithms_source", run.catalog->algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
           {"library_bytes", run.target.library_bytes},
@@ -161,19 +164,20 @@ int run(int argc, char** argv) {
   app.add_option("--policy", arguments.policy);
   app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
+  app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");
   CLI11_PARSE(app, argc, argv);
-  try {
-    std::cout << measure(arguments) << "\n";
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << "training_bench: " << error.what() << "\n";
-    return 1;
-  }
+  std::cout << measure(arguments) << "\n";
+  return 0;
 }
 
 }  // namespace
 }  // namespace vdnn
 
 int main(int argc, char** argv) {
-  return vdnn::run(argc, argv);
+  try {
+    return vdnn::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "training_bench: " << error.what() << "\n";
+    return 1;
+  }
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/train/random_inputs.h"
@@ -60,21 +61,17 @@ double length(const std::vector<float>& from, const std::vector<float>& to) {
   return std::sqrt(sum);
 }
 
-// Of steps on one budget.
-struct Trained {
-  std::vector<double> losses;
-  std::string weights;
-  friend auto operator<=>(const Trained&, const Trained&) = default;
-};
+// Losses of the steps, and the weights' hash.
+using Trained = std::pair<std::vector<double>, std::string>;
 
 Trained train(const GpuCase& test, const PlannedRun& run) {
   const std::uint64_t free_before = test.gpus->free_bytes(0);
   Session session(run, {.seed = 5});
   Trained trained;
   std::optional<DeviceCounters> first;
-  for (int i = 0; i < 3; ++i) {
-    trained.losses.push_back(step(session));
-    EXPECT_TRUE(std::isfinite(trained.losses.back()));
+  for (int i = 0; i < 4; ++i) {
+    trained.first.push_back(step(session));
+    EXPECT_TRUE(std::isfinite(trained.first.back()));
     const DeviceCounters now = session.device().counters();
     first = first.value_or(now);
     EXPECT_EQ(now.commits, first->commits);
@@ -82,7 +79,7 @@ Trained train(const GpuCase& test, const PlannedRun& run) {
   const DeviceCounters counters = session.device().counters();
   EXPECT_EQ(counters.peak_committed_bytes, run.prediction.peak_bytes);
   EXPECT_LE(free_before - test.gpus->free_bytes(0), run.target.budget_bytes);
-  trained.weights = session.weights_sha256();
+  trained.second = session.weights_sha256();
   return trained;
 }
 
@@ -104,16 +101,22 @@ void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
 
 void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
   std::set<Trained> results;
-  for (const Policy policy : kPolicies) {
+  const auto train_in_every_budget = [&](Policy policy, bool graph) {
+    RunOptions options = options_of(test, "cuda:0", policy);
+    options.graph = graph;
     // Asking for the engines takes long, and does not depend on the budget.
-    PlannedRun run = plan_run(options_of(test, "cuda:0", policy));
+    PlannedRun run = plan_run(options);
     const std::uint64_t smallest = run.smallest_budget_bytes();
     for (const std::uint64_t budget : {smallest, 10 * smallest}) {
-      SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
+      SCOPED_TRACE(to_string(policy) + " in " + format_size(budget) + (graph ? ", as graphs" : ""));
       run.target.budget_bytes = budget;
       results.insert(train(test, run));
     }
+  };
+  for (const Policy policy : kPolicies) {
+    train_in_every_budget(policy, false);
   }
+  train_in_every_budget(Policy::kOffloadAll, true);
   EXPECT_EQ(results.size(), 1U);
 }
 
