@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/ops/cuda/gpu_system.h"
+#include "tests/fakes/watched_ops.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -17,8 +18,11 @@ HostLaunch launch_on_fake_cuda() {
 }
 
 std::shared_ptr<GpuSystem> make_fake_gpus(const std::shared_ptr<FakeCuda>& cuda, ThreadOrder order) {
-  return cuda::make_gpu_system(
-      {.api = cuda, .make_ops = [order] { return make_emulated_cuda_ops(order, launch_on_fake_cuda()); }});
+  return cuda::make_gpu_system({.api = cuda, .make_ops = [order] {
+                                  return std::make_unique<WatchedOps>(
+                                      make_emulated_cuda_ops(order, launch_on_fake_cuda()),
+                                      declare_on_fake_cuda);
+                                }});
 }
 
 }  // namespace vdnn::testing

@@ -1,6 +1,7 @@
 #pragma once
 // GPUs that are not there, whole: the driver on the fake of CUDA, the layers on emulated kernels and the fake
-// of the vendors' libraries. Everything is computed, in its turn on the streams.
+// of the vendors' libraries. Everything is computed, in its turn on the streams, and the order of all ops and
+// copies is judged (fake_cuda.h).
 
 #include <memory>
 

@@ -11,6 +11,7 @@
 #include "streams/sim/findings.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_vendor_library.h"
+#include "tests/fakes/watched_ops.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -23,22 +24,13 @@ class RunningOp {
   void begin(const std::string& name, const OpOperands& operands, void* stream) {
     name_ = name;
     stream_ = stream;
-    const auto accesses = [](std::span<const AddressRange> ranges, std::vector<Access>& result) {
-      result.clear();
-      for (const AddressRange& range : ranges) {
-        result.push_back({.range = range});
-      }
-    };
-    accesses(operands.reads, reads_);
+    reads_.assign(operands.reads.begin(), operands.reads.end());
     if (operands.step_numbers != 0) {
-      reads_.push_back({.range = {.begin = operands.step_numbers, .bytes = kStepNumbersBytes}});
+      reads_.push_back({.begin = operands.step_numbers, .bytes = kStepNumbersBytes});
     }
-    accesses(operands.writes, writes_);
-    writes_.push_back({.range = operands.workspace});
-  }
-
-  CudaStatus launch() const {
-    return FakeCuda::launch(stream_, [] {}, {.name = name_, .reads = reads_, .writes = writes_});
+    writes_.assign(operands.writes.begin(), operands.writes.end());
+    writes_.push_back(operands.workspace);
+    declare_on_fake_cuda(name, operands, stream);
   }
 
   // `user`: who is given it.
@@ -69,8 +61,9 @@ class RunningOp {
   }
 
  private:
-  static bool lies_in(const std::vector<Access>& accesses, AddressRange range) {
-    return std::ranges::any_of(accesses, [&](const Access& access) { return access.range.contains(range); });
+  static bool lies_in(const std::vector<AddressRange>& operands, AddressRange range) {
+    return std::ranges::any_of(operands,
+                               [&](const AddressRange& operand) { return operand.contains(range); });
   }
   [[noreturn]] void refuse(const std::string& what) const {
     throw DeviceError("op '" + name_ + "': " + what);
@@ -78,8 +71,8 @@ class RunningOp {
 
   std::string name_;
   void* stream_ = nullptr;
-  std::vector<Access> reads_;
-  std::vector<Access> writes_;  // the workspace last
+  std::vector<AddressRange> reads_;
+  std::vector<AddressRange> writes_;  // the workspace last
 };
 
 class RecordedKernels final : public cuda::KernelTable {
@@ -109,31 +102,16 @@ class RecordedKernels final : public cuda::KernelTable {
   std::shared_ptr<const RunningOp> op_;
 };
 
-class RecordingProgram final : public OpProgram {
+class RecordingProgram final : public WatchedProgram {
  public:
-  RecordingProgram(std::unique_ptr<OpProgram> program, const Tape& tape, std::shared_ptr<RunningOp> op)
-      : program_(std::move(program)), tape_(tape), op_(std::move(op)) {}
+  using WatchedProgram::WatchedProgram;
 
-  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
-    op_->begin(tape_.op(op).name, operands, native_stream);
-    program_->run(op, operands, scalars, native_stream);
-    if (op_->launch() != CudaStatus::kSuccess) {
-      throw DeviceError("op '" + tape_.op(op).name + "': the launch failed");
-    }
-  }
-
-  std::string why_not_replay() const override { return program_->why_not_replay(); }
   // Page-locked memory may be logical, too.
   void write_step_numbers(const StepScalars&, std::span<std::byte, kStepNumbersBytes>) const override {}
 
   // What parameters hold nobody looks at.
   void pack_parameter(std::uint32_t, std::span<const float>, void*) override {}
   void unpack_parameter(std::uint32_t, const void*, std::span<float>) override {}
-
- private:
-  std::unique_ptr<OpProgram> program_;
-  const Tape& tape_;
-  std::shared_ptr<RunningOp> op_;
 };
 
 class RecordingOps final : public OpLibrary {
@@ -154,7 +132,11 @@ class RecordingOps final : public OpLibrary {
 
   const OpCatalog& catalog() const override { return library_->catalog(); }
   std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {
-    return std::make_unique<RecordingProgram>(library_->compile(tape, algorithms), tape, op_);
+    return std::make_unique<RecordingProgram>(
+        library_->compile(tape, algorithms), tape,
+        [op = op_](const std::string& name, const OpOperands& operands, void* stream) {
+          op->begin(name, operands, stream);
+        });
   }
 
  private:

@@ -35,9 +35,13 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 class GpuTraining : public ::testing::Test {
  protected:
   // What a test leaves behind is a finding.
-  void TearDown() override {
+  void TearDown() override { expect_nothing_found(); }
+  void expect_nothing_found() const {
     EXPECT_THAT(cuda_->misuses(), IsEmpty());
     EXPECT_THAT(cuda_->leaks(), IsEmpty());
+    for (const SimFinding& finding : cuda_->findings()) {
+      ADD_FAILURE() << finding.text;
+    }
   }
 
   void have_gpus(const FakeCudaOptions& options) {
@@ -131,8 +135,7 @@ TEST_F(GpuTraining, OneHashAndThePredictedPeakUnderEveryPolicy) {
       EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
       EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
       EXPECT_EQ(result.system_allocations_after_first_step, 0U);
-      EXPECT_THAT(cuda_->misuses(), IsEmpty());
-      EXPECT_THAT(cuda_->leaks(), IsEmpty());
+      expect_nothing_found();
       hashes.insert(result.weights_sha256);
     }
   }

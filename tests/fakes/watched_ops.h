@@ -1,0 +1,61 @@
+#pragma once
+// A library of ops that shows each op to somebody, with what it is given, before it runs.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "vdnn/op_library.h"
+
+namespace vdnn::testing {
+
+using OpWatch = std::function<void(const std::string& op, const OpOperands& operands, void* native_stream)>;
+
+// Of a stream of a FakeCuda: a kernel of the op's name that touches what the op is given, so that the fake
+// judges the op's order. Throws DeviceError where it cannot be launched.
+void declare_on_fake_cuda(const std::string& op, const OpOperands& operands, void* native_stream);
+
+class WatchedProgram : public OpProgram {
+ public:
+  WatchedProgram(std::unique_ptr<OpProgram> program, const Tape& tape, OpWatch watch)
+      : program_(std::move(program)), tape_(tape), watch_(std::move(watch)) {}
+
+  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
+    watch_(tape_.op(op).name, operands, native_stream);
+    program_->run(op, operands, scalars, native_stream);
+  }
+  std::string why_not_replay() const override { return program_->why_not_replay(); }
+  void write_step_numbers(const StepScalars& scalars,
+                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
+    program_->write_step_numbers(scalars, numbers);
+  }
+  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
+    program_->pack_parameter(parameter, logical, storage);
+  }
+  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
+    program_->unpack_parameter(parameter, storage, logical);
+  }
+
+ private:
+  std::unique_ptr<OpProgram> program_;
+  const Tape& tape_;
+  OpWatch watch_;
+};
+
+class WatchedOps final : public OpLibrary {
+ public:
+  WatchedOps(std::unique_ptr<OpLibrary> library, OpWatch watch)
+      : library_(std::move(library)), watch_(std::move(watch)) {}
+
+  const OpCatalog& catalog() const override { return library_->catalog(); }
+  std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {
+    return std::make_unique<WatchedProgram>(library_->compile(tape, algorithms), tape, watch_);
+  }
+
+ private:
+  std::unique_ptr<OpLibrary> library_;
+  OpWatch watch_;
+};
+
+}  // namespace vdnn::testing
