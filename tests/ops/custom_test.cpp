@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/tested_library.h"
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
+#include "vdnn/network.h"
 
 namespace vdnn::testing {
 namespace {
@@ -229,6 +234,20 @@ TEST_P(CustomTest, ParametersAreStoredDensely) {
   const ParameterRecipe& parameter = op.tape().parameters()[0].recipe;
   EXPECT_EQ(parameter.storage_bytes, 12U);
   EXPECT_FALSE(parameter.storage_layout.empty());
+}
+
+// On the host they are given what changes from step to step, which a replay does not call again.
+TEST_P(CustomTest, AreNotReplayed) {
+  NetworkBuilder network("network", kShape);
+  network.mean_squared_error("loss", network.custom("square", {network.input()}, layer_));
+  const auto library = GetParam().make();
+  const auto tape = lower_to_tape(std::move(network).build(), library->catalog(), {});
+  const auto program = library->compile(*tape, std::vector<std::uint32_t>(tape->ops().size()));
+  EXPECT_NE(program->why_not_replay().find("step to step by value"), std::string::npos);
+  std::array<std::byte, kStepNumbersBytes> numbers{};
+  if (GetParam().device == "cpu") {
+    EXPECT_THROW(program->write_step_numbers({}, numbers), InvalidArgument);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CustomTest, ::testing::ValuesIn(tested_libraries({1, 2})),

@@ -299,6 +299,47 @@ TEST_F(GpuGraphs, AreCapturedAnewAfterEvaluation) {
   EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 8U);
 }
 
+// Calls of steps that are captured and of one that is replayed fail, one in each round: some session says so,
+// nothing leaks, and from the state before it all the weights are the usual ones.
+TEST_F(GpuGraphs, CanBeMendedWhateverCallOfTheirsFails) {
+  constexpr std::uint64_t kStride = 13;
+  RunOptions asked = options("cuda:0");
+  asked.graph = true;
+  const auto steps = [](Session& session, int count) {
+    const std::vector<std::byte> images(session.run().tape->value(session.run().tape->inputs()[0]).bytes);
+    const std::vector<std::byte> targets(session.run().tape->value(session.run().tape->inputs()[1]).bytes);
+    for (int step = 0; step < count; ++step) {
+      session.step({std::span(images), std::span(targets)}, 0.1F);
+    }
+  };
+  std::string usual;
+  std::uint64_t failed = 0;
+  for (bool all = false; !all; ++failed) {
+    SCOPED_TRACE("call " + std::to_string(1 + failed * kStride));
+    have_gpus({.seed = failed});
+    asked.gpus = gpus_;
+    Session session(plan_run(dropping(), asked), {.seed = 3});
+    const TrainingState state = session.state();
+    steps(session, 1);
+    cuda_->fail_call(1 + failed * kStride, CudaStatus::kInvalidValue);
+    try {
+      steps(session, 3);
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(cuda_->failed_call()));
+    }
+    all = cuda_->failed_call().empty();
+    cuda_->fail_call(0, CudaStatus::kSuccess);
+    session.restore(state);
+    steps(session, 4);
+    const std::string weights = session.weights_sha256();
+    usual = usual.empty() ? weights : usual;
+    EXPECT_EQ(weights, usual);
+    session.finish();
+    EXPECT_THAT(cuda_->misuses(), IsEmpty());
+  }
+  EXPECT_GT(failed, 10U);
+}
+
 TEST_F(GpuGraphs, WhileTracingStepsRunOneByOne) {
   RunOptions asked = options("cuda:0");
   asked.graph = true;
