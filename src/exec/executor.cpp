@@ -54,10 +54,8 @@ struct Executor::StepGraph {
 };
 
 std::string why_not_graph(const Device& device, const OpProgram* program) {
-  if (const std::string reason = device.why_not_capture(); !reason.empty()) {
-    return reason;
-  }
-  return program == nullptr ? "" : program->why_not_replay();
+  std::string reason = device.why_not_capture();
+  return reason.empty() && program != nullptr ? program->why_not_replay() : reason;
 }
 
 namespace {

@@ -232,12 +232,12 @@ class GpuGraphs : public GpuTraining {
     const PlannedRun run = plan_run(dropping(), asked);
     DatasetSplits data = data_for(run, "synthetic");
     data.test.reset();
-    const TrainingResult result = Trainer(run, data,
-                                          {.learning_rate = 0.02F,
-                                           .learning_rate_schedule = "step:3:0.5,warmup:2",
-                                           .steps = kSteps,
-                                           .session = {.seed = 7}})
-                                      .train({});
+    TrainingResult result = Trainer(run, data,
+                                    {.learning_rate = 0.02F,
+                                     .learning_rate_schedule = "step:3:0.5,warmup:2",
+                                     .steps = kSteps,
+                                     .session = {.seed = 7}})
+                                .train({});
     EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
     EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
     EXPECT_EQ(result.system_allocations_after_first_step, 0U);
