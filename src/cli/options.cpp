@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/atomic_file.h"
 #include "src/base/json_text.h"
 #include "src/cli/fields.h"
 #include "src/report/output_path.h"
-#include "src/train/atomic_file.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 #include "vdnn/zoo.h"

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "src/train/atomic_file.h"
-#include "src/train/file_descriptor.h"
+#include "src/base/atomic_file.h"
+#include "src/base/file_descriptor.h"
 #include "src/train/safetensors_header.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"

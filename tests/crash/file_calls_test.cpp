@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/atomic_file.h"
+#include "src/base/atomic_file.h"
 #include "tests/crash/system_calls.h"
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"

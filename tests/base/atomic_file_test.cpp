@@ -1,4 +1,4 @@
-#include "src/train/atomic_file.h"
+#include "src/base/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "src/train/file_descriptor.h"
+#include "src/base/file_descriptor.h"
 
 namespace vdnn {
 
