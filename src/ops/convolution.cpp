@@ -8,7 +8,19 @@ Dims space_of(const TensorType& type) {
   return {type.dims.begin() + 2, type.dims.end()};
 }
 
+Dims joined(Dims front, const Dims& space) {
+  front.insert(front.end(), space.begin(), space.end());
+  return front;
+}
+
 }  // namespace
+
+ConvolutionDims dims_of(const Convolution& convolution) {
+  return {.x = joined({convolution.batch, convolution.input_channels}, convolution.input),
+          .y = joined({convolution.batch, convolution.output_channels}, convolution.output),
+          .filter = joined({convolution.output_channels, convolution.input_channels / convolution.groups},
+                           convolution.kernel)};
+}
 
 Dims dilation_of(const Convolution& convolution) {
   return convolution.dilation.empty() ? Dims(convolution.kernel.size(), 1) : convolution.dilation;

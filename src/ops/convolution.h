@@ -23,6 +23,13 @@ struct Convolution {
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 
+struct ConvolutionDims {
+  Dims x;
+  Dims y;
+  Dims filter;  // K, C / groups, space
+};
+ConvolutionDims dims_of(const Convolution& convolution);
+
 // One entry a dimension.
 Dims dilation_of(const Convolution& convolution);
 

@@ -107,7 +107,7 @@ class FakeOp final : public cuda::VendorOp {
 
 class FakeEngines final : public cuda::EngineSource {
  public:
-  std::vector<cuda::Engine> list(const cuda::EngineQuestion& question) const override {
+  std::vector<cuda::Engine> do_list(const cuda::EngineQuestion& question) const override {
     // As large as what is read, which differs from pass to pass.
     const ops::Convolution& c = question.convolution;
     const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);

@@ -81,11 +81,6 @@ fe::DataType_t sum_type(ElementType elements) {
   return whole ? fe::DataType_t::INT32 : fe::DataType_t::FLOAT;
 }
 
-Dims joined(Dims front, const Dims& space) {
-  front.insert(front.end(), space.begin(), space.end());
-  return front;
-}
-
 NumericalNote note_of(cudnnBackendNumericalNote_t note) {
   switch (note) {
     case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
@@ -125,21 +120,24 @@ std::vector<NumericalNote> notes_of(const fe::ExecutionPlan& plan) {
 class ConvolutionGraph : public fe::graph::Graph {
  public:
   explicit ConvolutionGraph(const EngineQuestion& question)
-      : c_(question.convolution), type_(data_type(question.elements)) {
+      : c_(question.convolution), dims_(ops::dims_of(c_)), type_(data_type(question.elements)) {
     set_io_data_type(type_).set_intermediate_data_type(type_).set_compute_data_type(
         sum_type(question.elements));
     switch (question.direction) {
       case Direction::kForward:
-        make(conv_fprop(tensor("X", x()), tensor("W", w()), attributes<fe::graph::Conv_fprop_attributes>()),
-             y());
+        make(conv_fprop(tensor("X", dims_.x), tensor("W", dims_.filter),
+                        attributes<fe::graph::Conv_fprop_attributes>()),
+             dims_.y);
         return;
       case Direction::kBackwardData:
-        make(conv_dgrad(tensor("dY", y()), tensor("W", w()), attributes<fe::graph::Conv_dgrad_attributes>()),
-             x());
+        make(conv_dgrad(tensor("dY", dims_.y), tensor("W", dims_.filter),
+                        attributes<fe::graph::Conv_dgrad_attributes>()),
+             dims_.x);
         return;
       case Direction::kBackwardFilter:
-        make(conv_wgrad(tensor("dY", y()), tensor("X", x()), attributes<fe::graph::Conv_wgrad_attributes>()),
-             w());
+        make(conv_wgrad(tensor("dY", dims_.y), tensor("X", dims_.x),
+                        attributes<fe::graph::Conv_wgrad_attributes>()),
+             dims_.filter);
         return;
       case Direction::kUpdate:
         break;
@@ -188,10 +186,6 @@ class ConvolutionGraph : public fe::graph::Graph {
  private:
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-  Dims x() const { return joined({c_.batch, c_.input_channels}, c_.input); }
-  Dims y() const { return joined({c_.batch, c_.output_channels}, c_.output); }
-  Dims w() const { return joined({c_.output_channels, c_.input_channels / c_.groups}, c_.kernel); }
-
   // Numbered as they are declared, reads first: cudnn-frontend takes addresses in the order of numbers.
   Tensor tensor(const char* name, const Dims& dims) {
     return Graph::tensor(fe::graph::Tensor_attributes()
@@ -214,6 +208,7 @@ class ConvolutionGraph : public fe::graph::Graph {
   static constexpr std::int64_t kResult = 100;
 
   const ops::Convolution& c_;
+  ops::ConvolutionDims dims_;
   fe::DataType_t type_;
   std::int64_t tensors_ = 0;
 };
@@ -309,7 +304,7 @@ ConvolutionEngines::ConvolutionEngines(std::string_view device_properties) {
 
 ConvolutionEngines::~ConvolutionEngines() = default;
 
-std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) const {
+std::vector<Engine> ConvolutionEngines::do_list(const EngineQuestion& question) const {
   ConvolutionGraph graph(question);
   graph.set_device_properties(device_->properties);
   graph.list_plans(question);

@@ -20,6 +20,8 @@ namespace vdnn::cuda {
 // build with.
 std::string cudnn_version();
 
+// In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. Each could
+// be built; no name comes twice. list() throws NoEngine with cuDNN's reason.
 class ConvolutionEngines final : public EngineSource {
  public:
   // `device_properties`: JSON as cuDNN writes it. Throws DeviceError where cuDNN cannot be loaded or cannot
@@ -29,12 +31,11 @@ class ConvolutionEngines final : public EngineSource {
   ConvolutionEngines(const ConvolutionEngines&) = delete;
   ConvolutionEngines& operator=(const ConvolutionEngines&) = delete;
 
-  // In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. Each
-  // could be built; no name comes twice. Throws NoEngine with cuDNN's reason.
-  std::vector<Engine> list(const EngineQuestion& question) const override;
   std::string name() const override;
 
  private:
+  std::vector<Engine> do_list(const EngineQuestion& question) const override;
+
   struct Device;
   std::unique_ptr<const Device> device_;
 };

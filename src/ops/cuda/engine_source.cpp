@@ -1,5 +1,7 @@
 #include "src/ops/cuda/engine_source.h"
 
+#include "src/ops/cuda/engine_refusals.h"
+
 namespace vdnn::cuda {
 
 using vdnn::to_string;  // of a shape
@@ -41,6 +43,24 @@ std::string shape(std::int64_t channels, const Dims& space) {
 }
 
 }  // namespace
+
+std::uint64_t size_of(ElementType elements) {
+  switch (elements) {
+    case ElementType::kF32:
+    case ElementType::kI32:
+      return 4;
+    case ElementType::kF16:
+    case ElementType::kBf16:
+      return 2;
+    case ElementType::kU8:
+      return 1;
+  }
+  throw InvalidArgument("there is no such element type");
+}
+
+std::vector<Engine> EngineSource::list(const EngineQuestion& question) const {
+  return trusted(question, do_list(question), name());
+}
 
 std::string to_string(const EngineQuestion& question) {
   const ops::Convolution& c = question.convolution;

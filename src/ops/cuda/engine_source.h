@@ -16,6 +16,8 @@ namespace vdnn::cuda {
 // Of X, Y, filter and their gradients. Sums are taken in fp32 (of integers, in int32).
 enum class ElementType : std::uint8_t { kF32, kF16, kBf16, kI32, kU8 };
 
+std::uint64_t size_of(ElementType elements);
+
 // One pass of a convolution over NHWC (NDHWC) feature maps and KRSC filters.
 struct EngineQuestion {
   ops::Convolution convolution;
@@ -39,11 +41,14 @@ class EngineSource {
  public:
   virtual ~EngineSource() = default;
 
-  // What the library takes to be fastest first; at least one. The same question has the same answer. Throws
-  // NoEngine.
-  virtual std::vector<Engine> list(const EngineQuestion& question) const = 0;
+  // What the library takes to be fastest first, without those that are not to be trusted
+  // (engine_refusals.h); at least one. The same question has the same answer. Throws NoEngine.
+  std::vector<Engine> list(const EngineQuestion& question) const;
   // Whose engines they are: "cudnn 9.19.0".
   virtual std::string name() const = 0;
+
+ protected:
+  virtual std::vector<Engine> do_list(const EngineQuestion& question) const = 0;
 };
 
 }  // namespace vdnn::cuda

@@ -16,7 +16,7 @@ ConvolutionEngines::ConvolutionEngines(std::string_view /*device_properties*/) {
 
 ConvolutionEngines::~ConvolutionEngines() = default;
 
-std::vector<Engine> ConvolutionEngines::list(const EngineQuestion& question) const {
+std::vector<Engine> ConvolutionEngines::do_list(const EngineQuestion& question) const {
   throw NoEngine(question, "built without cuDNN");
 }
 

@@ -93,7 +93,7 @@ RecordedEngines::RecordedEngines(std::string_view text) {
   }
 }
 
-std::vector<Engine> RecordedEngines::list(const EngineQuestion& question) const {
+std::vector<Engine> RecordedEngines::do_list(const EngineQuestion& question) const {
   const auto answer = answers_.find(to_string(question));
   if (answer == answers_.end()) {
     throw NoEngine(question, "its engines are not recorded");

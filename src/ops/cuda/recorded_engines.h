@@ -21,14 +21,15 @@ class RecordedEngines final : public EngineSource {
   // What text() wrote. Throws DataError where it is something else.
   explicit RecordedEngines(std::string_view text);
 
-  // Throws NoEngine for a question that was not asked.
-  std::vector<Engine> list(const EngineQuestion& question) const override;
   // "cudnn 9.19.0, recorded"
   std::string name() const override;
   // JSON (docs/engines.schema.json), a line a question, in the order of their texts.
   std::string text() const;
 
  private:
+  // Throws NoEngine for a question that was not asked.
+  std::vector<Engine> do_list(const EngineQuestion& question) const override;
+
   std::string source_;
   std::map<std::string, std::vector<Engine>> answers_;  // by the text of the question
 };

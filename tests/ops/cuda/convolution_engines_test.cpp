@@ -151,6 +151,28 @@ TEST_P(EnginesOfDevice, ThreeDimensionsGroupsAndDilation) {
   }
 }
 
+// pytorch#95024's: more than 2^31 elements, and what cuDNN lists first wants many times what the operands
+// take.
+TEST_P(EnginesOfDevice, WantNoMoreThanTheOperandsTakeAbove2To31Elements) {
+  ops::Convolution volume = small_convolution();
+  volume.batch = 1;
+  volume.output_channels = 32;
+  volume.input = volume.output = {362, 370, 251};
+  volume.kernel = {3, 3, 3};
+  volume.stride = volume.padding = {1, 1, 1};
+  const std::uint64_t operands =
+      2 * (std::uint64_t{96} * element_count(volume.input) + std::uint64_t{32} * 64 * 27);
+  for (const Direction direction : kDirections) {
+    try {
+      for (const Engine& engine : device_.list({volume, direction, ElementType::kF16})) {
+        EXPECT_LE(engine.workspace_bytes, operands) << engine.name;
+      }
+    } catch (const NoEngine& error) {
+      EXPECT_THAT(error.what(), HasSubstr("pytorch#95024"));
+    }
+  }
+}
+
 TEST_P(EnginesOfDevice, IntegersAreRefusedWithTheReasonOfCudnn) {
   for (const auto& integers : {std::pair(ElementType::kI32, "int32"), std::pair(ElementType::kU8, "uint8")}) {
     for (const Direction direction : kDirections) {

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 class Source final : public EngineSource {
  public:
   explicit Source(std::size_t* asked) : asked_(asked) {}
-  std::vector<Engine> list(const EngineQuestion& question) const override {
+  std::vector<Engine> do_list(const EngineQuestion& question) const override {
     ++*asked_;
     if (question.convolution.groups > 1) {
       throw NoEngine(question, "no groups here");

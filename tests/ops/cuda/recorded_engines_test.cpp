@@ -42,7 +42,7 @@ EngineQuestion question(std::int64_t batch) {
 // A kind of engine for each note; the workspace grows with the batch.
 class Source final : public EngineSource {
  public:
-  std::vector<Engine> list(const EngineQuestion& asked) const override {
+  std::vector<Engine> do_list(const EngineQuestion& asked) const override {
     std::vector<Engine> engines;
     std::uint64_t bytes = std::uint64_t{1} << 40;
     for (const NumericalNote note : {kTensorCore, kDownConvertInputs, kReducedPrecisionReduction, kFft,
