@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "src/base/median.h"
 #include "vdnn/error.h"
 #include "vdnn/learning_rate.h"
 #include "vdnn/size.h"
@@ -11,15 +12,6 @@
 namespace vdnn {
 
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Steps whose bars and counters `--trace` shows: enough to see the steady state, few enough to open.
 constexpr std::uint64_t kTracedSteps = 4;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace vdnn {
+
+// The upper one of an even number of values; 0 for none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace vdnn

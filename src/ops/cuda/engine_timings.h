@@ -1,0 +1,72 @@
+#pragma once
+// What trials of engines (engine_trials.h) came to, kept in a file from run to run: times, and who computed
+// right. One file has room for many devices; what was found holds for the same GPU, driver, cuDNN and
+// cudnn-frontend alone, so all of them are its key.
+
+#include <compare>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/ops/cuda/engine_trials.h"
+
+namespace vdnn::cuda {
+
+// Where engines were tried.
+struct TrialPlace {
+  std::string gpu;             // as its maker calls it
+  std::string driver;          // version of CUDA that it is for
+  std::string cudnn;           // version
+  std::string cudnn_frontend;  // version
+  friend auto operator<=>(const TrialPlace&, const TrialPlace&) = default;
+};
+
+class EngineTimings {
+ public:
+  EngineTimings() = default;
+  // What text() wrote. Throws DataError where it is something else.
+  explicit EngineTimings(std::string_view text);
+
+  // JSON (docs/engine_timings.schema.json), a line a question. The same content, the same text.
+  std::string text() const;
+
+  // Null where nothing is known.
+  const EngineTrial* find(const TrialPlace& place, const std::string& question,
+                          const std::string& engine) const;
+  // Of an engine that could be run. In place of what was known of it.
+  void record(const TrialPlace& place, const std::string& question, const std::string& engine,
+              const EngineTrial& trial);
+
+ private:
+  using ByEngine = std::map<std::string, EngineTrial>;
+  using ByQuestion = std::map<std::string, ByEngine>;
+  std::map<TrialPlace, ByQuestion> places_;
+};
+
+// The timings of one place, in a file or, without one, for as long as this object lives. Used by one thread
+// at a time. No failure of the file ends a run: it is told to `warn`, and trials are made again.
+class EngineTimingsFile {
+ public:
+  using Warn = std::function<void(const std::string&)>;
+
+  // A file that is no such file, damaged, or of another version, is passed over and replaced by save(). What
+  // it has of other places is kept.
+  EngineTimingsFile(std::optional<std::filesystem::path> path, TrialPlace place, Warn warn);
+
+  const EngineTrial* find(const std::string& question, const std::string& engine) const;
+  void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
+  // As a whole or not at all; nothing where nothing was recorded since.
+  void save();
+
+ private:
+  std::optional<std::filesystem::path> path_;
+  TrialPlace place_;
+  Warn warn_;
+  EngineTimings timings_;
+  bool changed_ = false;
+};
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,336 @@
+#include "src/ops/cuda/engine_trials.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "src/base/median.h"
+#include "src/base/random.h"
+#include "src/ops/cuda/sampled_convolution.h"
+#include "vdnn/size.h"
+
+namespace vdnn::cuda {
+
+namespace {
+
+constexpr std::uint64_t kAlignment = 256;
+// Period of the operands' values: a prime, so that no stride of a tensor meets the same ones again.
+constexpr std::uint64_t kPeriod = 1'048'573;
+constexpr std::uint64_t kSeed = 20160317;
+constexpr std::size_t kSamples = 64;
+// Of all samples together, which bounds the host's part of a trial; corners are always looked at.
+constexpr std::uint64_t kMostProducts = std::uint64_t{1} << 25U;
+
+constexpr double kDeviations = 8;
+constexpr double kPlainRoundoffs = 16;
+constexpr double kTransformedRoundoffs = 64;
+constexpr double kFp32Roundoff = 0x1p-24;
+constexpr double kTf32Roundoff = 0x1p-11;
+
+std::uint64_t bytes_of(const Dims& dims) {
+  return checked_multiply(element_count(dims), sizeof(float));
+}
+
+std::vector<float> random_values(std::uint64_t count) {
+  SplitMix64 random(kSeed);
+  std::vector<float> values(count);
+  std::ranges::generate(values, [&] { return random.symmetric(); });
+  return values;
+}
+
+// A reservation and its memory, aligned and one behind the other; given back with its owner.
+class DeviceBlock {
+ public:
+  DeviceBlock(Device& device, std::uint64_t bytes)
+      : device_(device), range_(device.reserve(round_up(bytes, device.properties().granule_bytes))) {
+    try {
+      device_.commit(range_);
+    } catch (...) {
+      device_.unreserve(range_);
+      throw;
+    }
+  }
+  ~DeviceBlock() {
+    try {
+      device_.decommit(range_);
+      device_.unreserve(range_);
+    } catch (const Error&) {
+      // A device that is lost keeps nothing; the cause has been thrown already.
+    }
+  }
+  DeviceBlock(const DeviceBlock&) = delete;
+  DeviceBlock& operator=(const DeviceBlock&) = delete;
+
+  AddressRange take(std::uint64_t bytes) {
+    const AddressRange taken{.begin = range_.begin + taken_, .bytes = bytes};
+    taken_ += round_up(bytes, kAlignment);
+    return taken;
+  }
+
+ private:
+  Device& device_;
+  AddressRange range_;
+  std::uint64_t taken_ = 0;
+};
+
+// Page-locked memory, given back with its owner.
+class HostBlock {
+ public:
+  HostBlock(Device& device, std::uint64_t elements)
+      : device_(device), range_(device.allocate_pinned(elements * sizeof(float))) {}
+  ~HostBlock() {
+    try {
+      device_.free_pinned(range_);
+    } catch (const Error&) {
+      // As with the device's.
+    }
+  }
+  HostBlock(const HostBlock&) = delete;
+  HostBlock& operator=(const HostBlock&) = delete;
+
+  const AddressRange& range() const { return range_; }
+  std::span<float> values() const { return {pointer_to<float>(range_.begin), range_.bytes / sizeof(float)}; }
+
+ private:
+  Device& device_;
+  AddressRange range_;
+};
+
+// The operands of one question on a device, and what their result has to be.
+class Bench {
+ public:
+  Bench(Device& device, VendorLibrary& library, const EngineQuestion& question, std::span<const float> values)
+      : device_(device),
+        library_(library),
+        question_(question),
+        tensors_(tensors_of(question)),
+        values_(values),
+        operand_bytes_(padded_bytes(tensors_.first) + padded_bytes(tensors_.second) +
+                       padded_bytes(tensors_.result)),
+        stream_(device.create_stream("trials")),
+        staging_(device, values.size()) {
+    if (operand_bytes_ > budget()) {
+      throw OutOfMemory("operands of a trial of " + to_string(question),
+                        {.asked = operand_bytes_, .budget = budget(), .would_have_fitted = budget()});
+    }
+    compute_samples();
+    sampled_.emplace(device, samples_.size());
+  }
+
+  bool fits(const Engine& engine) const { return engine.workspace_bytes <= workspace_room(); }
+
+  // `workspace_bytes`: what fits. Once, before engines are run.
+  void allocate(std::uint64_t workspace_bytes) {
+    block_.emplace(device_, operand_bytes_ + workspace_bytes);
+    first_ = block_->take(bytes_of(tensors_.first));
+    second_ = block_->take(bytes_of(tensors_.second));
+    result_ = block_->take(bytes_of(tensors_.result));
+    workspace_ = block_->take(workspace_bytes);
+    std::ranges::copy(values_, staging_.values().begin());
+    upload(first_, 0);
+    upload(second_, second_phase());
+    std::ranges::fill(staging_.values(), std::numeric_limits<float>::quiet_NaN());
+  }
+
+  EngineTrial run(const Engine& engine, int timed_runs) {
+    const std::unique_ptr<VendorOp> op = library_.convolution(question_, engine.name);
+    if (op->workspace_bytes() > workspace_.bytes) {
+      return {.failure = "it wants " + format_size(op->workspace_bytes()) + " of workspace on this device, " +
+                         format_size(engine.workspace_bytes) + " were listed"};
+    }
+    // What it does not write, and what it reads before it has written it, shows.
+    upload(result_, 0);
+    upload(workspace_, 0);
+    launch(*op);
+    EngineTrial trial{.worst_error = worst_error(),
+                      .tolerance = trial_tolerance(engine, longest_sum(question_), rms_product_)};
+    if (trial.right() && timed_runs > 0) {
+      trial.seconds = seconds_of(*op, timed_runs);
+    }
+    return trial;
+  }
+
+ private:
+  static std::uint64_t padded_bytes(const Dims& dims) { return round_up(bytes_of(dims), kAlignment); }
+  // So that the operands are not the same.
+  std::uint64_t second_phase() const { return values_.size() / 2; }
+  std::uint64_t budget() const { return device_.properties().budget_bytes; }
+  std::uint64_t workspace_room() const { return budget() - operand_bytes_; }
+
+  void compute_samples() {
+    const std::uint64_t affordable =
+        std::clamp<std::uint64_t>(kMostProducts / longest_sum(question_), 1, kSamples);
+    double squares = 0;
+    std::uint64_t products = 0;
+    for (const std::uint64_t element : sampled_elements(tensors_.result, affordable, kSeed)) {
+      samples_.push_back(sample_convolution(question_, element, {.values = values_},
+                                            {.values = values_, .phase = second_phase()}));
+      squares += samples_.back().squares;
+      products += samples_.back().products;
+    }
+    rms_product_ = products == 0 ? 0 : std::sqrt(squares / static_cast<double>(products));
+  }
+
+  void synchronize() { device_.synchronize(device_.frontier(stream_)); }
+
+  void copy(CopyDirection direction, AddressRange destination, AddressRange source) {
+    device_.copy(stream_, {.name = "trial",
+                           .direction = direction,
+                           .destination = {.range = destination},
+                           .source = {.range = source}});
+  }
+
+  // Element i is staged value (i + phase) mod their number.
+  void upload(AddressRange to, std::uint64_t phase) {
+    const std::uint64_t period = staging_.values().size_bytes();
+    std::uint64_t from = phase * sizeof(float);
+    while (to.bytes > 0) {
+      const std::uint64_t bytes = std::min(to.bytes, period - from);
+      copy(CopyDirection::kHostToDevice, {.begin = to.begin, .bytes = bytes},
+           {.begin = staging_.range().begin + from, .bytes = bytes});
+      to = {.begin = to.begin + bytes, .bytes = to.bytes - bytes};
+      from = 0;
+    }
+    synchronize();
+  }
+
+  void launch(const VendorOp& op) {
+    const std::array reads{first_, second_};
+    const std::array read{Access{.range = first_}, Access{.range = second_}};
+    const std::array written{Access{.range = result_}, Access{.range = workspace_}};
+    const auto run = [&](void* native_stream) {
+      op.run({.reads = reads,
+              .write = result_,
+              .workspace = {.begin = workspace_.begin, .bytes = op.workspace_bytes()}},
+             native_stream);
+    };
+    device_.submit(stream_, {.name = "trial", .reads = read, .writes = written, .cost = {}, .run = run});
+    synchronize();
+  }
+
+  double worst_error() {
+    constexpr std::uint64_t kBytes = sizeof(float);
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      copy(CopyDirection::kDeviceToHost, {.begin = sampled_->range().begin + i * kBytes, .bytes = kBytes},
+           {.begin = result_.begin + samples_[i].element * kBytes, .bytes = kBytes});
+    }
+    synchronize();
+    double worst = 0;
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      const double error = std::abs(static_cast<double>(sampled_->values()[i]) - samples_[i].value);
+      if (!std::isfinite(error)) {
+        return std::numeric_limits<double>::infinity();
+      }
+      worst = std::max(worst, error);
+    }
+    return worst;
+  }
+
+  double seconds_of(const VendorOp& op, int runs) {
+    device_.set_tracing(true);
+    for (int i = 0; i < runs; ++i) {
+      launch(op);
+    }
+    device_.set_tracing(false);
+    std::vector<double> seconds;
+    for (const TraceEvent& event : device_.take_trace()) {
+      if (event.kind == TraceEvent::Kind::kWork) {
+        seconds.push_back(event.end_seconds - event.begin_seconds);
+      }
+    }
+    return median(std::move(seconds));
+  }
+
+  Device& device_;
+  VendorLibrary& library_;
+  const EngineQuestion& question_;
+  const PassTensors tensors_;
+  const std::span<const float> values_;
+  const std::uint64_t operand_bytes_;
+  const StreamId stream_;
+  std::vector<SampledElement> samples_;
+  double rms_product_ = 0;
+  HostBlock staging_;  // of values_, then of NaN
+  std::optional<HostBlock> sampled_;
+  std::optional<DeviceBlock> block_;
+  AddressRange first_;
+  AddressRange second_;
+  AddressRange result_;
+  AddressRange workspace_;
+};
+
+class DeviceTrials final : public EngineTrials {
+ public:
+  DeviceTrials(std::function<std::unique_ptr<Device>()> make_device, std::shared_ptr<VendorLibrary> library,
+               const DeviceTrialOptions& options)
+      : make_device_(std::move(make_device)), library_(std::move(library)), options_(options) {}
+
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
+    if (question.elements != ElementType::kF32) {
+      throw InvalidArgument(to_string(question) + ": trials are of fp32 alone");
+    }
+    const std::unique_ptr<Device> device = make_device_();
+    Bench bench(*device, *library_, question, values_);
+    std::uint64_t workspace_bytes = 0;
+    for (const Engine& engine : engines) {
+      if (bench.fits(engine)) {
+        workspace_bytes = std::max(workspace_bytes, engine.workspace_bytes);
+      }
+    }
+    bench.allocate(workspace_bytes);
+    std::vector<EngineTrial> trials;
+    for (const Engine& engine : engines) {
+      trials.push_back(bench.fits(engine) ? run_one(*device, bench, engine) : without_room(engine, *device));
+    }
+    return trials;
+  }
+
+ private:
+  EngineTrial run_one(Device& device, Bench& bench, const Engine& engine) const {
+    try {
+      return bench.run(engine, options_.timed_runs);
+    } catch (const DeviceError& error) {
+      if (error.lost()) {
+        throw;
+      }
+      device.set_tracing(false);
+      device.recover();
+      return {.failure = error.what()};
+    } catch (const NoEngine& error) {
+      return {.failure = error.what()};
+    }
+  }
+
+  static EngineTrial without_room(const Engine& engine, const Device& device) {
+    return {.failure = "a workspace of " + format_size(engine.workspace_bytes) +
+                       " and the operands do not fit into " + format_size(device.properties().budget_bytes),
+            .no_room = true};
+  }
+
+  std::function<std::unique_ptr<Device>()> make_device_;
+  std::shared_ptr<VendorLibrary> library_;
+  DeviceTrialOptions options_;
+  const std::vector<float> values_ = random_values(kPeriod);
+};
+
+}  // namespace
+
+std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<Device>()> make_device,
+                                                 std::shared_ptr<VendorLibrary> library,
+                                                 const DeviceTrialOptions& options) {
+  return std::make_unique<DeviceTrials>(std::move(make_device), std::move(library), options);
+}
+
+double trial_tolerance(const Engine& engine, std::uint64_t products, double rms_product) {
+  const bool transformed =
+      engine.has(NumericalNote::kWinograd) || engine.has(NumericalNote::kFft) || engine.rounds_inputs();
+  const double sums = (transformed ? kTransformedRoundoffs : kPlainRoundoffs) * kFp32Roundoff;
+  const double inputs = engine.rounds_inputs() ? kTf32Roundoff : 0;
+  const auto n = static_cast<double>(products);
+  return kDeviations * rms_product * (sums * n + inputs * std::sqrt(n));
+}
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,64 @@
+#pragma once
+// What engines do on a device: how long they take, and whether they are right. cuDNN's order is a guess, and
+// engines have been wrong without a sign (engine_refusals.h), so each is run on random operands; sampled
+// elements of what it writes, corners among them, are held to sums in double precision, and one that is right
+// is timed.
+//
+// Tolerance. Operands are independent, uniform in [-1, 1). Rounding errors of a sum of n products of root
+// mean square s then add up as a random walk does (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019), with
+// deviations of at most u n s in all, u the unit roundoff of the sum, and of r sqrt(n) s where operands are
+// rounded first, r the roundoff of that. Eight deviations are taken; u stands for 16 roundoffs of fp32, since
+// libraries add in blocks as they like, and for 64 where operands are transformed first or tensor cores,
+// which truncate, add: Winograd's F(4x4, 3x3) is off by seven times as much as plain sums (Lavin and Gray,
+// CVPR 2016, table 5). What is wrong by a tap is off by about s sqrt(n).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/ops/cuda/engine_source.h"
+#include "src/ops/cuda/vendor_library.h"
+#include "vdnn/device.h"
+
+namespace vdnn::cuda {
+
+struct EngineTrial {
+  // Why it could not be run; empty: it ran, and what follows is known.
+  std::string failure;
+  bool no_room = false;    // it failed for want of memory for its workspace alone
+  double worst_error = 0;  // of the sampled elements; infinite where one of them is no number
+  double tolerance = 0;
+  std::optional<double> seconds;  // median, where it was timed
+
+  bool right() const { return failure.empty() && worst_error <= tolerance; }
+};
+
+// Used by one thread at a time.
+class EngineTrials {
+ public:
+  virtual ~EngineTrials() = default;
+  // A trial for each of the engines, which are of this question. Throws OutOfMemory where not even the
+  // operands fit, DeviceError where the device is lost.
+  virtual std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) = 0;
+};
+
+struct DeviceTrialOptions {
+  // After the first run, whose result is looked at. 0: engines are not timed.
+  int timed_runs = 5;
+};
+
+// `make_device`: whose budget is what trials may take. Called once a question; it has gone, and all that it
+// took, when run() returns. fp32 only (InvalidArgument).
+std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<Device>()> make_device,
+                                                 std::shared_ptr<VendorLibrary> library,
+                                                 const DeviceTrialOptions& options = {});
+
+// What the sampled elements may be off by. `products`: of the longest sum; `rms_product`: their root mean
+// square.
+double trial_tolerance(const Engine& engine, std::uint64_t products, double rms_product);
+
+}  // namespace vdnn::cuda

@@ -1,0 +1,44 @@
+#pragma once
+// Engines of a source that have been tried on the device: none that computes wrong values, and by measured
+// time where that is wanted. Without, the library's order stands, and only what some limits choose is tried.
+
+#include <memory>
+
+#include "src/ops/cuda/engine_source.h"
+#include "src/ops/cuda/engine_timings.h"
+#include "src/ops/cuda/engine_trials.h"
+
+namespace vdnn::cuda {
+
+struct TriedEnginesOptions {
+  // Only what these permit is tried; the rest follows it, untried.
+  EngineLimits limits;
+  // Fastest first. An engine that has no room for its trial comes after those that have a time.
+  bool by_time = false;
+};
+
+struct TriedEnginesParts {
+  std::shared_ptr<const EngineSource> source;
+  std::shared_ptr<EngineTrials> trials;
+  std::shared_ptr<EngineTimingsFile> timings;
+  EngineTimingsFile::Warn warn;
+};
+
+class TriedEngines final : public EngineSource {
+ public:
+  // No part is null or empty.
+  TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& options);
+  // "cudnn 9.19.0", or "cudnn 9.19.0, timed"
+  std::string name() const override;
+
+ private:
+  // Each engine is tried once for each place of the timings; the first run that finds it wrong, and each one
+  // after, is warned with its name, the question and the worst error. Throws NoEngine where all that is
+  // permitted is wrong or cannot be run.
+  std::vector<Engine> do_list(const EngineQuestion& question) const override;
+
+  TriedEnginesParts parts_;
+  TriedEnginesOptions options_;
+};
+
+}  // namespace vdnn::cuda
