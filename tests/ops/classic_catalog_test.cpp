@@ -117,7 +117,8 @@ TEST(ClassicConvolution, CostIsArithmeticAndOperands) {
   EXPECT_EQ(recipe.parameters[0].type.dims, (Dims{6, 2, 3, 3}));
   for (const OpRecipe& op : {recipe.forward[0], recipe.backward[0], recipe.backward[1]}) {
     EXPECT_EQ(op.cost.flops, 2.0 * (2 * 6 * 8 * 10) * (2 * 3 * 3));
-    EXPECT_EQ(op.cost.bytes, 4.0 * (2 * 4 * 80 + 2 * 6 * 80 + 6 * 2 * 9));
+    const int bias = op.direction == Direction::kBackwardData ? 0 : 6;
+    EXPECT_EQ(op.cost.bytes, 4.0 * (2 * 4 * 80 + 2 * 6 * 80 + 6 * 2 * 9 + bias));
   }
 }
 
@@ -207,12 +208,15 @@ TEST(ClassicAlgorithms, WorkspacesThatOverflowAreErrors) {
 }
 
 TEST(ClassicTransposedConvolution, ExchangesThePassesOfAConvolution) {
-  const TransposedConvolutionSpec up{.filters = 16, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const TransposedConvolutionSpec up{
+      .filters = 16, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false};
   const LayerRecipe recipe = recipe_of({8, 64, 28, 28}, up);
   EXPECT_EQ(recipe.parameters[0].type.dims, (Dims{16, 64, 3, 3}));
   EXPECT_EQ(recipe.parameters[0].fan_in, 64 * 9);
   // The convolution from Y (16 channels) to X (64).
-  const LayerRecipe down = recipe_of({8, 16, 28, 28}, convolution(64, 3, 1, 1));
+  ConvolutionSpec spec = convolution(64, 3, 1, 1);
+  spec.bias = false;
+  const LayerRecipe down = recipe_of({8, 16, 28, 28}, spec);
   const auto same = [](const OpRecipe& a, const OpRecipe& b) {
     return names(a.algorithms) == names(b.algorithms) &&
            workspaces(a.algorithms) == workspaces(b.algorithms) && a.cost.flops == b.cost.flops &&
@@ -222,8 +226,15 @@ TEST(ClassicTransposedConvolution, ExchangesThePassesOfAConvolution) {
   EXPECT_TRUE(same(recipe.backward[0], down.backward[0]));
   EXPECT_TRUE(same(recipe.backward[1], down.forward[0]));
   EXPECT_FALSE(same(recipe.forward[0], down.forward[0]));
-  EXPECT_THAT(describe(recipe.forward), ElementsAre("X W W1 -> Y"));
-  EXPECT_THAT(describe(recipe.backward), ElementsAre("X dY -> dW dW1", "dY W -> dX"));
+  EXPECT_THAT(describe(recipe.forward), ElementsAre("X W -> Y"));
+  EXPECT_THAT(describe(recipe.backward), ElementsAre("X dY -> dW", "dY W -> dX"));
+}
+
+// Windows begin a stride apart, so fewer of them meet in an output. Their whole window was counted once, and
+// filters began too small.
+TEST(ClassicTransposedConvolution, SumsFewerProductsWhereItHasAStride) {
+  const TransposedConvolutionSpec up{.filters = 4, .kernel = {4, 4}, .stride = {2, 2}, .padding = {1, 1}};
+  EXPECT_EQ(recipe_of({8, 6, 14, 14}, up).parameters[0].fan_in, 6 * 16 / 4);
 }
 
 TEST(ClassicFullyConnected, IsAMatrixProduct) {
@@ -232,7 +243,7 @@ TEST(ClassicFullyConnected, IsAMatrixProduct) {
   EXPECT_EQ(recipe.parameters[0].fan_in, 105);
   EXPECT_THAT(workspaces(recipe.forward[0].algorithms), ElementsAre(Pair("gemm", 0)));
   EXPECT_EQ(recipe.forward[0].cost.flops, 2.0 * 4 * 10 * 105);
-  EXPECT_EQ(recipe.forward[0].cost.bytes, 4.0 * (4 * 105 + 4 * 10 + 10 * 105));
+  EXPECT_EQ(recipe.forward[0].cost.bytes, 4.0 * (4 * 105 + 4 * 10 + 10 * 105 + 10));
 }
 
 // The operands that the paper counts.

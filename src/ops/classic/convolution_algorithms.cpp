@@ -34,6 +34,19 @@ std::int64_t divide_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit;
 }
 
+// Of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
+Cost convolution_cost(const Convolution& convolution) {
+  const auto batch = static_cast<double>(convolution.batch);
+  const auto inputs = static_cast<double>(convolution.input_channels);
+  const auto outputs = static_cast<double>(convolution.output_channels);
+  const auto filter = outputs * inputs * static_cast<double>(element_count(convolution.kernel)) /
+                      static_cast<double>(convolution.groups);
+  const auto input_space = static_cast<double>(element_count(convolution.input));
+  const auto output_space = static_cast<double>(element_count(convolution.output));
+  return {.flops = 2 * batch * output_space * filter,
+          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter)};
+}
+
 class Estimate {
  public:
   Estimate(const Convolution& convolution, Direction pass)
@@ -180,18 +193,6 @@ class Estimate {
 
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass) {
   return Estimate(convolution, pass).algorithms();
-}
-
-Cost convolution_cost(const Convolution& convolution) {
-  const auto batch = static_cast<double>(convolution.batch);
-  const auto inputs = static_cast<double>(convolution.input_channels);
-  const auto outputs = static_cast<double>(convolution.output_channels);
-  const auto filter = outputs * inputs * static_cast<double>(element_count(convolution.kernel)) /
-                      static_cast<double>(convolution.groups);
-  const auto input_space = static_cast<double>(element_count(convolution.input));
-  const auto output_space = static_cast<double>(element_count(convolution.output));
-  return {.flops = 2 * batch * output_space * filter,
-          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter)};
 }
 
 }  // namespace vdnn::classic

@@ -43,7 +43,4 @@ using ops::Convolution;
 // where a workspace overflows 64 bits.
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass);
 
-// Of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
-Cost convolution_cost(const Convolution& convolution);
-
 }  // namespace vdnn::classic
