@@ -59,7 +59,8 @@ struct Plan {
   bool network_wide = false;              // baseline
 };
 
-// Deterministic. Throws InvalidArgument where no algorithm of some op obeys the workspace limit.
+// Deterministic. Throws InvalidArgument where no algorithm of some op obeys the workspace limit, with the
+// least limit that all ops could obey.
 Plan make_plan(const Tape& tape, const PlanOptions& options);
 
 // The vDNN paper's accounting of a network-wide allocation: every X, all weights, two buffers of the largest

@@ -66,7 +66,20 @@ void require_recorded_ops(const Tape& tape, const PlanOptions& options) {
   }
 }
 
-std::uint32_t choose_algorithm(const Op& op, const PlanOptions& options) {
+const Algorithm& least_algorithm(const Op& op) {
+  return *std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
+}
+
+// That every op has an algorithm for.
+std::uint64_t least_workspace_limit(const Tape& tape) {
+  std::uint64_t limit = 0;
+  for (const Op& op : tape.ops()) {
+    limit = std::max(limit, least_algorithm(op).workspace_bytes);
+  }
+  return limit;
+}
+
+std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions& options) {
   if (!options.recorded.empty()) {
     return recorded_algorithm(op, options);
   }
@@ -75,10 +88,11 @@ std::uint32_t choose_algorithm(const Op& op, const PlanOptions& options) {
       return index;
     }
   }
-  const auto least = std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
+  const Algorithm& least = least_algorithm(op);
   throw InvalidArgument(op.name + ": no algorithm obeys the workspace limit of " +
-                        format_size(*options.workspace_limit) + "; the least is " + least->name + " with " +
-                        format_size(least->workspace_bytes));
+                        format_size(*options.workspace_limit) + "; the least is " + least.name + " with " +
+                        format_size(least.workspace_bytes) + ", and all ops of the network would do with " +
+                        format_size(least_workspace_limit(tape)));
 }
 
 // Does backward read it, and only outside the classifier? Those are the feature maps that vDNN virtualises.
@@ -198,7 +212,7 @@ Plan make_plan(const Tape& tape, const PlanOptions& options) {
   plan.options = options;
   plan.network_wide = options.policy == Policy::kBaseline;
   for (const Op& op : tape.ops()) {
-    plan.algorithms.push_back(choose_algorithm(op, options));
+    plan.algorithms.push_back(choose_algorithm(tape, op, options));
   }
   require_recorded_ops(tape, options);
   plan.transfers = plan_transfers(tape, options.policy);

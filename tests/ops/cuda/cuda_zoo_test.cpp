@@ -7,13 +7,18 @@
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "exec/permitted_orders.h"
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
 #include "vdnn/checker.h"
+#include "vdnn/error.h"
+#include "vdnn/plan.h"
+#include "vdnn/size.h"
 #include "vdnn/zoo.h"
 
 namespace vdnn::testing {
@@ -59,6 +64,110 @@ TEST_P(CudaZoo, EvaluationHoldsParametersAlike) {
     EXPECT_EQ(training->parameters()[i].recipe.storage_bytes,
               evaluation->parameters()[i].recipe.storage_bytes);
   }
+}
+
+std::vector<std::uint64_t> workspaces_of(const Op& op) {
+  std::vector<std::uint64_t> bytes;
+  for (const Algorithm& algorithm : op.algorithms) {
+    bytes.push_back(algorithm.workspace_bytes);
+  }
+  return bytes;
+}
+
+// Every workspace of any algorithm that is at least what all ops can do with, and a byte less; of many some.
+std::set<std::uint64_t> interesting_limits(const Tape& tape, std::uint64_t least) {
+  std::set<std::uint64_t> limits{least};
+  for (const Op& op : tape.ops()) {
+    for (const std::uint64_t bytes : workspaces_of(op)) {
+      limits.insert({std::max(bytes, least), std::max(bytes, least + 1) - 1});
+    }
+  }
+  const std::size_t stride = limits.size() / 40 + 1;
+  std::size_t index = 0;
+  std::erase_if(limits, [&](std::uint64_t limit) { return limit != least && index++ % stride != 0; });
+  return limits;
+}
+
+std::uint64_t least_limit(const Tape& tape) {
+  std::uint64_t least = 0;
+  for (const Op& op : tape.ops()) {
+    least = std::max(least, std::ranges::min(workspaces_of(op)));
+  }
+  return least;
+}
+
+// No op is planned over the limit; one whose choice keeps to it keeps its choice, and the others take the
+// next in the order of preference that does.
+void expect_limit_kept(const Tape& tape, const Plan& unlimited, const PlanOptions& options,
+                       std::set<Direction>& stepped_down) {
+  const Plan plan = make_plan(tape, options);
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    const Op& op = tape.op(id);
+    const std::vector<std::uint64_t> bytes = workspaces_of(op);
+    const std::uint32_t chosen = plan.algorithms[id];
+    ASSERT_LE(bytes[chosen], *options.workspace_limit) << op.name;
+    if (bytes[unlimited.algorithms[id]] <= *options.workspace_limit) {
+      ASSERT_EQ(chosen, unlimited.algorithms[id]) << op.name;
+      continue;
+    }
+    stepped_down.insert(op.direction);
+    for (std::uint32_t faster = 0; faster < chosen; ++faster) {
+      ASSERT_GT(bytes[faster], *options.workspace_limit) << op.name;
+    }
+  }
+}
+
+void expect_limits_kept(const Tape& tape, AlgorithmPreference preference, std::set<Direction>& stepped_down) {
+  PlanOptions options{.preference = preference};
+  const Plan unlimited = make_plan(tape, options);
+  for (const std::uint64_t limit : interesting_limits(tape, least_limit(tape))) {
+    options.workspace_limit = limit;
+    ASSERT_NO_FATAL_FAILURE(expect_limit_kept(tape, unlimited, options, stepped_down)) << "limit " << limit;
+  }
+}
+
+// Of one network, or one GPU, too few ops have a choice: together they step down in every pass.
+TEST(CudaZooOnEveryGpu, NoOpIsPlannedOverTheWorkspaceLimit) {
+  std::set<Direction> stepped_down;
+  for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
+    const cuda::CudaCatalog catalog(std::make_shared<cuda::RecordedEngines>(gpu.recorded_engines));
+    for (const std::string& model : model_names()) {
+      const auto tape = lower_to_tape(make_model({.model = model}), catalog, {});
+      for (const auto preference : {AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance}) {
+        SCOPED_TRACE(std::string(gpu.name) + ", " + model + ", " + to_string(preference));
+        ASSERT_NO_FATAL_FAILURE(expect_limits_kept(*tape, preference, stepped_down));
+      }
+    }
+  }
+  const std::set<Direction> passes{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
+  EXPECT_EQ(stepped_down, passes);
+}
+
+TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
+  const auto tape = lower_to_tape(network_, catalog_, {});
+  const std::uint64_t least = least_limit(*tape);
+  ASSERT_GT(least, 0U);
+  EXPECT_NO_THROW(make_plan(*tape, {.workspace_limit = least}));
+  try {
+    make_plan(*tape, {.workspace_limit = least - 1});
+    FAIL() << "planned";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("all ops of the network would do with " + format_size(least)),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// What was chosen under a limit is chosen again from its record, without the limit.
+TEST_P(CudaZoo, ChoicesUnderAWorkspaceLimitAreRecorded) {
+  const auto tape = lower_to_tape(network_, catalog_, {});
+  const Plan limited = make_plan(*tape, {.workspace_limit = least_limit(*tape)});
+  PlanOptions again;
+  for (OpId id = 0; id < tape->ops().size(); ++id) {
+    again.recorded[tape->op(id).name] = tape->op(id).algorithms[limited.algorithms[id]].name;
+  }
+  EXPECT_EQ(make_plan(*tape, again).algorithms, limited.algorithms);
+  EXPECT_EQ(make_schedule(*tape, limited).algorithms, limited.algorithms);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaZoo, ::testing::ValuesIn(model_names()), [](const auto& test) {
