@@ -6,6 +6,8 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> kTargets{
       {"checkpoint", run_checkpoint, checkpoint_seeds},
       {"cifar10", run_cifar10, cifar10_seeds},
+      {"engine_timings", run_engine_timings, engine_timings_seeds},
+      {"engines", run_engines, engines_seeds},
       {"fashion_mnist", run_fashion_mnist, fashion_mnist_seeds},
       {"idx", run_idx, idx_seeds},
       {"image", run_image, image_seeds},

@@ -17,6 +17,9 @@ void DeviceClock::start() {
   base_seconds_ = host_seconds();
   const CudaStatus recorded = api.event_record(base.get(), idle);
   const CudaStatus waited = api.event_synchronize(base.get());
+  if (waited != CudaStatus::kSuccess) {
+    context_.forget(api.stream_synchronize(idle));  // the event goes back, and may still be recorded there
+  }
   const CudaStatus destroyed = api.stream_destroy(idle);
   context_.check(recorded, "cudaEventRecord");
   context_.check(waited, "cudaEventSynchronize");

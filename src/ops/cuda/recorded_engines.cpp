@@ -53,8 +53,8 @@ Json json_of(const Engine& engine) {
 
 Engine engine_of(const Json& json) {
   Engine engine{.name = json.at("name").get<std::string>(),
-                .workspace_bytes = json.at("workspace_bytes").get<std::uint64_t>()};
-  for (const Json& note : json.at("notes")) {
+                .workspace_bytes = json.at("workspace_bytes").get_ref<const Json::number_unsigned_t&>()};
+  for (const Json& note : json.at("notes").get_ref<const Json::array_t&>()) {
     engine.notes.push_back(note_of(note.get<std::string>()));
   }
   return engine;
@@ -62,7 +62,7 @@ Engine engine_of(const Json& json) {
 
 std::vector<Engine> engines_of(const Json& json) {
   std::vector<Engine> engines;
-  for (const Json& engine : json) {
+  for (const Json& engine : json.get_ref<const Json::array_t&>()) {
     engines.push_back(engine_of(engine));
   }
   return engines;
@@ -85,7 +85,7 @@ RecordedEngines::RecordedEngines(std::string_view text) {
                       json.at("type").dump() + ", known is " + std::to_string(kSchema) + ", \"engines\"");
     }
     source_ = json.at("source").get<std::string>();
-    for (const auto& [question, engines] : json.at("engines").items()) {
+    for (const auto& [question, engines] : json.at("engines").get_ref<const Json::object_t&>()) {
       answers_.emplace(question, engines_of(engines));
     }
   } catch (const Json::exception& error) {

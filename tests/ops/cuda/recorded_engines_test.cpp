@@ -105,7 +105,10 @@ TEST(RecordedEngines, WhatIsNoRecordIsRefused) {
        {std::string(), std::string("[]"), text.substr(0, text.size() / 2),
         with("\"schema\": 1", "\"schema\": 2"), with("\"type\": \"engines\"", "\"type\": \"step\""),
         with("\"source\"", "\"sauce\""), with("\"engines\": {", "\"motors\": {"), with("\"eng0\"", "7"),
-        with("\"name\"", "\"nam\""), with("[{", "[[[[[[{"), with("[\"fft\"]", "[0]")}) {
+        with("\"name\"", "\"nam\""), with("[{", "[[[[[[{"), with("[\"fft\"]", "[0]"),
+        // A count below zero was read as one near 2^64, a broken one as a whole one, objects as arrays.
+        with("\"workspace_bytes\":", "\"workspace_bytes\":-"),
+        with("\"workspace_bytes\":", "\"workspace_bytes\":0."), with("[\"fft\"]", "{\"a\": \"fft\"}")}) {
     EXPECT_THROW(RecordedEngines{damaged}, DataError) << damaged.substr(0, 60);
   }
 }
