@@ -3,6 +3,8 @@
 // order, those of transposed convolutions with C outermost. Convolutions, pooling and local response
 // normalisation are cuDNN's, fully connected layers cuBLASLt's, everything else kernels of our own. The
 // algorithms of a convolution are the engines that cuDNN lists for the GPU; workspace is counted with the op.
+// GpuSystem::make_ops() (gpu_system.h) tries them on the GPU before it offers them, here they are taken as
+// listed.
 //
 // Results are bit-identical for the same GPU, build and libraries: sums are taken in fixed orders, without
 // atomics, and of the libraries' algorithms only those are taken that give the same bits twice and do not

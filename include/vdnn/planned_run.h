@@ -3,6 +3,7 @@
 // prints it, `vdnn train` carries it out; both get it from here, so they cannot disagree.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,13 @@ struct RunOptions {
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
+  // Products of fp32 may be rounded to TF32 first, see gpu_system.h. For GPUs, and simulated ones whose
+  // engines are known.
+  bool tf32 = false;
+  // Where times of engines are kept, see gpu_system.h. For `cuda:N`.
+  std::optional<std::filesystem::path> engine_timings;
+  // Told what people should know and no run fails for. May be empty.
+  std::function<void(const std::string&)> warn;
   TrainingOptions training;
   // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete.
   std::map<std::string, std::string> recorded_algorithms;

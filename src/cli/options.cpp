@@ -142,12 +142,12 @@ std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string
   return text ? std::optional(parse_size(*text)) : std::nullopt;
 }
 
-// A checkpoint is written beside the file that it replaces.
-void check_save(const std::string& path) {
+// It is written beside the file that it replaces.
+void check_replaced(const std::string& option, const std::string& path) {
   try {
     const AtomicFile file(path);
   } catch (const DataError& error) {
-    throw InvalidArgument(std::string("--save: ") + error.what());
+    throw InvalidArgument(option + ": " + error.what());
   }
 }
 
@@ -192,6 +192,8 @@ RunOptions to_run_options(const RunArguments& given) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
+          .tf32 = arguments.tf32,
+          .engine_timings = arguments.engine_timings,
           .training = to_training_options(arguments),
           .graph = arguments.graph};
 }
@@ -236,7 +238,7 @@ void require_finite(const char* option, double value) {
   }
 }
 
-void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save,
+void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced,
                    const std::optional<std::string>& input) {
   std::vector<std::string> files;
   const auto add = [&files](const std::string& path) {
@@ -254,9 +256,11 @@ void check_outputs(const OutputArguments& outputs, const std::optional<std::stri
       }
     }
   }
-  if (save) {
-    check_save(*save);
-    add(*save);
+  for (const ReplacedFile& file : replaced) {
+    if (file.path) {
+      check_replaced(file.option, *file.path);
+      add(*file.path);
+    }
   }
 }
 

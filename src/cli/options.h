@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "vdnn/planned_run.h"
 
@@ -24,6 +25,8 @@ struct RunArguments {
   std::string policy = "auto";
   std::string algorithms = "performance";
   std::optional<std::string> workspace_limit;
+  bool tf32 = false;
+  std::optional<std::string> engine_timings;
   std::string optimizer = "sgd";
   std::optional<double> momentum;
   std::optional<double> beta1;
@@ -48,6 +51,9 @@ struct RunArguments {
     field("policy", self.policy, "auto, baseline, none, all or conv");
     field("algorithms", self.algorithms, "memory or performance");
     field("workspace-limit", self.workspace_limit, "most workspace of any op");
+    field("tf32", self.tf32, "cuda, and sim of GPUs that have it: let products round their inputs to TF32");
+    field("engine-timings", self.engine_timings,
+          "cuda: time engines of convolutions, keep the times in this file, and take the fastest");
     field("optimizer", self.optimizer, "sgd, adam or adamw");
     field("momentum", self.momentum, "of sgd (default: 0.9)");
     field("beta1", self.beta1, "of adam and adamw (default: 0.9)");
@@ -119,9 +125,15 @@ TrainingArguments in_force(const TrainingArguments& arguments);
 // Throws InvalidArgument for what is not a number from 0 to the largest float.
 void require_finite(const char* option, double value);
 
+// What an option names and the command may replace; absent: not given.
+struct ReplacedFile {
+  std::string option;
+  std::optional<std::string> path;
+};
+
 // Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done, whatever links lead there. Only `save` may replace `input`, the file that the command reads.
-void check_outputs(const OutputArguments& outputs, const std::optional<std::string>& save = {},
+// done, whatever links lead there. Only what is replaced may be `input`, the file that the command reads.
+void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced = {},
                    const std::optional<std::string>& input = {});
 
 // Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed is

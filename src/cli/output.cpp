@@ -1,5 +1,7 @@
 #include "src/cli/output.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -12,6 +14,10 @@ void write_output(const std::function<void()>& write) {
   } catch (const DataError& error) {
     throw OutputError(error.what());
   }
+}
+
+void log_warning(const std::string& text) {
+  spdlog::warn("{}", text);
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {

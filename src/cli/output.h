@@ -19,6 +19,9 @@ class OutputError : public Error {
 // Runs `write`, whose DataErrors are failures to write: they become OutputErrors.
 void write_output(const std::function<void()>& write);
 
+// What no run fails for: the `warn` of its options.
+void log_warning(const std::string& text);
+
 // Replaces the file at `path` by what `write` writes. Throws OutputError.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 

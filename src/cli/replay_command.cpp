@@ -63,11 +63,12 @@ void require_absent(const char* option, const std::optional<Value>& value, const
 void replay(const ReplayArguments& arguments) {
   check_outputs(arguments.outputs, {}, arguments.file);
   const TrainingArguments training = training_arguments(arguments);
-  const PlannedRun run =
-      plan_run_with_schedule(to_run_options(run_arguments(arguments)), [&](const Tape& tape) {
-        std::ifstream file = open_schedule(arguments.file);
-        return read_schedule(file, tape);
-      });
+  RunOptions planned = to_run_options(run_arguments(arguments));
+  planned.warn = log_warning;
+  const PlannedRun run = plan_run_with_schedule(planned, [&](const Tape& tape) {
+    std::ifstream file = open_schedule(arguments.file);
+    return read_schedule(file, tape);
+  });
   if (run.target.simulated) {
     require_absent("--steps", arguments.steps, run);
     require_absent("--lr", arguments.lr, run);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/cli/output.h"
 #include "vdnn/error.h"
 #include "vdnn/zoo.h"
 
@@ -48,7 +49,9 @@ RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>&
   return arguments;
 }
 
-PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options) {
+PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& given) {
+  RunOptions options = given;
+  options.warn = log_warning;
   if (!checkpoint) {
     return plan_run(options);
   }

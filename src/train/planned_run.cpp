@@ -53,10 +53,29 @@ Lowered lower(const Network& network, const RunOptions& options, const std::shar
 
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target) {
   try {
-    return lower(network, options, target.gpus->make_ops(*target.gpu));
+    return lower(
+        network, options,
+        target.gpus->make_ops(*target.gpu, {.tf32 = options.tf32,
+                                            .engine_timings = options.engine_timings,
+                                            .trial_bytes = target.budget_bytes - target.library_bytes,
+                                            .warn = options.warn}));
   } catch (const cuda::NoEngine& error) {
     throw InvalidArgument("network " + network.name() + " cannot be computed on " + target.name + ": " +
                           error.what());
+  }
+}
+
+// Options that only some devices have are refused where they would change nothing.
+void require_no_tf32(const RunOptions& options, const std::string& reason) {
+  if (options.tf32) {
+    throw InvalidArgument("--tf32: " + reason);
+  }
+}
+
+void require_no_engine_timings(const RunOptions& options, const RunTarget& target) {
+  if (options.engine_timings) {
+    throw InvalidArgument("--engine-timings: there are no engines to be timed on " + target.name +
+                          "; use cuda:N");
   }
 }
 
@@ -65,11 +84,14 @@ Lowered lower_for_gpu(const Network& network, const RunOptions& options, const R
 Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options, std::string_view gpu) {
   if (std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu)) {
     try {
-      return lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines)));
-    } catch (const cuda::NoEngine&) {
+      const auto precision = options.tf32 ? cuda::ProductPrecision::kTf32 : cuda::ProductPrecision::kFp32;
+      return lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines), precision));
+    } catch (const cuda::NoEngine& error) {
       // The classic catalog has an algorithm for everything, and its name is what is reported.
+      require_no_tf32(options, error.what());
     }
   }
+  require_no_tf32(options, "no engines are known that compute in it on sim:" + std::string(gpu));
   return lower(network, options, make_classic_catalog());
 }
 
@@ -78,7 +100,9 @@ Lowered lower_for(const Network& network, const RunOptions& options, const RunTa
   if (target.gpu) {
     return lower_for_gpu(network, options, target);
   }
+  require_no_engine_timings(options, target);
   if (target.profile.name == "cpu") {
+    require_no_tf32(options, "products are computed in fp32 on " + target.name + "; use cuda:N or sim:NAME");
     return lower(network, options, std::shared_ptr<OpLibrary>(make_cpu_ops({.threads = target.threads})));
   }
   return lower_for_simulated_gpu(network, options, target.profile.name);

@@ -25,6 +25,12 @@ std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
 
 }  // namespace
 
+std::string driver_version_of(CudaContext& context) {
+  int driver = 0;
+  context.check(context.api().driver_version(driver), "cudaDriverGetVersion");
+  return format_version(driver);
+}
+
 int require_gpus(CudaContext& context) {
   CudaApi& api = context.api();
   int driver = 0;

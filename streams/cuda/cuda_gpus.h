@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "streams/cuda/cuda_context.h"
 
@@ -22,5 +23,8 @@ std::uint64_t free_bytes_of_gpu(CudaContext& context);
 // libraries take. Where the card cannot be asked before (there is no NVML), all that is not free then, so
 // that it is never too little: memory of other processes, too.
 std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& begin);
+
+// Of CUDA, as the context's driver is for: "13.0".
+std::string driver_version_of(CudaContext& context);
 
 }  // namespace vdnn

@@ -352,6 +352,17 @@ TEST_F(CliTest, SimulatedDevicesPlanAndSayThatTheyAreSimulated) {
   }
 }
 
+TEST_F(CliTest, Tf32IsInTheSummaryAndInTheOriginOfASchedule) {
+  const std::string schedule = path("schedule.json");
+  const json summary = plan("--model alexnet --device sim:h200 --tf32 --schedule " + schedule);
+  expect_obeys_schema(summary);
+  EXPECT_EQ(summary["options"]["tf32"], true);
+  EXPECT_THAT(summary["algorithms_source"].get<std::string>(), ::testing::EndsWith(", tf32"));
+  const Outcome replayed = run("replay " + schedule + " --json " + path("replay.json"));
+  ASSERT_EQ(replayed.status, 0) << replayed.log;
+  EXPECT_EQ(last_line(read("replay.json"))["options"]["tf32"], true);
+}
+
 TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   const std::string schedule = path("schedule.json");
   ASSERT_EQ(run("plan --model lenet --batch 8 --policy all --schedule " + schedule).status, 0);
@@ -542,6 +553,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"NoThreads", "plan --model lenet --threads -1", "--threads"},
         BadInput{"WorkspaceLimitTooTight", "plan --model lenet --workspace-limit 1 --algorithms performance",
                  "the least is"},
+        BadInput{"WorkspaceLimitThatNothingKeeps", "plan --model lenet --device sim:h200 --workspace-limit 1",
+                 "all ops of the network would do with"},
+        BadInput{"Tf32OnCpu", "plan --model lenet --device cpu --tf32", "--tf32"},
+        BadInput{"Tf32OnASimulatedCpu", "plan --model lenet --device sim:cpu --tf32", "--tf32"},
+        BadInput{"Tf32OnAClassicGpu", "plan --model lenet --device sim:titan-x --tf32", "--tf32"},
+        BadInput{"EngineTimingsOnCpu", "plan --model lenet --device cpu --engine-timings /tmp/timings.json",
+                 "--engine-timings"},
+        BadInput{"EngineTimingsOnSim",
+                 "plan --model lenet --device sim:h200 --engine-timings /tmp/timings.json",
+                 "--engine-timings"},
+        BadInput{"EngineTimingsNowhere",
+                 "plan --model lenet --device cpu --engine-timings /nowhere/timings.json",
+                 "--engine-timings: cannot write"},
+        BadInput{"EngineTimingsInAnOutput",
+                 "plan --model lenet --json /tmp/both.json --engine-timings /tmp/both.json", "two outputs"},
         BadInput{"NoDuration", "train --model lenet --data synthetic", "--epochs"},
         BadInput{"StepsOfZero", "train --model lenet --data synthetic --steps 0", "--steps"},
         // Replay once said that --epochs was missing, which it does not have.

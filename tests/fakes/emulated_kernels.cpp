@@ -115,10 +115,16 @@ std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order
   return std::make_unique<EmulatedKernels>(order, seed, std::move(launch));
 }
 
+cuda::Backends make_emulated_backends(ThreadOrder order, const HostLaunch& launch) {
+  return {.kernels = make_emulated_kernels(order, 1, launch),
+          .vendor = std::make_shared<FakeVendorLibrary>(launch),
+          .engines = make_fake_engines(),
+          .cudnn = "9.19.0",
+          .cudnn_frontend = "1.23.0"};
+}
+
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch) {
-  return cuda::make_cuda_ops({.kernels = make_emulated_kernels(order, 1, launch),
-                              .vendor = std::make_shared<FakeVendorLibrary>(launch),
-                              .engines = make_fake_engines()});
+  return cuda::make_cuda_ops(make_emulated_backends(order, launch));
 }
 
 }  // namespace vdnn::testing

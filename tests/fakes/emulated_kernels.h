@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "src/ops/cuda/cuda_ops.h"
 #include "src/ops/cuda/kernel_table.h"
 #include "tests/fakes/host_launch.h"
 #include "vdnn/op_library.h"
@@ -20,7 +21,8 @@ enum class ThreadOrder : std::uint8_t {
 
 std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1,
                                                                HostLaunch launch = run_at_once);
-// The whole library on them and the fake of the vendors' (fake_vendor_library.h).
+// All that the library stands on, with the fake of the vendors' (fake_vendor_library.h), and the whole of it.
+cuda::Backends make_emulated_backends(ThreadOrder order, const HostLaunch& launch = run_at_once);
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch = run_at_once);
 
 }  // namespace vdnn::testing

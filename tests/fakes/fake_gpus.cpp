@@ -18,11 +18,15 @@ HostLaunch launch_on_fake_cuda() {
 }
 
 std::shared_ptr<GpuSystem> make_fake_gpus(const std::shared_ptr<FakeCuda>& cuda, ThreadOrder order) {
-  return cuda::make_gpu_system({.api = cuda, .make_ops = [order] {
-                                  return std::make_unique<WatchedOps>(
-                                      make_emulated_cuda_ops(order, launch_on_fake_cuda()),
-                                      declare_on_fake_cuda);
-                                }});
+  return cuda::make_gpu_system(
+      {.api = cuda,
+       .make_backends = [order] { return make_emulated_backends(order, launch_on_fake_cuda()); },
+       .make_ops =
+           [](cuda::Backends backends) {
+             return std::make_unique<WatchedOps>(cuda::make_cuda_ops(std::move(backends)),
+                                                 declare_on_fake_cuda);
+           },
+       .trials = false});
 }
 
 }  // namespace vdnn::testing

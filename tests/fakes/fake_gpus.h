@@ -14,6 +14,7 @@ namespace vdnn::testing {
 // As a launch on a stream of a FakeCuda; what the launch returns is thrown.
 HostLaunch launch_on_fake_cuda();
 
+// Engines are taken as they are listed: a run is what its test makes it, without trials before.
 std::shared_ptr<GpuSystem> make_fake_gpus(const std::shared_ptr<FakeCuda>& cuda,
                                           ThreadOrder order = ThreadOrder::kForward);
 

@@ -194,7 +194,7 @@ class StagedProgram final : public OpProgram {
 
 class StagedOps final : public OpLibrary {
  public:
-  explicit StagedOps(GpuSystem& gpus) : mirror_(gpus.make_device({})), library_(gpus.make_ops(0)) {}
+  explicit StagedOps(GpuSystem& gpus) : mirror_(gpus.make_device({})), library_(gpus.make_ops(0, {})) {}
 
   const OpCatalog& catalog() const override { return library_->catalog(); }
   std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) override {

@@ -56,6 +56,8 @@ Json common_part() {
             {"policy", "conv"},
             {"algorithms", "performance"},
             {"workspace_limit", nullptr},
+            {"tf32", false},
+            {"engine_timings", nullptr},
             {"optimizer", "sgd"},
             {"momentum", 0.9},
             {"beta1", nullptr},

@@ -3,17 +3,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "fakes/fake_gpus.h"
+#include "fakes/fake_vendor_library.h"
+#include "src/ops/cuda/gpu_system.h"
 #include "tests/train/gpu_checks.h"
 #include "tests/train/random_inputs.h"
 #include "tests/train/samples.h"
@@ -26,6 +33,7 @@
 namespace vdnn::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -199,6 +207,159 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   EXPECT_EQ(step(other), second);
   EXPECT_EQ(other.weights_sha256(), weights);
   EXPECT_EQ(other.device().properties().name, "cuda:0");
+}
+
+// --- engines -----------------------------------------------------------------------------------------------
+
+// Engines are tried, on the fake of the libraries or on one that is told to compute wrongly.
+class TriedGpu : public GpuTraining {
+ protected:
+  void have_library(const std::function<std::shared_ptr<cuda::VendorLibrary>()>& make_vendor) {
+    gpus_ = cuda::make_gpu_system({.api = cuda_, .make_backends = [=] {
+                                     cuda::Backends backends =
+                                         make_emulated_backends(ThreadOrder::kForward, launch_on_fake_cuda());
+                                     backends.vendor = make_vendor();
+                                     return backends;
+                                   }});
+  }
+  TriedGpu() {
+    have_library([] { return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda()); });
+    std::filesystem::remove(timings_);
+  }
+  ~TriedGpu() override { std::filesystem::remove(timings_); }
+
+  RunOptions tried(bool timed) {
+    RunOptions run = options("cuda:0");
+    run.warn = [this](const std::string& text) { warnings_.push_back(text); };
+    if (timed) {
+      run.engine_timings = timings_;
+    }
+    return run;
+  }
+
+  // By process and test, since tests run beside each other.
+  const std::filesystem::path timings_ = std::filesystem::path(::testing::TempDir()) /
+                                         ("vdnn_engine_timings_" + std::to_string(::getpid()) + ".json");
+  std::vector<std::string> warnings_;
+};
+
+// "large" leaves what it was given, which is not the result.
+class WrongLibrary final : public cuda::VendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string& engine) override {
+    if (engine == "large") {
+      return std::make_unique<NoOp>(fake_.convolution(question, engine)->workspace_bytes());
+    }
+    return fake_.convolution(question, engine);
+  }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
+    return fake_.matrix_product(product);
+  }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
+    return fake_.pooling(problem);
+  }
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
+
+ private:
+  class NoOp final : public cuda::VendorOp {
+   public:
+    explicit NoOp(std::uint64_t workspace_bytes) : workspace_bytes_(workspace_bytes) {}
+    std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
+    void run(const cuda::VendorOperands&, void*) const override {}
+
+   private:
+    std::uint64_t workspace_bytes_;
+  };
+
+  FakeVendorLibrary fake_{launch_on_fake_cuda()};
+};
+
+std::set<std::string> convolution_algorithms(const PlannedRun& run) {
+  std::set<std::string> names;
+  for (OpId id = 0; id < run.tape->ops().size(); ++id) {
+    const Op& op = run.tape->op(id);
+    if (std::holds_alternative<ConvolutionSpec>(op.spec)) {
+      names.insert(op.algorithms[run.plan.algorithms[id]].name);
+    }
+  }
+  return names;
+}
+
+TEST_F(TriedGpu, TrainsTheSameWeightsAfterTrialsWithinTheSamePeak) {
+  const PlannedRun run = plan_run(tried(false));
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_EQ(run.catalog->algorithms_source(), "fake engines");
+  const TrainingResult result = train(run);
+  EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+  gpus_ = make_fake_gpus(cuda_);
+  EXPECT_EQ(result.weights_sha256, train(plan_run(options("cuda:0"))).weights_sha256);
+}
+
+TEST_F(TriedGpu, WhatComputesWronglyIsRefusedAndTheNextTaken) {
+  EXPECT_THAT(convolution_algorithms(plan_run(tried(false))), ElementsAre("large"));
+  have_library([] { return std::make_shared<WrongLibrary>(); });
+  EXPECT_THAT(convolution_algorithms(plan_run(tried(false))), ElementsAre("small"));
+  EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engine large is not used for fp32 convolution")));
+}
+
+// The second run finds all that it needs in the file, also who was wrong.
+TEST_F(TriedGpu, TimesAreKeptInTheFileThatIsGiven) {
+  have_library([] { return std::make_shared<WrongLibrary>(); });
+  const PlannedRun first = plan_run(tried(true));
+  EXPECT_EQ(first.catalog->algorithms_source(), "fake engines, timed");
+  ASSERT_TRUE(std::filesystem::exists(timings_));
+  have_library([]() -> std::shared_ptr<cuda::VendorLibrary> {
+    struct Untouched final : cuda::VendorLibrary {
+      std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                                  const std::string&) override {
+        ADD_FAILURE() << "tried again: " << to_string(question);
+        throw DeviceError("unexpected");
+      }
+      std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct&) override { return nullptr; }
+      std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem&) override { return nullptr; }
+      std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem&) override { return nullptr; }
+    };
+    return std::make_shared<Untouched>();
+  });
+  warnings_.clear();
+  EXPECT_THAT(convolution_algorithms(plan_run(tried(true))), ElementsAre("small"));
+  EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engine large is not used")));
+}
+
+TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {
+  std::ofstream(timings_) << "{\"schema\": 1, ";
+  plan_run(tried(true));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is passed over and will be replaced")));
+  warnings_.clear();
+  plan_run(tried(true));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// What is free grows less with what libraries take: trials do with it.
+TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
+  have_library([this] {
+    cuda_->take_memory(0, 64 * kMiB);
+    return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda());
+  });
+  RunOptions run = tried(false);
+  run.memory_bytes = FakeCudaOptions().memory_bytes;
+  plan_run(run);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(GpuTraining, Tf32IsAChoiceWithANameOfItsOwn) {
+  RunOptions asked = options("cuda:0");
+  asked.tf32 = true;
+  const PlannedRun run = plan_run(asked);
+  EXPECT_EQ(run.catalog->algorithms_source(), "fake engines, tf32");
+  std::set<std::string> products;
+  for (const Op& op : run.tape->ops()) {
+    if (std::holds_alternative<FullyConnectedSpec>(op.spec)) {
+      products.insert(op.algorithms.at(0).name);
+    }
+  }
+  EXPECT_THAT(products, ElementsAre("cublaslt in tf32"));
 }
 
 TEST_F(GpuTraining, SaysWhoseAlgorithmsTheyAre) {

@@ -142,7 +142,8 @@ TEST_P(PlannedRunPolicies, ArePredictedAlikeFromAnyOtherRun) {
 // --- devices -----------------------------------------------------------------------------------------------
 
 TEST(PlannedRunDevices, UnknownOnesAreNamed) {
-  for (const std::string device : {"tpu", "cuda", "cuda:", "cuda:-1", "cuda:0x", "cpu:1", "sim:", "sim:nobody", ""}) {
+  for (const std::string device :
+       {"tpu", "cuda", "cuda:", "cuda:-1", "cuda:0x", "cpu:1", "sim:", "sim:nobody", ""}) {
     RunOptions run = options();
     run.device = device;
     EXPECT_THROW(plan_run(run), InvalidArgument) << "'" << device << "'";
@@ -185,6 +186,53 @@ std::uint64_t largest_workspace(const RunOptions& run) {
     largest = std::max(largest, planned.tape->op(id).algorithms[planned.plan.algorithms[id]].workspace_bytes);
   }
   return largest;
+}
+
+std::map<std::string, std::string> algorithms_by_op(const PlannedRun& run) {
+  std::map<std::string, std::string> names;
+  for (std::uint32_t id = 0; id < run.tape->ops().size(); ++id) {
+    const Op& op = run.tape->op(id);
+    names.emplace(op.name, op.algorithms[run.plan.algorithms[id]].name);
+  }
+  return names;
+}
+
+// What rounds is named so, and a run that may not round does not take it from a record.
+TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
+  for (const std::string gpu : {"a100", "rtx4090", "h200", "b200"}) {
+    RunOptions run = simulated(gpu, 64);
+    const PlannedRun plain = plan_run(run);
+    run.tf32 = true;
+    const PlannedRun rounding = plan_run(run);
+    std::size_t rounded = 0;
+    for (const auto& [op, algorithm] : algorithms_by_op(rounding)) {
+      rounded += static_cast<std::size_t>(algorithm.ends_with(" in tf32"));
+    }
+    EXPECT_GT(rounded, 10U) << gpu;
+    for (const auto& [op, algorithm] : algorithms_by_op(plain)) {
+      EXPECT_FALSE(algorithm.ends_with(" in tf32")) << gpu << ": " << op;
+    }
+    EXPECT_EQ(rounding.catalog->algorithms_source(), plain.catalog->algorithms_source() + ", tf32");
+    run.recorded_algorithms = algorithms_by_op(rounding);
+    EXPECT_EQ(algorithms_by_op(plan_run(run)), run.recorded_algorithms);
+    run.tf32 = false;
+    EXPECT_THROW(plan_run(run), InvalidArgument);
+  }
+}
+
+TEST(PlannedRunDevices, Tf32AndEngineTimingsAreRefusedWhereTheyWouldChangeNothing) {
+  for (const std::string device : {"cpu", "sim:cpu", "sim:titan-x"}) {
+    RunOptions run = options("lenet", 64);
+    run.device = device;
+    run.tf32 = true;
+    EXPECT_THROW(plan_run(run), InvalidArgument) << device;
+    run.tf32 = false;
+    run.engine_timings = "timings.json";
+    EXPECT_THROW(plan_run(run), InvalidArgument) << device;
+  }
+  RunOptions run = simulated("h200", 64);
+  run.engine_timings = "timings.json";
+  EXPECT_THROW(plan_run(run), InvalidArgument);
 }
 
 TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {

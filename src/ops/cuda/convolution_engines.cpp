@@ -283,6 +283,10 @@ std::string cudnn_version() {
   return to_text(fe::detail::get_backend_version());
 }
 
+std::string cudnn_frontend_version() {
+  return to_text(CUDNN_FRONTEND_VERSION);
+}
+
 struct ConvolutionEngines::Device {
   std::shared_ptr<const fe::DeviceProperties> properties;
 };

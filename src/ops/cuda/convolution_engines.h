@@ -19,6 +19,8 @@ namespace vdnn::cuda {
 // The libcudnn that is loaded, "9.19.0". Throws DeviceError where it cannot be loaded, or was not there to
 // build with.
 std::string cudnn_version();
+// The cudnn-frontend that was built with, "1.23.0": names of engines are its words. Throws likewise.
+std::string cudnn_frontend_version();
 
 // In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. Each could
 // be built; no name comes twice. list() throws NoEngine with cuDNN's reason.

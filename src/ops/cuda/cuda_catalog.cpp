@@ -3,20 +3,20 @@
 #include <utility>
 
 #include "src/ops/cuda/engine_algorithms.h"
-#include "src/ops/cuda/layer_ops.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
 
-CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines)
-    : source_(engines->name()), engines_(engine_algorithms(std::move(engines))) {}
+CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines, ProductPrecision precision)
+    : source_(cuda::algorithms_source(*engines, precision)),
+      products_{.convolutions = engine_algorithms(std::move(engines), precision), .precision = precision} {}
 
 LayerRecipe CudaCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                                 std::span<const TensorType> outputs, Mode mode) const {
   return std::visit(
       [&](const auto& known) -> LayerRecipe {
-        if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode, engines_); }) {
-          return make_recipe(known, LayerTypes{inputs, outputs}, mode, engines_);
+        if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode, products_); }) {
+          return make_recipe(known, LayerTypes{inputs, outputs}, mode, products_);
         } else if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode); }) {
           return make_recipe(known, LayerTypes{inputs, outputs}, mode);
         } else {

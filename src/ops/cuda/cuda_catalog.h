@@ -5,15 +5,16 @@
 #include <memory>
 #include <string>
 
-#include "src/ops/classic/catalog.h"
 #include "src/ops/cuda/engine_source.h"
+#include "src/ops/cuda/layer_ops.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cuda {
 
 class CudaCatalog final : public OpCatalog {
  public:
-  explicit CudaCatalog(std::shared_ptr<const EngineSource> engines);
+  explicit CudaCatalog(std::shared_ptr<const EngineSource> engines,
+                       ProductPrecision precision = ProductPrecision::kFp32);
 
   // Throws NoEngine for a convolution that the source has none for.
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
@@ -26,7 +27,7 @@ class CudaCatalog final : public OpCatalog {
 
  private:
   std::string source_;
-  classic::ConvolutionAlgorithms engines_;
+  ProductAlgorithms products_;
 };
 
 }  // namespace vdnn::cuda

@@ -94,7 +94,8 @@ class CudaProgram final : public OpProgram {
 
 class CudaOps final : public OpLibrary {
  public:
-  explicit CudaOps(Backends backends) : backends_(std::move(backends)), catalog_(backends_.engines) {}
+  explicit CudaOps(Backends backends)
+      : backends_(std::move(backends)), catalog_(backends_.engines, backends_.precision) {}
 
   const OpCatalog& catalog() const override { return catalog_; }
 
@@ -113,6 +114,14 @@ class CudaOps final : public OpLibrary {
 
 }  // namespace
 
+Backends make_cuda_backends() {
+  return {.kernels = make_kernel_table(),
+          .vendor = make_vendor_library(),
+          .engines = engines_of_this_gpu(),
+          .cudnn = cudnn_version(),
+          .cudnn_frontend = cudnn_frontend_version()};
+}
+
 std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends) {
   return std::make_unique<CudaOps>(std::move(backends));
 }
@@ -120,9 +129,7 @@ std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends) {
 }  // namespace cuda
 
 std::unique_ptr<OpLibrary> make_cuda_ops() {
-  return cuda::make_cuda_ops({.kernels = cuda::make_kernel_table(),
-                              .vendor = cuda::make_vendor_library(),
-                              .engines = cuda::engines_of_this_gpu()});
+  return cuda::make_cuda_ops(cuda::make_cuda_backends());
 }
 
 }  // namespace vdnn

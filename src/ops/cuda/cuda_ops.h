@@ -2,6 +2,7 @@
 // The library on whatever stands behind kernels, vendors' ops and engines.
 
 #include <memory>
+#include <string>
 
 #include "src/ops/cuda/engine_source.h"
 #include "src/ops/cuda/kernel_table.h"
@@ -15,7 +16,14 @@ struct Backends {
   std::shared_ptr<const KernelTable> kernels;
   std::shared_ptr<VendorLibrary> vendor;
   std::shared_ptr<const EngineSource> engines;
+  ProductPrecision precision = ProductPrecision::kFp32;
+  // Of the libraries behind the engines, for what is remembered of them.
+  std::string cudnn;
+  std::string cudnn_frontend;
 };
+
+// Kernels of our own, cuDNN and cuBLASLt for the calling thread's GPU. Throws as vdnn::make_cuda_ops().
+Backends make_cuda_backends();
 
 std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends);
 

@@ -293,9 +293,9 @@ class MatrixProductOp final : public VendorOp {
   const CublasLt& lt() const { return context_.lt; }
 
   LtOperation operation(const MatrixProduct& product) const {
-    // fp32 throughout: TF32 would be CUBLAS_COMPUTE_32F_FAST_TF32.
-    LtOperation made = make_owned(lt(), "cublasLtMatmulDescCreate", lt().cublasLtMatmulDescCreate,
-                                  lt().cublasLtMatmulDescDestroy, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    LtOperation made = make_owned(
+        lt(), "cublasLtMatmulDescCreate", lt().cublasLtMatmulDescCreate, lt().cublasLtMatmulDescDestroy,
+        product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     const auto set = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
       const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
       lt().require(lt().cublasLtMatmulDescSetAttribute(made.get(), attribute, &value, sizeof value), what_);

@@ -1,9 +1,14 @@
 #pragma once
 // The algorithms of a convolution: the engines that a source has for it. Feature maps are fp32 and stay it:
-// engines that round them to TF32 are left out, and those that do not give the same bits twice. An engine
-// that is neither faster than one before it nor takes less workspace is no choice, and is left out, too.
+// engines that round them to TF32 are left out unless that is permitted, and those that do not give the same
+// bits twice always. An engine that is neither faster than one before it nor takes less workspace is no
+// choice, and is left out, too.
+//
+// An algorithm that rounds to TF32 says so in its name, so that what was recorded with it is not taken for
+// what keeps fp32.
 
 #include <memory>
+#include <string>
 
 #include "src/ops/classic/catalog.h"
 #include "src/ops/cuda/engine_source.h"
@@ -11,6 +16,15 @@
 namespace vdnn::cuda {
 
 // Asks each question once; throws NoEngine where the source does.
-classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source);
+classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source,
+                                                 ProductPrecision precision);
+
+// "cudnn 9.19.0", or "cudnn 9.19.0, tf32".
+std::string algorithms_source(const EngineSource& source, ProductPrecision precision);
+
+// The name of what computes in TF32 and has this name in fp32, and back.
+std::string in_tf32(const std::string& name);
+bool is_in_tf32(const std::string& algorithm);
+std::string without_precision(const std::string& algorithm);
 
 }  // namespace vdnn::cuda

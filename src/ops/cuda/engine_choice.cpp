@@ -1,16 +1,22 @@
 #include "src/ops/cuda/engine_choice.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace vdnn::cuda {
 
 namespace {
 
+// How much is permitted before it is: more permits less.
+int rounding(const Engine& engine) {
+  return static_cast<int>(engine.rounds_inputs()) +
+         static_cast<int>(engine.rounds_inputs() && !engine.rounds_to_tf32());
+}
+
 // Is `engine` permitted wherever `other` is?
 bool replaces(const Engine& engine, const Engine& other) {
   return engine.workspace_bytes <= other.workspace_bytes &&
-         (engine.deterministic() || !other.deterministic()) &&
-         (!engine.rounds_inputs() || other.rounds_inputs());
+         (engine.deterministic() || !other.deterministic()) && rounding(engine) <= rounding(other);
 }
 
 }  // namespace
@@ -28,10 +34,22 @@ bool Engine::rounds_inputs() const {
          has(NumericalNote::kUnknown);
 }
 
+bool Engine::rounds_to_tf32() const {
+  return has(NumericalNote::kTensorCore) && !has(NumericalNote::kDownConvertInputs) &&
+         !has(NumericalNote::kUnknown);
+}
+
+EngineLimits training_limits(ProductPrecision precision) {
+  return {.workspace_bytes = std::numeric_limits<std::uint64_t>::max(),
+          .deterministic = true,
+          .rounded_inputs = false,
+          .tf32 = precision == ProductPrecision::kTf32};
+}
+
 bool permits(const EngineLimits& limits, const Engine& engine) {
   return engine.workspace_bytes <= limits.workspace_bytes &&
          (engine.deterministic() || !limits.deterministic) &&
-         (!engine.rounds_inputs() || limits.rounded_inputs);
+         (!engine.rounds_inputs() || limits.rounded_inputs || (limits.tf32 && engine.rounds_to_tf32()));
 }
 
 std::optional<std::size_t> choose_engine(std::span<const Engine> fastest_first, const EngineLimits& limits) {

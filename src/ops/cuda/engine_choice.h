@@ -36,6 +36,8 @@ struct Engine {
   bool deterministic() const;  // same operands, same bits
   // Are inputs rounded to a smaller type? On tensor cores fp32 is, to TF32.
   bool rounds_inputs() const;
+  // To TF32, of fp32, and nothing smaller.
+  bool rounds_to_tf32() const;
   friend bool operator==(const Engine&, const Engine&) = default;
 };
 
@@ -45,7 +47,18 @@ struct EngineLimits {
   // Also engines that round their inputs; permit it where these are smaller than fp32 already, for what
   // tensor cores do to those is exact.
   bool rounded_inputs = true;
+  // Where they are not permitted: those all the same that round fp32 to TF32 and no further.
+  bool tf32 = false;
 };
+
+// What products of fp32 are computed in.
+enum class ProductPrecision : std::uint8_t {
+  kFp32,
+  kTf32  // inputs may be rounded to ten bits of mantissa, sums are fp32
+};
+
+// What training may take: fp32 at that precision, the same bits twice, whatever the workspace.
+EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);
 

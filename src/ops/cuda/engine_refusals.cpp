@@ -55,12 +55,12 @@ std::optional<CudnnVersion> cudnn_version_of(std::string_view source) {
   if (!source.starts_with(kLibrary)) {
     return std::nullopt;
   }
-  CudnnVersion version;
+  CudnnVersion version{};
   const char* at = source.data() + kLibrary.size();
   const char* const end = source.data() + source.size();
-  for (int* const part : {&version.major, &version.minor, &version.patch}) {
-    const auto parsed = std::from_chars(at, end, *part);
-    if (parsed.ec != std::errc() || *part < 0) {
+  for (int& part : version) {
+    const auto parsed = std::from_chars(at, end, part);
+    if (parsed.ec != std::errc() || part < 0) {
       return std::nullopt;
     }
     at = parsed.ptr != end && *parsed.ptr == '.' ? parsed.ptr + 1 : parsed.ptr;

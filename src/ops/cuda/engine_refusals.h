@@ -3,7 +3,7 @@
 // ask for memory beyond all measure, in which versions of cuDNN, for which questions. EngineSource::list()
 // leaves them out. A new finding is a new entry with its source, and a new kEngineRefusals.
 
-#include <compare>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -19,12 +19,8 @@ namespace vdnn::cuda {
 // Version of the list.
 inline constexpr int kEngineRefusals = 1;
 
-struct CudnnVersion {
-  int major = 0;
-  int minor = 0;
-  int patch = 0;
-  friend auto operator<=>(const CudnnVersion&, const CudnnVersion&) = default;
-};
+// Major, minor, patch.
+using CudnnVersion = std::array<int, 3>;
 
 // Of an engine source by its name: "cudnn 9.19.0, recorded". Empty where its engines are not cuDNN's.
 std::optional<CudnnVersion> cudnn_version_of(std::string_view source);
@@ -33,8 +29,8 @@ std::optional<CudnnVersion> cudnn_version_of(std::string_view source);
 struct EngineRefusal {
   std::string_view why;
   std::string_view source;
-  CudnnVersion first;
-  CudnnVersion last{.major = std::numeric_limits<int>::max()};
+  CudnnVersion first{};
+  CudnnVersion last{std::numeric_limits<int>::max()};
   std::vector<ElementType> elements;
   std::vector<Direction> directions;
   std::optional<std::size_t> dimensions_of_space;

@@ -105,12 +105,15 @@ std::string read_all(const std::filesystem::path& path) {
 
 EngineTimings::EngineTimings(std::string_view text) {
   const auto json = parse_json_text<Json>(text, kDeepest);
+  if (json.is_discarded()) {
+    throw DataError("engine timings: the file is no JSON, or nested too deep");
+  }
   try {
     require_type(json);
-    for (const Json& device : json.at("devices")) {
+    for (const Json& device : json.at("devices").get_ref<const Json::array_t&>()) {
       ByQuestion& questions = places_[place_of(device)];
-      for (const auto& [question, engines] : device.at("questions").items()) {
-        for (const Json& engine : engines) {
+      for (const auto& [question, engines] : device.at("questions").get_ref<const Json::object_t&>()) {
+        for (const Json& engine : engines.get_ref<const Json::array_t&>()) {
           questions[question][engine.at("name").get<std::string>()] = trial_of(engine);
         }
       }
@@ -135,7 +138,8 @@ std::string EngineTimings::text() const {
     for (const auto& [name, part] : kPlace) {
       head += Json(name).dump() + ": " + Json(place.*part).dump() + ", ";
     }
-    devices += (devices.empty() ? "" : ",\n") + ("{" + head) + "\"questions\": {\n" + lines + "\n}}";
+    devices.append(devices.empty() ? "{" : ",\n{").append(head);
+    devices.append("\"questions\": {\n").append(lines).append("\n}}");
   }
   return "{\"schema\": " + std::to_string(kSchema) + ", \"type\": " + Json(kType).dump() +
          ", \"devices\": [\n" + devices + "\n]}\n";

@@ -3,13 +3,13 @@
 // right. One file has room for many devices; what was found holds for the same GPU, driver, cuDNN and
 // cudnn-frontend alone, so all of them are its key.
 
-#include <compare>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "src/ops/cuda/engine_trials.h"
 
@@ -21,7 +21,10 @@ struct TrialPlace {
   std::string driver;          // version of CUDA that it is for
   std::string cudnn;           // version
   std::string cudnn_frontend;  // version
-  friend auto operator<=>(const TrialPlace&, const TrialPlace&) = default;
+  friend bool operator<(const TrialPlace& a, const TrialPlace& b) {
+    return std::tie(a.gpu, a.driver, a.cudnn, a.cudnn_frontend) <
+           std::tie(b.gpu, b.driver, b.cudnn, b.cudnn_frontend);
+  }
 };
 
 class EngineTimings {

@@ -120,6 +120,17 @@ class Bench {
     sampled_.emplace(device, samples_.size());
   }
 
+  // What may still run, after a failure, has its memory until it has ended.
+  ~Bench() {
+    try {
+      device_.synchronize_all();
+    } catch (const Error&) {
+      // Said already.
+    }
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
   bool fits(const Engine& engine) const { return engine.workspace_bytes <= workspace_room(); }
 
   // `workspace_bytes`: what fits. Once, before engines are run.
@@ -143,7 +154,7 @@ class Bench {
     }
     // What it does not write, and what it reads before it has written it, shows.
     upload(result_, 0);
-    upload(workspace_, 0);
+    upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
     launch(*op);
     EngineTrial trial{.worst_error = worst_error(),
                       .tolerance = trial_tolerance(engine, longest_sum(question_), rms_product_)};

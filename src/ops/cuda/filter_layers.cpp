@@ -6,6 +6,7 @@
 
 #include "src/ops/convolution.h"
 #include "src/ops/cuda/bias.h"
+#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/vendor_kernel.h"
@@ -59,8 +60,14 @@ OpKernel filter_kernel(const ops::FilterShape& shape, std::unique_ptr<VendorOp> 
   };
 }
 
-const std::string& engine_of(const KernelRequest& request) {
+constexpr const char* kCublasLt = "cublaslt";
+
+const std::string& algorithm_of(const KernelRequest& request) {
   return request.op.algorithms.at(request.algorithm).name;
+}
+
+std::string engine_of(const KernelRequest& request) {
+  return without_precision(algorithm_of(request));
 }
 
 // The matrices are X (N x I), W (K x I) and Y (N x K).
@@ -81,11 +88,11 @@ MatrixProduct product_of(const ops::FilterShape& shape, Direction pass) {
 }  // namespace
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mode mode,
-                        const ConvolutionAlgorithms& engines) {
+                        const ProductAlgorithms& products) {
   const ops::FilterShape shape = ops::filter_shape(spec, types);
   const ops::Convolution convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
-      shape, kDense, [&](Direction pass) { return engines(convolution, pass); }, mode);
+      shape, kDense, [&](Direction pass) { return products.convolutions(convolution, pass); }, mode);
 }
 
 OpKernel make_kernel(const ConvolutionSpec& spec, const KernelRequest& request, VendorLibrary& library) {
@@ -98,12 +105,12 @@ OpKernel make_kernel(const ConvolutionSpec& spec, const KernelRequest& request, 
 }
 
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes& types, Mode mode,
-                        const ConvolutionAlgorithms& engines) {
+                        const ProductAlgorithms& products) {
   const ops::FilterShape shape = ops::filter_shape(spec, types);
   const ops::Convolution from_output = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
-      shape, kTransposedFilter, [&](Direction pass) { return engines(from_output, ops::exchanged(pass)); },
-      mode);
+      shape, kTransposedFilter,
+      [&](Direction pass) { return products.convolutions(from_output, ops::exchanged(pass)); }, mode);
 }
 
 OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest& request,
@@ -116,19 +123,22 @@ OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest&
                        request);
 }
 
-LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode) {
+LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode,
+                        const ProductAlgorithms& products) {
+  const std::string name = products.precision == ProductPrecision::kTf32 ? in_tf32(kCublasLt) : kCublasLt;
   return filter_recipe(
       ops::filter_shape(spec, types), kDense,
-      [](Direction) {
-        return std::vector<Algorithm>{{.name = "cublaslt", .workspace_bytes = kMatrixProductWorkspaceBytes}};
+      [&](Direction) {
+        return std::vector<Algorithm>{{.name = name, .workspace_bytes = kMatrixProductWorkspaceBytes}};
       },
       mode);
 }
 
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
-  return filter_kernel(shape, library.matrix_product(product_of(shape, request.op.direction)),
-                       GradientOperands::kExchanged, request);
+  MatrixProduct product = product_of(shape, request.op.direction);
+  product.tf32 = is_in_tf32(algorithm_of(request));
+  return filter_kernel(shape, library.matrix_product(product), GradientOperands::kExchanged, request);
 }
 
 }  // namespace vdnn::cuda

@@ -1,12 +1,13 @@
 #include "src/ops/cuda/gpu_system.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "src/ops/cuda/tried_engines.h"
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_device.h"
 #include "streams/cuda/cuda_gpus.h"
-#include "vdnn/cuda_ops.h"
 
 namespace vdnn {
 
@@ -76,6 +77,21 @@ class GpuOps final : public OpLibrary {
   OnGpu<OpLibrary> library_;
 };
 
+class TrialsOnGpu final : public EngineTrials {
+ public:
+  TrialsOnGpu(std::shared_ptr<CudaContext> context, std::unique_ptr<EngineTrials> trials)
+      : context_(context), trials_(std::move(context), std::move(trials)) {}
+
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
+    const CudaContext::Scope scope = context_->enter();
+    return trials_->run(question, engines);
+  }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  OnGpu<EngineTrials> trials_;
+};
+
 class CudaGpus final : public GpuSystem {
  public:
   explicit CudaGpus(GpuParts parts) : parts_(std::move(parts)) {}
@@ -97,10 +113,15 @@ class CudaGpus final : public GpuSystem {
     }
     return make_cuda_device(measured, parts_.api);
   }
-  std::shared_ptr<OpLibrary> make_ops(int ordinal) override {
+  std::shared_ptr<OpLibrary> make_ops(int ordinal, const GpuOpsOptions& options) override {
     const std::shared_ptr<CudaContext> context = context_of(ordinal);
     const CudaContext::Scope scope = context->enter();
-    return std::make_shared<GpuOps>(context, parts_.make_ops());
+    Backends backends = parts_.make_backends();
+    backends.precision = options.tf32 ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+    if (parts_.trials) {
+      backends.engines = tried_engines(context, backends, options);
+    }
+    return std::make_shared<GpuOps>(context, parts_.make_ops(std::move(backends)));
   }
 
  private:
@@ -116,9 +137,41 @@ class CudaGpus final : public GpuSystem {
       return it->second;
     }
     std::shared_ptr<OpLibrary> library;  // lives while it is measured
-    const std::uint64_t taken = bytes_taken_by(*context_of(ordinal), [&] { library = make_ops(ordinal); });
+    const std::uint64_t taken =
+        bytes_taken_by(*context_of(ordinal), [&] { library = make_ops(ordinal, {}); });
     library_bytes_.emplace(ordinal, taken);
     return taken;
+  }
+
+  std::shared_ptr<const EngineSource> tried_engines(const std::shared_ptr<CudaContext>& context,
+                                                    const Backends& backends, const GpuOpsOptions& options) {
+    const auto warn = options.warn ? options.warn : [](const std::string&) {};
+    const TrialPlace place{.gpu = gpu_name(context->ordinal()),
+                           .driver = driver_version_of(*context),
+                           .cudnn = backends.cudnn,
+                           .cudnn_frontend = backends.cudnn_frontend};
+    return std::make_shared<TriedEngines>(
+        TriedEnginesParts{.source = backends.engines,
+                          .trials = trials_on(context, backends.vendor, options),
+                          .timings = std::make_shared<EngineTimingsFile>(options.engine_timings, place, warn),
+                          .warn = warn},
+        TriedEnginesOptions{.limits = training_limits(backends.precision),
+                            .by_time = options.engine_timings.has_value()});
+  }
+
+  std::shared_ptr<EngineTrials> trials_on(const std::shared_ptr<CudaContext>& context,
+                                          std::shared_ptr<VendorLibrary> vendor,
+                                          const GpuOpsOptions& options) {
+    const auto make_device = [context, api = parts_.api, most = options.trial_bytes] {
+      // The libraries have taken of what was free since the budget was drawn up.
+      const std::uint64_t bytes = std::min(most, free_bytes_of_gpu(*context));
+      return make_cuda_device({.ordinal = context->ordinal(), .budget_bytes = bytes, .library_bytes = 0},
+                              api);
+    };
+    return std::make_shared<TrialsOnGpu>(
+        context,
+        make_device_trials(make_device, std::move(vendor),
+                           {.timed_runs = options.engine_timings ? DeviceTrialOptions().timed_runs : 0}));
   }
 
   GpuParts parts_;
@@ -134,7 +187,7 @@ std::shared_ptr<GpuSystem> make_gpu_system(GpuParts parts) {
 }  // namespace cuda
 
 std::shared_ptr<GpuSystem> make_gpu_system() {
-  return cuda::make_gpu_system({.api = make_cuda_api(), .make_ops = [] { return make_cuda_ops(); }});
+  return cuda::make_gpu_system({.api = make_cuda_api(), .make_backends = cuda::make_cuda_backends});
 }
 
 int roomiest_gpu(GpuSystem& gpus) {

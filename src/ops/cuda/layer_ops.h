@@ -18,11 +18,18 @@ using classic::ConvolutionAlgorithms;
 using ops::LayerTypes;
 using ops::own_algorithm;
 
+// What layers with filters are computed by.
+struct ProductAlgorithms {
+  ConvolutionAlgorithms convolutions;
+  ProductPrecision precision = ProductPrecision::kFp32;  // of matrix products
+};
+
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mode mode,
-                        const ConvolutionAlgorithms& engines);
+                        const ProductAlgorithms& products);
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes& types, Mode mode,
-                        const ConvolutionAlgorithms& engines);
-LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode);
+                        const ProductAlgorithms& products);
+LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode,
+                        const ProductAlgorithms& products);
 LayerRecipe make_recipe(const PoolingSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const LrnSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode);

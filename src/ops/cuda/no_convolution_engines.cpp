@@ -10,6 +10,10 @@ std::string cudnn_version() {
   throw DeviceError("built without cuDNN");
 }
 
+std::string cudnn_frontend_version() {
+  throw DeviceError("built without cuDNN");
+}
+
 ConvolutionEngines::ConvolutionEngines(std::string_view /*device_properties*/) {
   throw DeviceError("built without cuDNN");
 }

@@ -124,10 +124,11 @@ std::string TriedEngines::name() const {
 
 std::vector<Engine> TriedEngines::do_list(const EngineQuestion& question) const {
   std::vector<Engine> permitted = parts_.source->list(question);
-  const auto others = std::ranges::stable_partition(
-      permitted, [&](const Engine& engine) { return permits(options_.limits, engine); });
-  std::vector<Engine> untried(others.begin(), others.end());
-  permitted.erase(others.begin(), others.end());
+  const auto others = std::stable_partition(permitted.begin(), permitted.end(), [&](const Engine& engine) {
+    return permits(options_.limits, engine);
+  });
+  std::vector<Engine> untried(others, permitted.end());
+  permitted.erase(others, permitted.end());
   if (permitted.empty()) {
     return untried;
   }

@@ -3,8 +3,9 @@
 // comes out. Nothing of their headers shows, so that the layers and their tests need neither: a fake
 // (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
 //
-// Feature maps are fp32, dense, channels last; filters KRSC with the channels of one group. Products are fp32
-// and stay it: TF32 is never taken. All of them give the same bits for the same operands.
+// Feature maps are fp32, dense, channels last; filters KRSC with the channels of one group. TF32 is taken
+// where it is asked for, by name of a convolution's engine, alone. All of them give the same bits for the
+// same operands.
 
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@ struct MatrixProduct {
   std::int64_t inner = 0;
   bool transposed_a = false;
   bool transposed_b = false;
+  bool tf32 = false;  // inputs may be rounded to TF32
 };
 
 // What a matrix product may take. How much of it an algorithm wants only a device can tell; what is counted

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/ops/cuda/engine_algorithms.h"
 #include "vdnn/classic_catalog.h"
 
 namespace vdnn::cuda {
@@ -73,6 +74,22 @@ TEST_F(CudaCatalogConvolutions, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
   EXPECT_THAT(names(made.backward[0]), ElementsAre("large 2", "small 2"));
   EXPECT_THAT(names(made.backward[1]), ElementsAre("large 1", "small 1"));
   EXPECT_EQ(catalog_->algorithms_source(), "library 1.2");
+}
+
+// The same engine is another algorithm where it rounds: what was recorded with one name is not the other.
+TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) {
+  std::size_t asked = 0;
+  const CudaCatalog catalog(std::make_shared<Source>(&asked), ProductPrecision::kTf32);
+  const auto forward = [&](const TensorType& x) {
+    return catalog.recipe(convolution_, std::array{x}, std::array{y_}, Mode::kInference).forward.at(0);
+  };
+  EXPECT_THAT(names(forward(x_)), ElementsAre("tf32 0 in tf32", "large 0", "small 0"));
+  EXPECT_THAT(names(forward({.dims = {2, 5, 16, 16}})), ElementsAre("tf32 alone in tf32"));
+  EXPECT_EQ(catalog.algorithms_source(), "library 1.2, tf32");
+  EXPECT_TRUE(is_in_tf32("eng1 in tf32"));
+  EXPECT_FALSE(is_in_tf32("eng1"));
+  EXPECT_EQ(without_precision(in_tf32("eng1")), "eng1");
+  EXPECT_EQ(without_precision("eng1"), "eng1");
 }
 
 TEST_F(CudaCatalogConvolutions, ATransposedConvolutionGoesForwardAsADataGradient) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "src/ops/cuda/cuda_ops.h"
@@ -131,6 +133,66 @@ TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
   const auto layer = std::make_shared<StreamLayer>();
   run_all(same_shape_case("", CustomSpec{layer}, {2, 3}));
   EXPECT_EQ(layer->stream, &stream);
+}
+
+// Remembers by what products are computed.
+class ProductRecorder final : public cuda::VendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string& engine) override {
+    asked.insert(engine);
+    return fake_.convolution(question, engine);
+  }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
+    asked.insert(product.tf32 ? "tf32" : "fp32");
+    return fake_.matrix_product(product);
+  }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
+    return fake_.pooling(problem);
+  }
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
+
+  std::set<std::string> asked;
+
+ private:
+  FakeVendorLibrary fake_;
+};
+
+// "small" rounds to TF32 and "large" does not.
+class RoundingEngines final : public cuda::EngineSource {
+ public:
+  std::string name() const override { return "rounding engines"; }
+
+ private:
+  std::vector<cuda::Engine> do_list(const cuda::EngineQuestion& question) const override {
+    std::vector<cuda::Engine> engines = make_fake_engines()->list(question);
+    engines.at(1).notes = {cuda::NumericalNote::kTensorCore};
+    return {engines[1], engines[0]};
+  }
+};
+
+// Names are told apart, and the library is asked for what they say.
+TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
+  using Names = std::set<std::string>;
+  for (const auto precision : {cuda::ProductPrecision::kFp32, cuda::ProductPrecision::kTf32}) {
+    const bool tf32 = precision == cuda::ProductPrecision::kTf32;
+    const auto vendor = std::make_shared<ProductRecorder>();
+    const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
+                                              .vendor = vendor,
+                                              .engines = std::make_shared<RoundingEngines>(),
+                                              .precision = precision});
+    Names algorithms;
+    for (const LayerCase& layer : {convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}),
+                                   fully_connected_case("", {2, 8}, {4})}) {
+      const OpHarness op(*library, layer);
+      for (const OpRecipe& recipe : op.recipes()) {
+        algorithms.insert(recipe.algorithms[0].name);
+      }
+    }
+    EXPECT_EQ(algorithms, tf32 ? Names({"small in tf32", "cublaslt in tf32"}) : Names({"large", "cublaslt"}));
+    EXPECT_EQ(vendor->asked, tf32 ? Names({"small", "tf32"}) : Names({"large", "fp32"}));
+    EXPECT_EQ(library->catalog().algorithms_source(), tf32 ? "rounding engines, tf32" : "rounding engines");
+  }
 }
 
 // Wants more workspace on the device than an engine source counts.

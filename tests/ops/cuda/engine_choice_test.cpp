@@ -44,6 +44,22 @@ TEST(EngineChoice, OnlyWhatTakesInputsAsTheyAre) {
   EXPECT_EQ(choice({.workspace_bytes = 1000, .deterministic = true, .rounded_inputs = false}), Position(4));
 }
 
+TEST(EngineChoice, Tf32IsPermittedWithoutAnythingSmaller) {
+  EngineLimits limits{.workspace_bytes = 1000, .rounded_inputs = false, .tf32 = true};
+  EXPECT_EQ(choice(limits), Position(0));
+  limits.workspace_bytes = 99;  // neither what is halved nor what is strange
+  EXPECT_EQ(choice(limits), Position(4));
+  EXPECT_EQ(choice(training_limits(ProductPrecision::kTf32)), Position(0));
+  EXPECT_EQ(choice(training_limits(ProductPrecision::kFp32)), Position(4));
+}
+
+// An engine that rounds further does not stand for one that rounds to TF32: that may be permitted alone.
+TEST(EngineChoice, WhatTf32WouldChooseIsKept) {
+  const std::vector<Engine> two{{.name = "halved", .workspace_bytes = 0, .notes = {kDownConvertInputs}},
+                                {.name = "tf32", .workspace_bytes = 0, .notes = {kTensorCore}}};
+  EXPECT_EQ(choosable(two), two);
+}
+
 TEST(EngineChoice, WhatNoLimitsChooseIsNotKept) {
   EXPECT_EQ(choosable(engines()), engines());  // each is smaller than those before it
   std::vector<Engine> more = engines();

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/ops/cuda/engine_catalog.h"
+#include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/recorded_engines.h"
 
 namespace vdnn::cuda {
@@ -183,12 +183,12 @@ TEST(EngineRefusals, ApplyToRecords) {
 TEST(EngineRefusals, AreNeverChosen) {
   const std::vector<Engine> engines{{.name = "eng9", .workspace_bytes = std::uint64_t{108} << 30U},
                                     {.name = "eng7", .workspace_bytes = 0}};
-  const auto catalog = make_engine_catalog(std::make_shared<Source>("cudnn 9.19.0", engines));
+  const CudaCatalog catalog(std::make_shared<Source>("cudnn 9.19.0", engines));
   const ConvolutionSpec spec{.filters = 32, .kernel = {3, 3, 3}, .stride = {1, 1, 1}, .padding = {1, 1, 1}};
   const auto algorithms = [&](std::int64_t depth) {
     const TensorType x{.dims = {1, 64, depth, 370, 251}};
     const TensorType y{.dims = {1, 32, depth, 370, 251}};
-    return catalog->recipe(spec, std::array{x}, std::array{y}, Mode::kInference).forward.at(0).algorithms;
+    return catalog.recipe(spec, std::array{x}, std::array{y}, Mode::kInference).forward.at(0).algorithms;
   };
   EXPECT_EQ(algorithms(361).size(), 2U);
   ASSERT_EQ(algorithms(362).size(), 1U);

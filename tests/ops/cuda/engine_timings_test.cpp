@@ -1,0 +1,176 @@
+#include "src/ops/cuda/engine_timings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "report/json_schema.h"
+#include "temporary_directory.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const TrialPlace kHere{.gpu = "GPU \"one\"", .driver = "13.0", .cudnn = "9.19.0", .cudnn_frontend = "1.23.0"};
+
+const EngineTrial kRight{.worst_error = 1e-6, .tolerance = 1e-4, .seconds = 1.0 / 3};
+const EngineTrial kUntimed{.worst_error = 0, .tolerance = 1e-4};
+const EngineTrial kWrong{.worst_error = kInfinity, .tolerance = 1e-4};
+
+void expect_same(const EngineTrial* found, const EngineTrial& expected) {
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->worst_error, expected.worst_error);
+  EXPECT_EQ(found->tolerance, expected.tolerance);
+  EXPECT_EQ(found->seconds, expected.seconds);
+  EXPECT_EQ(found->right(), expected.right());
+}
+
+TrialPlace elsewhere(std::string TrialPlace::*part) {
+  TrialPlace place = kHere;
+  place.*part = "other";
+  return place;
+}
+
+EngineTimings some() {
+  EngineTimings timings;
+  timings.record(kHere, "question", "right", kRight);
+  timings.record(kHere, "question", "wrong", kWrong);
+  timings.record(kHere, "another question", "right", kUntimed);
+  timings.record(elsewhere(&TrialPlace::gpu), "question", "right", kUntimed);
+  return timings;
+}
+
+TEST(EngineTimings, ComeBackFromTheirText) {
+  const std::string text = some().text();
+  const EngineTimings read(text);
+  EXPECT_EQ(read.text(), text);
+  expect_same(read.find(kHere, "question", "right"), kRight);
+  expect_same(read.find(kHere, "question", "wrong"), kWrong);
+  expect_same(read.find(kHere, "another question", "right"), kUntimed);
+  EXPECT_FALSE(read.find(kHere, "question", "wrong")->right());
+  EXPECT_EQ(EngineTimings(EngineTimings().text()).text(), EngineTimings().text());
+}
+
+TEST(EngineTimings, HoldForTheirPlaceQuestionAndEngineAlone) {
+  const EngineTimings timings = some();
+  for (std::string TrialPlace::*part :
+       {&TrialPlace::driver, &TrialPlace::cudnn, &TrialPlace::cudnn_frontend}) {
+    EXPECT_EQ(timings.find(elsewhere(part), "question", "right"), nullptr);
+  }
+  expect_same(timings.find(elsewhere(&TrialPlace::gpu), "question", "right"), kUntimed);
+  EXPECT_EQ(timings.find(elsewhere(&TrialPlace::gpu), "question", "wrong"), nullptr);
+  EXPECT_EQ(timings.find(kHere, "no question", "right"), nullptr);
+  EXPECT_EQ(timings.find(kHere, "question", "another"), nullptr);
+}
+
+TEST(EngineTimings, ObeyTheirSchema) {
+  const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/engine_timings.schema.json");
+  for (const EngineTimings& timings : {some(), EngineTimings()}) {
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, testing::Json::parse(timings.text())), IsEmpty());
+  }
+}
+
+TEST(EngineTimings, WhatIsNoneIsRefused) {
+  const std::string text = some().text();
+  const auto with = [&](const std::string& old, const std::string& now) {
+    std::string changed = text;
+    return changed.replace(changed.find(old), old.size(), now);
+  };
+  for (const std::string& damaged :
+       {std::string(), std::string("[]"), text.substr(0, text.size() / 2), text + std::string(1, '\0'),
+        with("\"schema\": 1", "\"schema\": 2"), with("engine timings", "engines"), with("devices", "places"),
+        with("\"gpu\"", "\"cpu\""), with("\"13.0\"", "13"), with("questions", "answers"),
+        with("\"name\"", "\"nam\""), with("null", "-1"), with("null", "\"1\""), with("null", "1e999"),
+        with("\"tolerance\":", "\"tolerance\":-"), with("\"seconds\":", "\"seconds\":-"),
+        with("[{\"name\"", "[[[{\"name\""), with("[\n", "{\n")}) {
+    EXPECT_THROW(EngineTimings{damaged}, DataError) << damaged.substr(0, 80);
+  }
+}
+
+constexpr const char* kName = "timings.json";
+
+class EngineTimingsFileTest : public vdnn::testing::TemporaryDirectory {
+ protected:
+  std::filesystem::path path() const { return directory_ / kName; }
+  EngineTimingsFile open(const TrialPlace& place = kHere) {
+    return {path(), place, [this](const std::string& text) { warnings_.push_back(text); }};
+  }
+
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(EngineTimingsFileTest, KeepsWhatWasRecordedForTheNextRun) {
+  {
+    EngineTimingsFile first = open();
+    EXPECT_EQ(first.find("question", "right"), nullptr);
+    first.save();
+    EXPECT_FALSE(std::filesystem::exists(path()));  // nothing to keep
+    first.record("question", "right", kRight);
+    first.save();
+  }
+  EngineTimingsFile second = open();
+  expect_same(second.find("question", "right"), kRight);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(EngineTimingsFileTest, KeepsWhatItHasOfOtherPlaces) {
+  write(kName, some().text());
+  EngineTimingsFile file = open(elsewhere(&TrialPlace::cudnn));
+  EXPECT_EQ(file.find("question", "right"), nullptr);
+  file.record("question", "right", kUntimed);
+  file.save();
+  const EngineTimings all(read(kName));
+  expect_same(all.find(kHere, "question", "right"), kRight);
+  expect_same(all.find(elsewhere(&TrialPlace::cudnn), "question", "right"), kUntimed);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(EngineTimingsFileTest, SaysWhyItPassesOverAFileAndRebuildsIt) {
+  std::string older = some().text();
+  older.replace(older.find("\"schema\": 1"), 11, "\"schema\": 0");
+  const std::vector<std::pair<std::string, std::string>> files{
+      {some().text().substr(0, 100), "no JSON"},
+      {older, "version 0, known is 1"},
+      {R"({"schema": 1, "type": "engines"})", "of type \"engines\""}};
+  for (const auto& [text, why] : files) {
+    write(kName, text);
+    warnings_.clear();
+    EngineTimingsFile file = open();
+    EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("timings.json' is passed over"), HasSubstr(why))));
+    EXPECT_EQ(file.find("question", "right"), nullptr);
+    file.record("question", "right", kRight);
+    file.save();
+    expect_same(EngineTimings(read(kName)).find(kHere, "question", "right"), kRight);
+  }
+}
+
+TEST_F(EngineTimingsFileTest, WhatCannotBeReadOrKeptIsAWarningAlone) {
+  std::filesystem::create_directory(path());
+  EngineTimingsFile file = open();
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("not a regular file")));
+  file.record("question", "right", kRight);
+  file.save();
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("passed over"), HasSubstr("engine timings are not kept")));
+  expect_same(file.find("question", "right"), kRight);
+}
+
+TEST_F(EngineTimingsFileTest, WithoutAFileTimingsLiveAsLongAsTheObject) {
+  EngineTimingsFile file({}, kHere, [](const std::string&) { FAIL(); });
+  file.record("question", "right", kRight);
+  file.save();
+  expect_same(file.find("question", "right"), kRight);
+}
+
+}  // namespace
+}  // namespace vdnn::cuda

@@ -1,0 +1,294 @@
+// Trials on a fake of CUDA and of cuDNN, whose engines may be told to compute wrong values.
+
+#include "src/ops/cuda/engine_trials.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakes/fake_cuda.h"
+#include "fakes/fake_vendor_library.h"
+#include "streams/cuda/cuda_device.h"
+#include "tests/extent.h"
+#include "vdnn/error.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using enum NumericalNote;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kGranule = 64 << 10;
+constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
+
+// Four channels: a pixel, and a tap of a filter, are 16 bytes, so that what is off by one is aligned.
+EngineQuestion question(Direction direction, std::int64_t channels = 4) {
+  return {.convolution = {.batch = 2,
+                          .input_channels = channels,
+                          .output_channels = 8,
+                          .input = {9, 7},
+                          .output = {9, 7},
+                          .kernel = {3, 3},
+                          .stride = {1, 1},
+                          .padding = {1, 1},
+                          .dilation = {}},
+          .direction = direction};
+}
+
+using Change = std::function<void(std::span<float>)>;
+
+// Runs another op, then changes what it has written.
+class ChangedOp final : public VendorOp {
+ public:
+  ChangedOp(std::unique_ptr<VendorOp> op, Change change) : op_(std::move(op)), change_(std::move(change)) {}
+  std::uint64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void run(const VendorOperands& operands, void* stream) const override {
+    op_->run(operands, stream);
+    const std::span<float> written(pointer_to<float>(operands.write.begin),
+                                   operands.write.bytes / sizeof(float));
+    FakeCuda::launch(stream, [change = change_, written] { change(written); });
+  }
+
+ private:
+  std::unique_ptr<VendorOp> op_;
+  Change change_;
+};
+
+// Reads the first operand from a pixel on: the window of each output is off by a tap.
+class ShiftedOp final : public VendorOp {
+ public:
+  ShiftedOp(std::unique_ptr<VendorOp> op, std::uint64_t bytes) : op_(std::move(op)), bytes_(bytes) {}
+  std::uint64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void run(const VendorOperands& operands, void* stream) const override {
+    std::vector<AddressRange> reads(operands.reads.begin(), operands.reads.end());
+    reads[0].begin += bytes_;
+    op_->run({.reads = reads, .write = operands.write, .workspace = operands.workspace}, stream);
+  }
+
+ private:
+  std::unique_ptr<VendorOp> op_;
+  std::uint64_t bytes_;
+};
+
+class FailingOp final : public VendorOp {
+ public:
+  std::uint64_t workspace_bytes() const override { return 0; }
+  void run(const VendorOperands&, void*) const override {
+    throw DeviceError("CUDNN_STATUS_EXECUTION_FAILED");
+  }
+};
+
+void scale(std::span<float> values, float factor) {
+  for (float& value : values) {
+    value *= factor;
+  }
+}
+
+// Its engines are named after what they do.
+class FaultyLibrary final : public VendorLibrary {
+ public:
+  std::unique_ptr<VendorOp> convolution(const EngineQuestion& asked, const std::string& engine) override {
+    if (engine == "fails") {
+      return std::make_unique<FailingOp>();
+    }
+    if (engine == "unknown") {
+      throw NoEngine(asked, "there is no such engine");
+    }
+    if (engine == "large" || engine == "small") {
+      return sound.convolution(asked, engine);
+    }
+    std::unique_ptr<VendorOp> op = sound.convolution(asked, engine == "hungry" ? "large" : "small");
+    if (engine == "off by one tap") {
+      const ops::Convolution& c = asked.convolution;
+      const std::int64_t channels =
+          asked.direction == Direction::kBackwardData ? c.output_channels : c.input_channels;
+      return std::make_unique<ShiftedOp>(std::move(op), static_cast<std::uint64_t>(channels) * sizeof(float));
+    }
+    return std::make_unique<ChangedOp>(std::move(op), change_of(engine));
+  }
+  std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) override {
+    return sound.matrix_product(product);
+  }
+  std::unique_ptr<VendorOp> pooling(const PoolingProblem& problem) override { return sound.pooling(problem); }
+  std::unique_ptr<VendorOp> lrn(const LrnProblem& problem) override { return sound.lrn(problem); }
+
+  vdnn::testing::FakeVendorLibrary sound;
+
+ private:
+  static Change change_of(const std::string& engine) {
+    constexpr std::size_t kTile = 8;
+    if (engine == "garbage in the last tile") {
+      return [](std::span<float> values) { scale(values.last(kTile), -3.0F); };
+    }
+    if (engine == "leaves the last tile") {
+      return
+          [](std::span<float> values) { scale(values.last(kTile), std::numeric_limits<float>::quiet_NaN()); };
+    }
+    if (engine == "rounds to bf16") {
+      return [](std::span<float> values) { scale(values, 1 + 0x1p-8F); };
+    }
+    return [](std::span<float>) {};
+  }
+};
+
+std::vector<Engine> named(const std::vector<std::string>& names) {
+  std::vector<Engine> engines;
+  for (const std::string& name : names) {
+    engines.push_back({.name = name, .notes = {}});
+  }
+  return engines;
+}
+
+class EngineTrialsTest : public ::testing::TestWithParam<Direction> {
+ protected:
+  ~EngineTrialsTest() override {
+    EXPECT_THAT(fake_->misuses(), IsEmpty());
+    EXPECT_THAT(fake_->leaks(), IsEmpty());
+    EXPECT_EQ(fake_->mapped_bytes(), 0U);
+  }
+
+  std::vector<EngineTrial> run(const std::vector<Engine>& engines, std::uint64_t budget = 64 * kGranule,
+                               const DeviceTrialOptions& options = {}) {
+    return make_device_trials([&] { return make_cuda_device({.budget_bytes = budget}, fake_); }, library_,
+                              options)
+        ->run(question(GetParam()), engines);
+  }
+  EngineTrial run(const std::string& engine) { return run(named({engine})).at(0); }
+
+  const std::shared_ptr<FakeCuda> fake_ =
+      std::make_shared<FakeCuda>(FakeCudaOptions{.seed = 3, .granule_bytes = kGranule});
+  const std::shared_ptr<FaultyLibrary> library_ = std::make_shared<FaultyLibrary>();
+};
+
+TEST_P(EngineTrialsTest, WhatIsRightIsTimed) {
+  const EngineTrial trial = run("small");
+  EXPECT_EQ(trial.failure, "");
+  EXPECT_TRUE(trial.right()) << trial.worst_error;
+  EXPECT_GT(trial.tolerance, 0);
+  EXPECT_LT(trial.tolerance, 1e-2);
+  ASSERT_TRUE(trial.seconds);
+  EXPECT_GE(*trial.seconds, 0);
+  EXPECT_EQ(library_->sound.calls().size(), 6U);  // one to look at, five to time
+}
+
+TEST_P(EngineTrialsTest, WithoutTimesOneRunIsEnough) {
+  const std::vector<EngineTrial> trials = run(named({"small"}), 64 * kGranule, {.timed_runs = 0});
+  EXPECT_TRUE(trials.at(0).right());
+  EXPECT_FALSE(trials[0].seconds);
+  EXPECT_EQ(library_->sound.calls().size(), 1U);
+}
+
+TEST_P(EngineTrialsTest, WrongValuesAreFoundAndNotTimed) {
+  for (const char* engine :
+       {"off by one tap", "garbage in the last tile", "leaves the last tile", "rounds to bf16"}) {
+    const EngineTrial trial = run(engine);
+    EXPECT_EQ(trial.failure, "") << engine;
+    EXPECT_FALSE(trial.right()) << engine << ": off by " << trial.worst_error << " of " << trial.tolerance;
+    EXPECT_FALSE(trial.seconds) << engine;
+  }
+  EXPECT_TRUE(run("does nothing else").right());
+}
+
+// After one that fails the next is tried as if nothing had been.
+TEST_P(EngineTrialsTest, WhatCannotBeRunIsAFailureOfThatEngine) {
+  const std::vector<EngineTrial> trials = run(named({"fails", "unknown", "hungry", "small"}));
+  ASSERT_EQ(trials.size(), 4U);
+  EXPECT_THAT(trials[0].failure, HasSubstr("CUDNN_STATUS_EXECUTION_FAILED"));
+  EXPECT_THAT(trials[1].failure, HasSubstr("no such engine"));
+  EXPECT_THAT(trials[2].failure, HasSubstr("of workspace on this device"));
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(trials[i].right());
+    EXPECT_FALSE(trials[i].no_room);
+  }
+  EXPECT_TRUE(trials[3].right());
+}
+
+TEST_P(EngineTrialsTest, MemoryComesOutOfTheBudgetAndGoesBack) {
+  // The operands take less than one granule; so much workspace does not fit into two.
+  const std::vector<Engine> engines{{.name = "large", .workspace_bytes = 2 * kGranule, .notes = {}},
+                                    {.name = "small", .notes = {}}};
+  const std::vector<EngineTrial> trials = run(engines, 2 * kGranule);
+  EXPECT_TRUE(trials.at(0).no_room);
+  EXPECT_THAT(trials[0].failure, HasSubstr("do not fit into 128 KiB"));
+  EXPECT_TRUE(trials.at(1).right());
+  EXPECT_TRUE(run(engines, 3 * kGranule).at(0).right());
+}
+
+std::string name_of(const ::testing::TestParamInfo<Direction>& pass) {
+  return pass.param == Direction::kForward        ? "Forward"
+         : pass.param == Direction::kBackwardData ? "Data"
+                                                  : "Filter";
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, EngineTrialsTest, ::testing::ValuesIn(kDirections), name_of);
+
+std::unique_ptr<EngineTrials> trials_on(const std::shared_ptr<FakeCuda>& fake, std::uint64_t budget) {
+  return make_device_trials([=] { return make_cuda_device({.budget_bytes = budget}, fake); },
+                            std::make_shared<FaultyLibrary>());
+}
+
+TEST(EngineTrials, OperandsWithoutRoomAreOutOfMemory) {
+  const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.granule_bytes = kGranule});
+  const EngineQuestion wide = question(Direction::kForward, 1024);
+  EXPECT_THROW(trials_on(fake, kGranule)->run(wide, named({"small"})), OutOfMemory);
+  EXPECT_THAT(fake->leaks(), IsEmpty());
+  EngineQuestion half = question(Direction::kForward);
+  half.elements = ElementType::kBf16;
+  EXPECT_THROW(trials_on(fake, kGranule)->run(half, named({"small"})), InvalidArgument);
+}
+
+// Whichever call fails, nothing is left behind. (Where waiting for the clock's first stamp failed, its stream
+// was destroyed with the event still to be recorded.)
+TEST(EngineTrials, LeaveNothingBehindWhateverFails) {
+  const std::uint64_t step = testing::extent({.usual = 7, .in_long_run = 1});
+  std::uint64_t failed = 0;
+  for (std::uint64_t nth = 1;; nth += step) {
+    const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.granule_bytes = kGranule});
+    fake->fail_call(nth, CudaStatus::kUnknown);
+    bool right = false;
+    try {
+      right =
+          trials_on(fake, 4 * kGranule)->run(question(Direction::kForward), named({"small"})).at(0).right();
+    } catch (const Error&) {
+    }
+    EXPECT_THAT(fake->misuses(), IsEmpty()) << fake->failed_call();
+    EXPECT_THAT(fake->leaks(), IsEmpty()) << "call " << nth << ", " << fake->failed_call();
+    if (fake->failed_call().empty()) {
+      EXPECT_TRUE(right);
+      break;
+    }
+    ++failed;
+  }
+  EXPECT_GT(failed, 20U);
+}
+
+TEST(TrialTolerance, FollowsFromTheLengthOfTheSumsAndTheType) {
+  const Engine plain{.name = "plain", .notes = {}};
+  const Engine winograd{.name = "winograd", .notes = {kWinograd}};
+  const Engine rounding{.name = "rounding", .notes = {kTensorCore}};
+  EXPECT_EQ(trial_tolerance(plain, 200, 1), 2 * trial_tolerance(plain, 100, 1));
+  EXPECT_EQ(trial_tolerance(plain, 100, 3), 3 * trial_tolerance(plain, 100, 1));
+  EXPECT_LT(trial_tolerance(plain, 100, 1), trial_tolerance(winograd, 100, 1));
+  EXPECT_LT(trial_tolerance(winograd, 100, 1), trial_tolerance(rounding, 100, 1));
+  // What is off by a tap is off by about the root of the length, however long the sums of the zoo are.
+  constexpr std::uint64_t kLongest = std::uint64_t{64} * 224 * 224;
+  for (const Engine& engine : {plain, winograd, rounding}) {
+    for (std::uint64_t products = 9; products <= kLongest; products *= 2) {
+      EXPECT_LT(trial_tolerance(engine, products, 1), std::sqrt(static_cast<double>(products)) / 5)
+          << engine.name << " " << products;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vdnn::cuda

@@ -1,0 +1,186 @@
+#include "src/ops/cuda/tried_engines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vdnn/error.h"
+
+namespace vdnn::cuda {
+namespace {
+
+using enum NumericalNote;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+const EngineQuestion kQuestion{.convolution = {.batch = 1,
+                                               .input_channels = 3,
+                                               .output_channels = 8,
+                                               .input = {4, 4},
+                                               .output = {4, 4},
+                                               .kernel = {1, 1},
+                                               .stride = {1, 1},
+                                               .padding = {0, 0},
+                                               .dilation = {}}};
+
+// In the library's order.
+const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .notes = {kTensorCore}},
+                                   {.name = "large", .workspace_bytes = 50},
+                                   {.name = "as large", .workspace_bytes = 50},
+                                   {.name = "middle", .workspace_bytes = 20},
+                                   {.name = "small", .workspace_bytes = 0}};
+
+class Source final : public EngineSource {
+ public:
+  std::string name() const override { return "library 1.2"; }
+
+ private:
+  std::vector<Engine> do_list(const EngineQuestion&) const override { return kEngines; }
+};
+
+EngineTrial right(double seconds) {
+  return {.worst_error = 0, .tolerance = 1, .seconds = seconds};
+}
+const EngineTrial kWrong{.worst_error = 7.5, .tolerance = 0.25};
+
+// Answers as it is told; by default engines are right and take as long as each other.
+struct Script final : EngineTrials {
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
+    EXPECT_EQ(to_string(question), to_string(kQuestion));
+    if (no_memory) {
+      throw OutOfMemory("operands", {.asked = 5, .budget = 4});
+    }
+    std::vector<EngineTrial> trials;
+    for (const Engine& engine : engines) {
+      tried.push_back(engine.name);
+      const auto told = answers.find(engine.name);
+      trials.push_back(told == answers.end() ? right(1) : told->second);
+    }
+    return trials;
+  }
+
+  std::map<std::string, EngineTrial> answers;
+  std::vector<std::string> tried;
+  bool no_memory = false;
+};
+
+class TriedEnginesTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> list(bool by_time) {
+    const TriedEngines tried(
+        {.source = std::make_shared<Source>(),
+         .trials = trials_,
+         .timings = timings_,
+         .warn = [this](const std::string& text) { warnings_.push_back(text); }},
+        {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
+         .by_time = by_time});
+    EXPECT_EQ(tried.name(), by_time ? "library 1.2, timed" : "library 1.2");
+    std::vector<std::string> names;
+    for (const Engine& engine : tried.list(kQuestion)) {
+      names.push_back(engine.name);
+    }
+    return names;
+  }
+
+  const std::shared_ptr<Script> trials_ = std::make_shared<Script>();
+  const std::shared_ptr<EngineTimingsFile> timings_ =
+      std::make_shared<EngineTimingsFile>(std::nullopt, TrialPlace(), nullptr);
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(TriedEnginesTest, AreInTheOrderOfTheirTimes) {
+  trials_->answers = {{"large", right(3)}, {"as large", right(2)}, {"middle", right(4)}, {"small", right(1)}};
+  EXPECT_THAT(list(true), ElementsAre("small", "as large", "large", "middle", "rounded"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "as large", "middle", "small"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(TriedEnginesTest, OfEqualTimesTheLibrarysFirstIsFirst) {
+  EXPECT_THAT(list(true), ElementsAre("large", "as large", "middle", "small", "rounded"));
+}
+
+TEST_F(TriedEnginesTest, AreTriedOnceAPlace) {
+  list(true);
+  trials_->tried.clear();
+  EXPECT_EQ(list(true).size(), kEngines.size());
+  EXPECT_THAT(trials_->tried, IsEmpty());
+}
+
+// Without times the library's order stands; what no limits choose is not tried until what hides it is wrong.
+TEST_F(TriedEnginesTest, WithoutTimesOnlyWhatMayBeChosenIsTried) {
+  EXPECT_THAT(list(false), ElementsAre("large", "as large", "middle", "small", "rounded"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
+}
+
+TEST_F(TriedEnginesTest, WhatIsWrongIsRefusedAndTheNextIsTried) {
+  trials_->answers = {{"large", kWrong}};
+  EXPECT_THAT(list(false), ElementsAre("as large", "middle", "small", "rounded"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small", "as large"));
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("engine large is not used for fp32 convolution"),
+                                           HasSubstr("off by 7.5"), HasSubstr("0.25"))));
+}
+
+// What was found once holds for later runs, and they are told too.
+TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
+  trials_->answers = {{"small", kWrong}};
+  list(true);
+  trials_->answers.clear();
+  trials_->tried.clear();
+  warnings_.clear();
+  EXPECT_THAT(list(true), ElementsAre("large", "as large", "middle", "rounded"));
+  EXPECT_THAT(trials_->tried, IsEmpty());
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine small")));
+}
+
+// An engine that was held to the reference without being timed is timed when somebody wants times.
+TEST_F(TriedEnginesTest, WhatHasNoTimeYetIsTimed) {
+  trials_->answers = {{"large", {.worst_error = 0, .tolerance = 1, .seconds = {}}}};
+  list(false);
+  trials_->tried.clear();
+  trials_->answers = {{"large", right(9)}};
+  EXPECT_THAT(list(true), ElementsAre("as large", "middle", "small", "large", "rounded"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "as large"));
+}
+
+TEST_F(TriedEnginesTest, WhatHasNoRoomComesLastAndIsTriedAgain) {
+  trials_->answers = {{"large", {.failure = "no room", .no_room = true}}};
+  EXPECT_THAT(list(true), ElementsAre("as large", "middle", "small", "large", "rounded"));
+  EXPECT_THAT(warnings_, IsEmpty());
+  trials_->tried.clear();
+  list(true);
+  EXPECT_THAT(trials_->tried, ElementsAre("large"));
+}
+
+TEST_F(TriedEnginesTest, WhatCannotBeRunIsLeftOutAndTriedAgain) {
+  trials_->answers = {{"middle", {.failure = "CUDNN_STATUS_EXECUTION_FAILED"}}};
+  EXPECT_THAT(list(true), ElementsAre("large", "as large", "small", "rounded"));
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("engine middle"), HasSubstr("EXECUTION_FAILED"))));
+  trials_->answers.clear();
+  EXPECT_EQ(list(true).size(), kEngines.size());
+}
+
+TEST_F(TriedEnginesTest, WhereOperandsHaveNoRoomTheLibrarysOrderStands) {
+  trials_->no_memory = true;
+  EXPECT_THAT(list(true), ElementsAre("large", "as large", "middle", "small", "rounded"));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engines are not tried")));
+}
+
+TEST_F(TriedEnginesTest, WhereAllAreWrongTheReasonsAreSaid) {
+  for (const Engine& engine : kEngines) {
+    trials_->answers[engine.name] = kWrong;
+  }
+  EXPECT_THAT([&] { list(true); },
+              ThrowsMessage<NoEngine>(AllOf(HasSubstr("no engine of library 1.2 stood its trial"),
+                                            HasSubstr("small: its result is off by 7.5"))));
+}
+
+}  // namespace
+}  // namespace vdnn::cuda
