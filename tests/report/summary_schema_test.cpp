@@ -65,6 +65,7 @@ Json common_part() {
             {"epsilon", nullptr},
             {"weight_decay", 0.0},
             {"clip_norm", nullptr},
+            {"graph", false},
             {"seed", 1},
             {"resume", nullptr}}}};
 }

@@ -143,6 +143,7 @@ class FaultyLibrary final : public VendorLibrary {
 
 std::vector<Engine> named(const std::vector<std::string>& names) {
   std::vector<Engine> engines;
+  engines.reserve(names.size());
   for (const std::string& name : names) {
     engines.push_back({.name = name, .notes = {}});
   }
