@@ -2,15 +2,15 @@
 //
 //   training_bench --model resnet50 --batch 64 --policy all --device cuda:0 [--memory BYTES] [--steps 20]
 //
-// prints one JSON object. The batch is the same at each step and lies in page-locked memory from the start,
-// so that no data set is measured; the loss is read one step late, as the training loop does. A step's
-// seconds are the median between ends of steps. What transfers cost is told twice: `stall_seconds`, the
-// compute stream's waiting in traced steps afterwards, and by comparing policies.
+// prints one JSON object. The batch is random, the same at each step, and lies in page-locked memory from the
+// start, so that no data set is measured; the loss is read one step late, as the training loop does. A step's
+// seconds are the median between ends of steps. What transfers cost is told twice: by comparing policies, and
+// as `stall_seconds`, the compute stream's waiting in steps that are traced afterwards (not of graphs, which
+// are not what runs while tracing). `--smallest`: in the smallest budget that the policy can run in.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/random.h"
 #include "vdnn/error.h"
 #include "vdnn/session.h"
 
@@ -36,6 +37,7 @@ struct Arguments {
   std::uint64_t memory_bytes = 0;
   int steps = 20;
   bool graph = false;
+  bool smallest = false;
 };
 
 Policy parse_policy(const std::string& text) {
@@ -60,7 +62,7 @@ RunOptions to_run_options(const Arguments& arguments) {
   return options;
 }
 
-// A batch of zeros and of first classes.
+// Numbers and classes at random: on zeros GPUs are faster.
 class Batch {
  public:
   explicit Batch(Session& session) : pinned_(session.pinned()) {
@@ -70,8 +72,8 @@ class Batch {
       if (!block) {
         throw OutOfMemory("page-locked memory for the batch", pinned_.shortage(tape.value(input).bytes));
       }
-      std::memset(pointer_to<void>(block->begin), 0, block->bytes);
       inputs_.push_back(*block);
+      fill(tape.value(input).type, *block);
     }
   }
   ~Batch() {
@@ -85,7 +87,18 @@ class Batch {
   std::span<const AddressRange> inputs() const { return inputs_; }
 
  private:
+  void fill(const TensorType& type, AddressRange block) {
+    for (std::uint64_t i = 0; i < type.elements(); ++i) {
+      if (type.data_type == DataType::kI32) {
+        pointer_to<std::int32_t>(block.begin)[i] = static_cast<std::int32_t>(random_.next() % 2);
+      } else {
+        pointer_to<float>(block.begin)[i] = random_.symmetric();
+      }
+    }
+  }
+
   PinnedPool& pinned_;
+  SplitMix64 random_{1};
   std::vector<AddressRange> inputs_;
 };
 
@@ -95,24 +108,28 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Seconds between the ends of steps, as often as `steps` says, after those of the warm-up.
-std::vector<double> time_steps(Session& session, const Batch& batch, int steps) {
+// Seconds between the ends of so many steps, one more of which is in flight.
+std::vector<double> run_steps(Session& session, const Batch& batch, int steps) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
   StepTicket last = session.submit(batch.inputs(), kLearningRate);
   Clock::time_point end = Clock::now();
-  for (int step = 1 - kWarmUpSteps; step <= steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     const StepTicket next = session.submit(batch.inputs(), kLearningRate);
     session.wait(std::exchange(last, next));
     const Clock::time_point now = Clock::now();
-    if (step > 0) {
-      seconds.push_back(std::chrono::duration<double>(now - end).count());
-    }
+    seconds.push_back(std::chrono::duration<double>(now - end).count());
     end = now;
   }
   session.wait(last);
   session.finish();
   return seconds;
+}
+
+double median_step_seconds(Session& session, const Batch& batch, int steps) {
+  std::vector<double> seconds = run_steps(session, batch, kWarmUpSteps + steps);
+  seconds.erase(seconds.begin(), seconds.begin() + kWarmUpSteps);
+  return median(std::move(seconds));
 }
 
 // Of one step, with tracing, which some drivers want for it.
@@ -121,23 +138,25 @@ double stall_seconds(Session& session, const Batch& batch) {
   const StreamId compute = session.streams()[StreamRole::kCompute];
   device.set_tracing(true);
   const double before = device.times(compute).waiting_seconds;
-  for (int step = 0; step < kTracedSteps; ++step) {
-    session.wait(session.submit(batch.inputs(), kLearningRate));
-  }
-  session.finish();
+  run_steps(session, batch, kTracedSteps);
   const double waited = device.times(compute).waiting_seconds - before;
   device.set_tracing(false);
   device.take_trace();
-  return waited / kTracedSteps;
+  return waited / (kTracedSteps + 1);
 }
 
 nlohmann::ordered_json measure(const Arguments& arguments) {
-  Session session(plan_run(to_run_options(arguments)));
+  PlannedRun planned = plan_run(to_run_options(arguments));
+  if (arguments.smallest) {
+    planned.target.budget_bytes = planned.smallest_budget_bytes();
+  }
+  Session session(std::move(planned));
   const PlannedRun& run = session.run();
   const Batch batch(session);
-  const double seconds = median(time_steps(session, batch, arguments.steps));
-  const double stalled = stall_seconds(session, batch);
+  const double seconds = median_step_seconds(session, batch, arguments.steps);
   const DeviceCounters counters = session.device().counters();
+  const nlohmann::ordered_json stalled =
+      arguments.graph ? nlohmann::ordered_json() : nlohmann::ordered_json(stall_seconds(session, batch));
   return {{"model", arguments.model},
           {"batch", arguments.batch},
           {"device", run.target.name},
@@ -165,6 +184,7 @@ int run(int argc, char** argv) {
   app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");
+  app.add_flag("--smallest", arguments.smallest, "in the smallest budget");
   CLI11_PARSE(app, argc, argv);
   std::cout << measure(arguments) << "\n";
   return 0;

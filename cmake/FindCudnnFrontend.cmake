@@ -6,9 +6,15 @@ unset(vdnn_site_packages)
 set(vdnn_toolkit /usr/local/cuda)
 set(vdnn_cu13 ${vdnn_cuda_wheels}/cu13)
 find_path(Cudnn_INCLUDE_DIR cudnn_graph.h HINTS ${vdnn_toolkit}/include ${vdnn_cuda_wheels}/cudnn/include)
-find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h HINTS ${vdnn_toolkit}/include ${vdnn_cu13}/include)
-find_path(CublasLt_INCLUDE_DIR cublasLt.h HINTS ${vdnn_toolkit}/include ${vdnn_cu13}/include)
-find_path(Nvrtc_INCLUDE_DIR nvrtc.h HINTS ${vdnn_toolkit}/include ${vdnn_cu13}/include)
+# The toolkit's first, also before CMAKE_PREFIX_PATH: Python's packages may have CUDA's headers without those in crt/.
+set(vdnn_includes PATHS ${CUDAToolkit_INCLUDE_DIRS} ${vdnn_toolkit}/include ${vdnn_cu13}/include NO_DEFAULT_PATH)
+find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h ${vdnn_includes})
+find_path(CublasLt_INCLUDE_DIR cublasLt.h ${vdnn_includes})
+find_path(Nvrtc_INCLUDE_DIR nvrtc.h ${vdnn_includes})
+unset(vdnn_includes)
+find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h)
+find_path(CublasLt_INCLUDE_DIR cublasLt.h)
+find_path(Nvrtc_INCLUDE_DIR nvrtc.h)
 find_library(Cudnn_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${vdnn_toolkit}/lib64 ${vdnn_cuda_wheels}/cudnn/lib)
 find_library(CublasLt_LIBRARY NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
              HINTS ${vdnn_toolkit}/lib64 ${vdnn_cu13}/lib)
@@ -35,7 +41,7 @@ find_package_handle_standard_args(CudnnFrontend
 if(CudnnFrontend_FOUND AND NOT TARGET CudnnFrontend::CudnnFrontend)
   add_library(CudnnFrontend::CudnnFrontend INTERFACE IMPORTED)
   target_include_directories(CudnnFrontend::CudnnFrontend INTERFACE
-    ${CudnnFrontend_INCLUDE_DIR} ${Cudnn_INCLUDE_DIR} ${CublasLt_INCLUDE_DIR} ${CudaRuntime_INCLUDE_DIR}
+    ${CudaRuntime_INCLUDE_DIR} ${CudnnFrontend_INCLUDE_DIR} ${Cudnn_INCLUDE_DIR} ${CublasLt_INCLUDE_DIR}
     ${Nvrtc_INCLUDE_DIR})
   target_link_libraries(CudnnFrontend::CudnnFrontend INTERFACE ${CMAKE_DL_LIBS})
   vdnn_find_at_run_time(CudnnFrontend::CudnnFrontend ${Cudnn_LIBRARY})

@@ -60,7 +60,7 @@ endfunction()
 
 # Everything that the thread sanitizer's preset runs: building the rest with it would be for nothing.
 add_custom_target(tsan_tests)
-# What wants a GPU: scripts/gpu-check builds nothing else.
+# What wants a GPU: of all tests scripts/gpu-check builds these alone.
 add_custom_target(gpu_tests)
 
 # What tests are compiled with besides. Most of what is compiled is tests, and less optimised they build in two thirds of
@@ -82,12 +82,13 @@ function(vdnn_test_library name)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE vdnn_test_flags)
 endfunction()
 
-# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG]): one test program, each
+# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test program, each
 # case a ctest, or, where starting a process a case takes longer than the cases do, each of n shards. The label `tsan`
 # marks what the thread sanitizer's preset runs, `heavy` what the sanitizers' presets leave out, `gpu` what
 # scripts/gpu-check runs where there is one, `long` what `scripts/test --long` adds; LONG: that runs it a second time, to a larger extent (tests/extent.h).
+# ALONE: no other test runs beside it, as where it counts what a whole GPU has free.
 function(vdnn_test name)
-  cmake_parse_arguments(arg "LONG" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_test_flags GTest::gtest_main)
   if("gpu" IN_LIST arg_LABELS)
@@ -104,6 +105,9 @@ function(vdnn_test name)
     return()
   endif()
   set(properties TIMEOUT 900)
+  if(arg_ALONE)
+    list(APPEND properties RUN_SERIAL TRUE)
+  endif()
   if(arg_LABELS)
     list(APPEND properties LABELS "${arg_LABELS}")
   endif()

@@ -52,13 +52,13 @@ class Inception(nn.Module):
     def __init__(self, inputs, direct, reduce_3x3, filters_3x3, reduce_5x5, filters_5x5, projection):
         super().__init__()
         self.branches = nn.ModuleList([
-            conv_relu(inputs, direct, 1),
-            nn.Sequential(conv_relu(inputs, reduce_3x3, 1), conv_relu(reduce_3x3, filters_3x3, 3, padding=1)),
-            nn.Sequential(conv_relu(inputs, reduce_5x5, 1), conv_relu(reduce_5x5, filters_5x5, 5, padding=2)),
-            nn.Sequential(nn.MaxPool2d(3, 1, 1), conv_relu(inputs, projection, 1))])
+            nn.Conv2d(inputs, direct, 1),
+            nn.Sequential(conv_relu(inputs, reduce_3x3, 1), nn.Conv2d(reduce_3x3, filters_3x3, 3, padding=1)),
+            nn.Sequential(conv_relu(inputs, reduce_5x5, 1), nn.Conv2d(reduce_5x5, filters_5x5, 5, padding=2)),
+            nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(inputs, projection, 1))])
 
     def forward(self, x):
-        return torch.cat([branch(x) for branch in self.branches], 1)
+        return torch.relu_(torch.cat([branch(x) for branch in self.branches], 1))
 
 
 class Googlenet(nn.Sequential):

@@ -112,7 +112,8 @@ std::shared_ptr<GpuSystem> gpus_of(const RunOptions& options) {
   return options.gpus ? options.gpus : make_gpu_system();
 }
 
-// A GPU where one can be driven, else `cpu`: no machine is wrong for having none.
+// A GPU where one can be driven and the budget is one for it, else `cpu`: no machine is wrong for having
+// none, and a budget of some megabytes, which a GPU's libraries alone exceed, is meant for `cpu`.
 void resolve_auto(RunTarget& target, const RunOptions& options) {
   try {
     target.gpus = gpus_of(options);
@@ -121,7 +122,7 @@ void resolve_auto(RunTarget& target, const RunOptions& options) {
     target.why = target.gpus->gpu_name(ordinal) + ", of " + std::to_string(target.gpus->count()) +
                  " GPUs the one with the most free memory";
     resolve_gpu(target, options, ordinal);
-  } catch (const DeviceError& error) {
+  } catch (const Error& error) {
     target = {.name = "cpu", .why = error.what(), .threads = target.threads};
     resolve_cpu(target, options);
   }

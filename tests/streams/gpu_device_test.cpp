@@ -72,7 +72,7 @@ class GpuDevice : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = why_no_gpu(); !reason.empty()) {
-      GTEST_SKIP() << reason;
+      GTEST_SKIP() << "no GPU to run on: " << reason;
     }
   }
 };
@@ -90,8 +90,11 @@ TEST_F(GpuDevice, CommitsWhatTheCardSees) {
   check(cudaMemGetInfo(&committed, &total));
   device->decommit(range);
   check(cudaMemGetInfo(&after, &total));
-  EXPECT_EQ(before - committed, kBytes);
-  EXPECT_EQ(after, before);
+  constexpr std::uint64_t kPageTables = std::uint64_t{32} << 20;  // at most, of the mapping
+  EXPECT_GE(before - committed, kBytes);
+  EXPECT_LE(before - committed, kBytes + kPageTables);
+  EXPECT_LE(after, before);
+  EXPECT_GE(after + kPageTables, before);
 }
 
 TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {

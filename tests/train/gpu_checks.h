@@ -21,8 +21,8 @@ void expect_the_step_of_cpu(const GpuCase& test, double tolerance);
 
 // Four steps have the same losses and weights, to the bit, under every policy, in the smallest budget and in
 // ten times that, and captured and replayed as graphs; the device commits what was predicted, page-locked
-// memory is what was predicted, the second step and the third reach neither allocator, and the card has lost
-// no more than the budget meanwhile.
+// memory is no more than was predicted, the second step and the third reach neither allocator, and the card
+// has lost no more than the budget meanwhile.
 void expect_one_result_and_the_predicted_memory(const GpuCase& test);
 
 // A budget of a granule less than the smallest is refused with the smallest; where the card itself has no

@@ -99,6 +99,18 @@ TEST_F(GpuTraining, AutoIsCpuWhereNoGpuCanBeDrivenAndSaysWhy) {
   }
 }
 
+// What failed before: `vdnn plan --memory 26MiB`, as README has it, was an error on every machine with a GPU.
+TEST_F(GpuTraining, AutoIsCpuWhereTheBudgetIsNoneForTheGpu) {
+  have_gpus({.context_bytes = 300 * kMiB});
+  RunOptions run = options("auto");
+  run.memory_bytes = 26 * kMiB;
+  EXPECT_EQ(plan_run(run).target.name, "cpu");
+  have_gpus({.memory_bytes = 1024 * kMiB, .used_bytes = 24 * kMiB});
+  run = options("auto");
+  run.memory_bytes = 1002 * kMiB;
+  EXPECT_EQ(plan_run(run).target.name, "cpu");
+}
+
 TEST_F(GpuTraining, AGpuThatIsNotThereIsRefusedWithTheLastThatIs) {
   have_gpus({.gpus = 2});
   EXPECT_THAT(([&] { plan_run(options("cuda:2")); }),
