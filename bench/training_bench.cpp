@@ -38,6 +38,7 @@ struct Arguments {
   int steps = 20;
   bool graph = false;
   bool smallest = false;
+  std::string engine_timings;
 };
 
 Policy parse_policy(const std::string& text) {
@@ -58,6 +59,9 @@ RunOptions to_run_options(const Arguments& arguments) {
                      .graph = arguments.graph};
   if (arguments.memory_bytes != 0) {
     options.memory_bytes = arguments.memory_bytes;
+  }
+  if (!arguments.engine_timings.empty()) {
+    options.engine_timings = arguments.engine_timings;
   }
   return options;
 }
@@ -185,6 +189,7 @@ int run(int argc, char** argv) {
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");
   app.add_flag("--smallest", arguments.smallest, "in the smallest budget");
+  app.add_option("--engine-timings", arguments.engine_timings, "as of vdnn train");
   CLI11_PARSE(app, argc, argv);
   std::cout << measure(arguments) << "\n";
   return 0;
