@@ -5,9 +5,10 @@
 // NCCL's communicators can wait in three places: while ranks find each other, in a collective that a rank
 // does not come to, and while they are given up. Here all three are non-blocking (ncclConfig_t::blocking = 0)
 // and polled with ncclCommGetAsyncError, within a time that the options say; when it is over, or where NCCL
-// reports an error, ncclCommAbort ends the kernels that wait on the GPU. The host waits inside a step in the
-// first steps alone: NCCL connects ranks when a collective first needs it, and a stream may be given nothing
-// else until the collective has been launched.
+// reports an error, ncclCommAbort ends the kernels that wait on the GPU. Inside a step the host waits until
+// NCCL has launched a collective, since a stream may be given nothing else before: longest in the first
+// steps, where NCCL connects ranks; but some releases launch every collective of a non-blocking communicator
+// from a thread of their own.
 //
 // Memory: what NCCL takes is measured while ranks find each other. What it takes later, as it connects them,
 // is not in it; NCCL_RUNTIME_CONNECT=0 in its environment makes it connect at once.

@@ -86,7 +86,7 @@ class NcclCommunicator final : public Communicator {
   void throw_if_failed() const;  // guarded by the caller
   // Keeps the first cause, breaks everything off and throws the first cause.
   [[noreturn]] void fail(const std::exception_ptr& cause);
-  void break_off(const std::exception_ptr& cause);  // guarded by the caller
+  void break_off(const std::exception_ptr& cause);
   [[noreturn]] void fail(const std::string& what) { fail(std::make_exception_ptr(error(what))); }
   [[noreturn]] void give_up(const std::string& call, double seconds, const std::string& awaited) {
     fail(call + ": waited " + format_seconds(seconds) + " until " + awaited);
@@ -99,7 +99,7 @@ class NcclCommunicator final : public Communicator {
   const int exceptions_ = std::uncaught_exceptions();
   std::uint64_t library_bytes_ = 0;
   std::shared_ptr<NcclApi> api_;
-  // Guards what follows, and NCCL's calls: none of them waits.
+  // Guards what follows, and NCCL's calls: none of them waits but ncclCommAbort, which is made without it.
   mutable std::mutex mutex_;
   NcclComm comm_ = nullptr;  // null: given back
   std::exception_ptr cause_;
@@ -327,7 +327,6 @@ void NcclCommunicator::forget_completed() {
 }
 
 void NcclCommunicator::abort(const std::string& cause) {
-  const std::lock_guard lock(mutex_);
   break_off(std::make_exception_ptr(error(cause)));
 }
 
@@ -343,19 +342,25 @@ void NcclCommunicator::throw_if_failed() const {
 }
 
 void NcclCommunicator::fail(const std::exception_ptr& cause) {
-  const std::lock_guard lock(mutex_);
   break_off(cause);
+  const std::lock_guard lock(mutex_);
   std::rethrow_exception(cause_);
 }
 
 void NcclCommunicator::break_off(const std::exception_ptr& cause) {
-  if (cause_) {
-    return;
+  NcclComm broken = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (cause_) {
+      return;
+    }
+    cause_ = cause;
+    broken = std::exchange(comm_, nullptr);
   }
-  cause_ = cause;
-  if (comm_ != nullptr) {
+  // It joins NCCL's threads: who waits for a time on another thread is not to wait for that, too.
+  if (broken != nullptr) {
     const CudaContext::Scope scope = context_.enter_anyway();
-    api_->comm_abort(std::exchange(comm_, nullptr));  // what it says changes nothing any more
+    api_->comm_abort(broken);  // what it says changes nothing any more
   }
 }
 
