@@ -125,17 +125,17 @@ class ConvolutionGraph : public fe::graph::Graph {
         sum_type(question.elements));
     switch (question.direction) {
       case Direction::kForward:
-        make(conv_fprop(tensor("X", dims_.x), tensor("W", dims_.filter),
+        make(conv_fprop(tensor(kFirstRead, "X", dims_.x), tensor(kSecondRead, "W", dims_.filter),
                         attributes<fe::graph::Conv_fprop_attributes>()),
              dims_.y);
         return;
       case Direction::kBackwardData:
-        make(conv_dgrad(tensor("dY", dims_.y), tensor("W", dims_.filter),
+        make(conv_dgrad(tensor(kFirstRead, "dY", dims_.y), tensor(kSecondRead, "W", dims_.filter),
                         attributes<fe::graph::Conv_dgrad_attributes>()),
              dims_.x);
         return;
       case Direction::kBackwardFilter:
-        make(conv_wgrad(tensor("dY", dims_.y), tensor("X", dims_.x),
+        make(conv_wgrad(tensor(kSecondRead, "dY", dims_.y), tensor(kFirstRead, "X", dims_.x),
                         attributes<fe::graph::Conv_wgrad_attributes>()),
              dims_.filter);
         return;
@@ -166,6 +166,18 @@ class ConvolutionGraph : public fe::graph::Graph {
                                  engine + " on this GPU");
   }
 
+  // Of plans that are listed: the operands in the order in which their addresses are taken.
+  std::vector<Dims> operand_shapes(const EngineQuestion& question) {
+    require(prepare_variant_pack_template(), question);
+    std::vector<Dims> shapes;
+    for (const std::int64_t uid : get_variant_pack_uids_sorted()) {
+      fe::graph::Tensor_attributes operand;
+      require(query_tensor_attributes_of_uid(uid, operand), question);
+      shapes.push_back(operand.get_dim());
+    }
+    return shapes;
+  }
+
   // What each plan has to say of itself; nothing of a plan that cannot be built.
   std::vector<Engine> engines() {
     std::vector<Engine> built;
@@ -186,17 +198,19 @@ class ConvolutionGraph : public fe::graph::Graph {
  private:
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-  // Numbered as they are declared, reads first: cudnn-frontend takes addresses in the order of numbers.
-  Tensor tensor(const char* name, const Dims& dims) {
+  // cudnn-frontend takes addresses in the order of tensors' numbers: that of VendorOp::run().
+  enum Operand : std::int64_t { kFirstRead = 1, kSecondRead, kWrite };
+
+  Tensor tensor(Operand operand, const char* name, const Dims& dims) {
     return Graph::tensor(fe::graph::Tensor_attributes()
                              .set_name(name)
-                             .set_uid(++tensors_)
+                             .set_uid(operand)
                              .set_dim(dims)
                              .set_stride(channels_last_strides(dims))
                              .set_data_type(type_));
   }
   static void make(const Tensor& result, const Dims& dims) {
-    result->set_output(true).set_uid(kResult).set_dim(dims).set_stride(channels_last_strides(dims));
+    result->set_output(true).set_uid(kWrite).set_dim(dims).set_stride(channels_last_strides(dims));
   }
   template <class Attributes>
   Attributes attributes() const {
@@ -205,12 +219,9 @@ class ConvolutionGraph : public fe::graph::Graph {
     return attributes;
   }
 
-  static constexpr std::int64_t kResult = 100;
-
   const ops::Convolution& c_;
   ops::ConvolutionDims dims_;
   fe::DataType_t type_;
-  std::int64_t tensors_ = 0;
 };
 
 // Of the calling thread's GPU.
@@ -307,6 +318,13 @@ ConvolutionEngines::ConvolutionEngines(std::string_view device_properties) {
 }
 
 ConvolutionEngines::~ConvolutionEngines() = default;
+
+std::vector<Dims> ConvolutionEngines::operand_shapes(const EngineQuestion& question) const {
+  ConvolutionGraph graph(question);
+  graph.set_device_properties(device_->properties);
+  graph.list_plans(question);
+  return graph.operand_shapes(question);
+}
 
 std::vector<Engine> ConvolutionEngines::do_list(const EngineQuestion& question) const {
   ConvolutionGraph graph(question);

@@ -34,6 +34,9 @@ class ConvolutionEngines final : public EngineSource {
   ConvolutionEngines& operator=(const ConvolutionEngines&) = delete;
 
   std::string name() const override;
+  // Of the operands in the order in which cuDNN is given their addresses: that of VendorOp::run(), the write
+  // last. Throws as list().
+  std::vector<Dims> operand_shapes(const EngineQuestion& question) const;
 
  private:
   std::vector<Engine> do_list(const EngineQuestion& question) const override;

@@ -24,6 +24,10 @@ std::vector<Engine> ConvolutionEngines::do_list(const EngineQuestion& question) 
   throw NoEngine(question, "built without cuDNN");
 }
 
+std::vector<Dims> ConvolutionEngines::operand_shapes(const EngineQuestion& question) const {
+  throw NoEngine(question, "built without cuDNN");
+}
+
 std::string ConvolutionEngines::name() const {
   return "cudnn";
 }

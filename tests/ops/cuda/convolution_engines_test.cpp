@@ -26,6 +26,7 @@ namespace vdnn::cuda {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -224,6 +225,25 @@ TEST(ConvolutionEngines, AreThoseOfTheBatch) {
     return bytes;
   };
   EXPECT_GT(largest(512), largest(32));
+}
+
+// Failed while tensors were numbered as function arguments were evaluated, in an order that is the
+// compiler's: cuDNN took filters for the feature map, and the feature map for filters.
+TEST(ConvolutionEngines, OperandsAreInTheOrderOfVendorOps) {
+  const ConvolutionEngines device(properties_of("h200"));
+  ops::Convolution convolution = small_convolution();
+  convolution.output_channels = 128;
+  convolution.output = {28, 28};
+  convolution.stride = {2, 2};
+  const Dims x{32, 64, 56, 56};
+  const Dims filter{128, 64, 3, 3};
+  const Dims y{32, 128, 28, 28};
+  const auto shapes = [&](Direction direction) {
+    return device.operand_shapes({convolution, direction, ElementType::kF32});
+  };
+  EXPECT_THAT(shapes(Direction::kForward), ElementsAre(x, filter, y));
+  EXPECT_THAT(shapes(Direction::kBackwardData), ElementsAre(y, filter, x));
+  EXPECT_THAT(shapes(Direction::kBackwardFilter), ElementsAre(x, y, filter));
 }
 
 TEST(ConvolutionEngines, WhatCannotBeAskedIsRefused) {
