@@ -2,9 +2,11 @@
 // The `cuda` driver: streams and memory of an NVIDIA GPU.
 //
 // A stream is a non-blocking CUDA stream. Each submission is followed by an event from a pool (timing off),
-// so that a wait names exactly what it waits for, also when the stream has been given more since; the host
-// sleeps in `synchronize` alone. `Work::run` is called at once, on the submitting thread, with the
-// cudaStream_t: it submits kernels, and what it throws surfaces late, as on every device.
+// so that a wait names exactly what it waits for, also when the stream has been given more since. The host
+// sleeps in `synchronize`; besides, only where the end of a submission cannot be recorded, which fails that
+// submission, and, for an idle stream, before the first submission that is traced. `Work::run` is called at
+// once, on the submitting thread, with the cudaStream_t: it submits kernels, and what it throws surfaces
+// late, as on every device.
 //
 // Device memory is virtual: a reservation is address space, commit() maps it granule by granule (2 MiB on
 // today's GPUs) and decommit() unmaps it. A GPU without virtual memory management gives a reservation's
@@ -16,7 +18,8 @@
 // (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every later call
 // throws DeviceError with lost() and the first cause.
 //
-// Calls set the GPU for the calling thread and put back the one that it had. `times` and traces are measured
+// Calls set the GPU for the calling thread and put back the one that it had, if the process uses that one: to
+// put back another would be to begin to use it, and take memory there. `times` and traces are measured
 // with timed events, and only while tracing: timing what nobody looks at would hold up the streams.
 
 #include <cstdint>

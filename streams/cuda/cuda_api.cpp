@@ -63,6 +63,7 @@ static_assert(kSame<CudaStatus::kStreamCaptureIsolation, cudaErrorStreamCaptureI
 static_assert(kSame<CudaStatus::kCapturedEvent, cudaErrorCapturedEvent, CUDA_ERROR_CAPTURED_EVENT>);
 static_assert(kSame<CudaStatus::kStreamCaptureWrongThread, cudaErrorStreamCaptureWrongThread,
                     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD>);
+static_assert(kSame<CudaStatus::kExternalDevice, cudaErrorExternalDevice, CUDA_ERROR_EXTERNAL_DEVICE>);
 static_assert(kSame<CudaStatus::kUnknown, cudaErrorUnknown, CUDA_ERROR_UNKNOWN>);
 
 CudaStatus status(cudaError_t error) {

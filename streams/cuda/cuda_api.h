@@ -27,6 +27,7 @@ enum class CudaStatus : int {
   kInvalidContext = 201,
   kEccUncorrectable = 214,
   kNvlinkUncorrectable = 220,
+  kContained = 226,  // toolkits before 12.8 do not name it
   kInvalidResourceHandle = 400,
   kNotReady = 600,
   kIllegalAddress = 700,
@@ -49,6 +50,7 @@ enum class CudaStatus : int {
   kStreamCaptureIsolation = 905,
   kCapturedEvent = 907,
   kStreamCaptureWrongThread = 908,
+  kExternalDevice = 911,
   kUnknown = 999,
 };
 

@@ -12,6 +12,7 @@ bool corrupts(CudaStatus status) {
   switch (status) {
     case CudaStatus::kEccUncorrectable:
     case CudaStatus::kNvlinkUncorrectable:
+    case CudaStatus::kContained:
     case CudaStatus::kIllegalAddress:
     case CudaStatus::kLaunchTimeout:
     case CudaStatus::kContextIsDestroyed:
@@ -24,6 +25,7 @@ bool corrupts(CudaStatus status) {
     case CudaStatus::kLaunchFailure:
     case CudaStatus::kTensorMemoryLeak:
     case CudaStatus::kMpsClientTerminated:
+    case CudaStatus::kExternalDevice:
     case CudaStatus::kUnknown:
       return true;
     default:
@@ -37,7 +39,16 @@ CudaContext::Scope::Scope(Scope&& other) noexcept
     : api_(other.api_), previous_(other.previous_), changed_(std::exchange(other.changed_, false)) {}
 
 CudaContext::Scope::~Scope() {
-  if (changed_ && api_->set_device(previous_) != CudaStatus::kSuccess) {
+  if (!changed_) {
+    return;
+  }
+  // A GPU that nobody has begun to use has no context, and to set it would make one there.
+  bool active = false;
+  CudaStatus status = api_->context_is_active(active, previous_);
+  if (status == CudaStatus::kSuccess && active) {
+    status = api_->set_device(previous_);
+  }
+  if (status != CudaStatus::kSuccess) {
     api_->get_last_error();
   }
 }

@@ -15,7 +15,8 @@ namespace vdnn {
 // Thread-safe.
 class CudaContext {
  public:
-  // Until it dies the calling thread's GPU is the context's; then the one before.
+  // Until it dies the calling thread's GPU is the context's; then the one before, if the process uses that:
+  // since CUDA 12, to set a GPU is to begin to use it.
   class Scope {
    public:
     Scope(Scope&& other) noexcept;

@@ -45,17 +45,6 @@ std::uint64_t granule_of(CudaContext& context) {
   return std::bit_ceil(granule);
 }
 
-struct CardMemory {
-  std::uint64_t free = 0;
-  std::uint64_t total = 0;
-};
-
-CardMemory memory_of(CudaContext& context) {
-  CardMemory memory;
-  context.check(context.api().memory_info(memory.free, memory.total), "cudaMemGetInfo");
-  return memory;
-}
-
 // What the process may take of the card, what context and libraries take included.
 std::uint64_t process_budget(const CudaContext& context, const CudaDeviceOptions& options,
                              const CardMemory& memory, std::uint64_t library) {

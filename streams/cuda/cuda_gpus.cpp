@@ -25,6 +25,12 @@ std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
 
 }  // namespace
 
+CardMemory memory_of(CudaContext& context) {
+  CardMemory memory;
+  context.check(context.api().memory_info(memory.free, memory.total), "cudaMemGetInfo");
+  return memory;
+}
+
 std::string driver_version_of(CudaContext& context) {
   int driver = 0;
   context.check(context.api().driver_version(driver), "cudaDriverGetVersion");
@@ -65,19 +71,21 @@ void require_gpu(CudaContext& context) {
 }
 
 std::uint64_t free_bytes_of_gpu(CudaContext& context) {
-  // On a thread of its own, whose GPU nobody has to put back: setting the one that was, CUDA would begin to
-  // use that.
+  bool in_use = false;
+  context.check(context.api().context_is_active(in_use, context.ordinal()), "cuDevicePrimaryCtxGetState");
+  if (in_use) {
+    const CudaContext::Scope scope = context.enter();
+    return memory_of(context).free;
+  }
+  if (const std::optional<std::uint64_t> free = card_free_bytes(context)) {
+    return *free;
+  }
+  // On a thread of its own, so that the caller's goes on with the GPU that it had.
   const auto ask = [&context] {
     CudaApi& api = context.api();
-    bool in_use = false;
-    context.check(api.context_is_active(in_use, context.ordinal()), "cuDevicePrimaryCtxGetState");
     context.check(api.set_device(context.ordinal()), "cudaSetDevice", std::to_string(context.ordinal()));
-    std::uint64_t free = 0;
-    std::uint64_t total = 0;
-    context.check(api.memory_info(free, total), "cudaMemGetInfo");
-    if (!in_use) {
-      context.check(api.device_reset(), "cudaDeviceReset");
-    }
+    const std::uint64_t free = memory_of(context).free;
+    context.check(api.device_reset(), "cudaDeviceReset");
     return free;
   };
   return std::async(std::launch::async, ask).get();
@@ -91,10 +99,8 @@ std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& 
     return *before - std::min(*before, *after);
   }
   const CudaContext::Scope scope = context.enter();
-  std::uint64_t free = 0;
-  std::uint64_t total = 0;
-  context.check(context.api().memory_info(free, total), "cudaMemGetInfo");
-  return total - free;
+  const CardMemory memory = memory_of(context);
+  return memory.total - memory.free;
 }
 
 }  // namespace vdnn

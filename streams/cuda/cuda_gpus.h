@@ -15,8 +15,18 @@ int require_gpus(CudaContext& context);
 // Likewise; InvalidArgument where the context's GPU is none of them.
 void require_gpu(CudaContext& context);
 
-// What cudaMemGetInfo says of the context's GPU, which is one of them. A GPU that the process does not use
-// yet is left as it was: asking takes hundreds of megabytes there, which are given back.
+struct CardMemory {
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+};
+
+// Of the calling thread's GPU, which is the context's.
+CardMemory memory_of(CudaContext& context);
+
+// What cudaMemGetInfo says of the context's GPU, which is one of them, or, while the process does not use
+// that GPU, its card: it is left as it was. Where such a card cannot be asked (there is no NVML), asking
+// takes hundreds of megabytes, which are given back with all that the process has there: no other thread may
+// begin to use the GPU meanwhile.
 std::uint64_t free_bytes_of_gpu(CudaContext& context);
 
 // What the card has less free after begin(), which begins to use the context's GPU: what context and

@@ -323,7 +323,8 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
 
 CudaStatus FakeCuda::context_is_active(bool& active, int ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cuDevicePrimaryCtxGetState"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_without_context("cuDevicePrimaryCtxGetState");
+      status != CudaStatus::kSuccess) {
     return status;
   }
   active = active_.contains(ordinal);

@@ -395,12 +395,26 @@ TEST(CudaDevice, MemoryThatGranulesDoNotDivideIsRefusedAndGivenBack) {
 
 TEST(CudaDevice, CallsPutBackTheGpuThatTheThreadHad) {
   const auto fake = strict_fake();
+  fake->set_device(0);
   const auto device = make_device(fake);
   Tour(*device).run([&] {
     int current = -1;
     fake->get_device(current);
     EXPECT_EQ(current, 0);
   });
+}
+
+// Failed while it was put back unasked: that made a context, hundreds of megabytes, on the GPU 0 that each
+// thread begins with.
+TEST(CudaDevice, AGpuThatNobodyUsesIsNotPutBack) {
+  const auto fake = strict_fake();
+  {
+    const auto device = make_device(fake);
+    Tour(*device).run();
+    std::thread([&] { device->synchronize_all(); }).join();
+  }
+  EXPECT_FALSE(fake->uses(0));
+  EXPECT_TRUE(fake->uses(1));
 }
 
 TEST(CudaDevice, ThreadsThatNeverUsedTheGpuCanCommit) {
@@ -923,6 +937,23 @@ TEST(CudaDevice, AfterAKernelCorruptedTheContextEveryCallSaysTheFirstCause) {
   EXPECT_THAT(fake->misuses(), IsEmpty());
 }
 
+// The last two failed while they were not known to corrupt: every later call failed with an error of its own.
+TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
+  for (const CudaStatus status : {CudaStatus::kLaunchFailure, CudaStatus::kEccUncorrectable,
+                                  CudaStatus::kContained, CudaStatus::kExternalDevice}) {
+    const auto fake = std::make_shared<FakeCuda>(small_gpus(0));
+    const auto device = make_device(fake, 1);
+    submit(*device, device->create_stream("compute"),
+           [status](void* native) { FakeCuda::launch_that_corrupts(native, status); });
+    try {
+      device->synchronize_all();
+      ADD_FAILURE() << "nothing was noticed";
+    } catch (const DeviceError& error) {
+      EXPECT_TRUE(error.lost()) << error.what();
+    }
+  }
+}
+
 // Each call of a tour fails once: with an error that means nothing, for want of memory, and with one that
 // corrupts. What failed is said by name, nothing is lost, and unless the device is, a second tour succeeds.
 class EveryCallFails : public testing::TestWithParam<std::tuple<CudaStatus, bool>> {};
@@ -958,10 +989,11 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
     all = fake->failed_call().empty();
     if (said == "nothing") {
       // Of what is given back, and of putting back the thread's GPU, nobody could be told.
-      EXPECT_THAT(fake->failed_call(),
-                  AnyOf("", "cudaSetDevice", "cudaGetDevice", "cudaStreamSynchronize", "cudaStreamDestroy",
-                        "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy", "cuMemUnmap",
-                        "cuMemAddressFree", "cudaFree", "cudaHostUnregister"));
+      EXPECT_THAT(
+          fake->failed_call(),
+          AnyOf("", "cudaSetDevice", "cudaGetDevice", "cuDevicePrimaryCtxGetState", "cudaStreamSynchronize",
+                "cudaStreamDestroy", "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy",
+                "cuMemUnmap", "cuMemAddressFree", "cudaFree", "cudaHostUnregister"));
       ++unsaid;
     } else {
       EXPECT_THAT(said, AllOf(HasSubstr(fake->failed_call()), HasSubstr(fake->error_name(status)),

@@ -84,7 +84,27 @@ TEST_F(GpuTraining, AutoIsTheGpuWithTheMostFreeMemoryAndLeavesTheOthersAlone) {
   EXPECT_EQ(target.gpu, 1);
   EXPECT_THAT(target.why, HasSubstr("Fake GPU 1"));
   EXPECT_TRUE(cuda_->uses(1));
+  EXPECT_FALSE(cuda_->uses(0));
   EXPECT_FALSE(cuda_->uses(2));
+}
+
+// Failed while a GPU that the process did not use was asked by beginning to use it, and reset afterwards:
+// another thread may have begun to use it by then.
+TEST_F(GpuTraining, NoGpuIsResetWhereItsCardCanBeAsked) {
+  for (const bool nvml : {true, false}) {
+    have_gpus({.gpus = 2, .context_bytes = 100 * kMiB, .nvml = nvml});
+    EXPECT_EQ(gpus_->free_bytes(1), FakeCudaOptions().memory_bytes - (nvml ? 0 : 100 * kMiB));
+    EXPECT_EQ(cuda_->calls("cudaDeviceReset"), nvml ? 0U : 1U);
+    EXPECT_FALSE(cuda_->uses(1));
+  }
+}
+
+// Failed while each call put back GPU 0, which nobody had begun to use.
+TEST_F(GpuTraining, TheOtherGpuIsLeftAloneByAWholeTraining) {
+  have_gpus({.gpus = 2});
+  train(plan_run(options("cuda:1")));
+  EXPECT_TRUE(cuda_->uses(1));
+  EXPECT_FALSE(cuda_->uses(0));
 }
 
 TEST_F(GpuTraining, AutoIsCpuWhereNoGpuCanBeDrivenAndSaysWhy) {
