@@ -11,8 +11,8 @@
 
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
-#include "streams/cuda/loaded_library.h"
 #include "src/ops/cuda/vendor_library.h"
+#include "streams/cuda/loaded_library.h"
 
 namespace vdnn::cuda {
 
