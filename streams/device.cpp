@@ -195,8 +195,10 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
     check_recorded(stream, missing);
   }
   for (const Point& point : missing.points()) {
-    if (note_wait(stream, point)) {
+    const std::uint64_t mark = mark_of_wait(point);
+    if (needs_giving(stream, "a wait", mark)) {
       do_wait(stream, point);
+      keep_mark(stream, mark);
     }
   }
   // Only now: a wait that the driver refused is not known to have happened.
@@ -219,37 +221,47 @@ void Device::check_recorded(StreamId stream, const Frontier& missing) const {
   }
 }
 
-bool Device::note_wait(StreamId stream, Point point) {
+std::uint64_t Device::mark_of_wait(Point point) const {
   const std::lock_guard lock(mutex_);
   const std::uint64_t begin = recording_ ? recording_->before.count(point.stream) : 0;
-  return note(stream, "a wait", hash(hash(0, point.stream), point.count - begin));
+  return hash(hash(0, point.stream), point.count - begin);
 }
 
-bool Device::note(StreamId stream, std::string_view name, std::uint64_t what) {
+bool Device::needs_giving(StreamId stream, std::string_view name, std::uint64_t mark) {
+  const std::lock_guard lock(mutex_);
   if (!recording_ || !recording_->has(stream)) {
     return true;
   }
-  const std::uint64_t mark = hash(what, stream);
   if (recording_->replayed == nullptr) {
-    recording_->trail.push_back(mark);
+    // So that keeping the mark cannot fail any more.
+    if (std::vector<std::uint64_t>& marks = recording_->trail; marks.size() == marks.capacity()) {
+      marks.reserve(2 * marks.size() + 1);
+    }
     return true;
   }
   const std::vector<std::uint64_t>& trail = recording_->replayed->trail_;
-  const std::size_t position = recording_->position++;
-  if (position >= trail.size() || trail[position] != mark) {
+  const std::size_t position = recording_->position;
+  if (position >= trail.size() || trail[position] != hash(mark, stream)) {
     throw InvalidArgument(properties_.name + ": '" + std::string(name) + "' on stream '" +
                           timeline(stream).name + "' is not what submission " + std::to_string(position) +
                           " of " + std::to_string(trail.size()) +
                           " was when the graph was captured, or not at the same addresses");
   }
+  ++recording_->position;
   return false;
 }
 
+void Device::keep_mark(StreamId stream, std::uint64_t mark) {
+  const std::lock_guard lock(mutex_);
+  if (recording_ && recording_->has(stream)) {
+    recording_->trail.push_back(hash(mark, stream));
+  }
+}
+
 template <class Give>
-Point Device::advance(StreamId stream, std::string_view name, std::uint64_t what, const Give& give) {
+Point Device::advance(StreamId stream, std::string_view name, std::uint64_t mark, const Give& give) {
   Point point{.stream = stream};
   Frontier before;
-  bool given = false;
   {
     const std::lock_guard lock(mutex_);
     Timeline& mine = timeline(stream);
@@ -257,10 +269,10 @@ Point Device::advance(StreamId stream, std::string_view name, std::uint64_t what
     before = mine.known;
     // So that counting cannot fail any more.
     mine.known.reserve(before.points().size() + 1);
-    given = note(stream, name, what);
   }
-  if (given) {
+  if (needs_giving(stream, name, mark)) {
     give(point, before);
+    keep_mark(stream, mark);
   }
   const std::lock_guard lock(mutex_);
   timeline(stream).known.join(point);

@@ -269,13 +269,15 @@ class Device {
   std::uint64_t count(StreamId stream) const;  // of its submissions
   Frontier everything() const;
   // Makes one more submission on `stream`: `give(point, frontier)` gives it to the driver. It counts only
-  // once the driver has it. `what` is a hash of what it does, where.
+  // once the driver has it. `mark` is a hash of what it does, where.
   template <class Give>
-  Point advance(StreamId stream, std::string_view name, std::uint64_t what, const Give& give);
+  Point advance(StreamId stream, std::string_view name, std::uint64_t mark, const Give& give);
   // Of a submission or a wait; whether the driver is to be given it. Throws where it is not what is to be
   // replayed.
-  bool note(StreamId stream, std::string_view name, std::uint64_t what);
-  bool note_wait(StreamId stream, Point point);
+  bool needs_giving(StreamId stream, std::string_view name, std::uint64_t mark);
+  // What the driver was given is to be replayed where this is a capture.
+  void keep_mark(StreamId stream, std::uint64_t mark);
+  std::uint64_t mark_of_wait(Point point) const;
   template <class Record>
   void record_graph(std::span<const StreamId> streams, const DeviceGraph* replayed, const Record& record);
   void begin_recording(std::span<const StreamId> streams, const DeviceGraph* replayed);

@@ -96,12 +96,15 @@ class NamedRange {
   CudaApi& api_;
 };
 
+// Goes back to its pool once it is past and nobody is about to wait for it or to ask it any more.
+using SharedEvent = std::shared_ptr<void>;
+
 // The end of a submission, or of all those that a graph was launched with: until the host knows that it is
 // reached.
 struct Ending {
   std::uint64_t first = 0;
   std::uint64_t count = 0;  // the last
-  EventPool::Event event;
+  SharedEvent event;
 };
 
 // What is to be told of a stream's time once it is past.
@@ -187,7 +190,7 @@ class CudaDevice final : public Device {
  private:
   Stream& stream(StreamId stream) const;
   // The event behind `point`, or null where the host knows that it is reached.
-  CudaEvent find_event(Point point) const;
+  SharedEvent find_event(Point point) const;
   void check_copy(const Copy& copy) const;
 
   // Makes give(native stream) the submission that completes `point`; none where that throws.
@@ -292,17 +295,17 @@ void CudaDevice::do_create_stream(StreamId, const std::string&) {
   streams_.push_back(std::move(made));
 }
 
-CudaEvent CudaDevice::find_event(Point point) const {
+SharedEvent CudaDevice::find_event(Point point) const {
   const Stream& other = stream(point.stream);
   const std::lock_guard lock(mutex_);
   const auto it = std::ranges::lower_bound(other.endings, point.count, {}, &Ending::count);
-  return it == other.endings.end() || it->first > point.count ? nullptr : it->event.get();
+  return it == other.endings.end() || it->first > point.count ? nullptr : it->event;
 }
 
 void CudaDevice::do_wait(StreamId waiting, Point point) {
   const CudaContext::Scope scope = context_->enter();
   Stream& mine = stream(waiting);
-  const CudaEvent event = find_event(point);
+  const SharedEvent event = find_event(point);
   if (event == nullptr) {
     return;
   }
@@ -310,7 +313,7 @@ void CudaDevice::do_wait(StreamId waiting, Point point) {
   if (tracing()) {
     timing = start(mine, TraceEvent::Kind::kWait, "wait for " + stream_name(point.stream));
   }
-  context_->check(context_->api().stream_wait_event(mine.native, event), "cudaStreamWaitEvent");
+  context_->check(context_->api().stream_wait_event(mine.native, event.get()), "cudaStreamWaitEvent");
   stop(mine, std::move(timing));
 }
 
@@ -321,12 +324,11 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
     std::rethrow_exception(failure);
   }
   Stream& mine = stream(point.stream);
-  EventPool::Event event = events_.take();
-  const CudaEvent ending = event.get();
+  const SharedEvent ending = events_.take();
   std::optional<Timing> timing = start(mine, TraceEvent::Kind::kWork, name);
   {
     const std::lock_guard lock(mutex_);
-    mine.endings.push_back({.first = point.count, .count = point.count, .event = std::move(event)});
+    mine.endings.push_back({.first = point.count, .count = point.count, .event = ending});
   }
   try {
     const NamedRange range(context_->api(), name);
@@ -338,7 +340,7 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
   }
   try {
     stop(mine, std::move(timing));
-    context_->check(context_->api().event_record(ending, mine.native), "cudaEventRecord");
+    context_->check(context_->api().event_record(ending.get(), mine.native), "cudaEventRecord");
   } catch (...) {
     fail(mine, point);
     // Its event may be one that was last recorded in a capture, which cannot be waited for.
@@ -401,8 +403,8 @@ void CudaDevice::do_copy(Point point, const Frontier&, const Copy& copy) {
 void CudaDevice::do_synchronize(const Frontier& frontier) {
   const CudaContext::Scope scope = context_->enter();
   for (const Point& point : frontier.points()) {
-    if (const CudaEvent event = find_event(point)) {
-      context_->check(context_->api().event_synchronize(event), "cudaEventSynchronize");
+    if (const SharedEvent event = find_event(point)) {
+      context_->check(context_->api().event_synchronize(event.get()), "cudaEventSynchronize");
     }
   }
   settle(frontier);
@@ -421,8 +423,8 @@ bool CudaDevice::reached(const Frontier& frontier) {
         return false;
       }
     }
-    const CudaEvent event = find_event(point);
-    return event == nullptr || context_->is_ready(context_->api().event_query(event), "cudaEventQuery");
+    const SharedEvent event = find_event(point);
+    return event == nullptr || context_->is_ready(context_->api().event_query(event.get()), "cudaEventQuery");
   });
 }
 
@@ -487,15 +489,15 @@ void CudaDevice::drop_endings(Stream& stream, std::uint64_t before) {
 void CudaDevice::record_endings(std::span<const StreamId> streams, const Frontier& before,
                                 const Frontier& after) {
   CudaApi& api = context_->api();
-  const CudaEvent launched = find_event({.stream = streams.front(), .count = after.count(streams.front())});
+  const SharedEvent launched = find_event({.stream = streams.front(), .count = after.count(streams.front())});
   for (const StreamId id : streams) {
     const CudaStream native = stream(id).native;
     if (id != streams.front()) {
-      context_->check(api.stream_wait_event(native, launched), "cudaStreamWaitEvent");
+      context_->check(api.stream_wait_event(native, launched.get()), "cudaStreamWaitEvent");
     }
     if (after.count(id) > before.count(id)) {
-      const CudaEvent end = find_event({.stream = id, .count = after.count(id)});
-      context_->check(api.event_record(end, native), "cudaEventRecord");
+      const SharedEvent end = find_event({.stream = id, .count = after.count(id)});
+      context_->check(api.event_record(end.get(), native), "cudaEventRecord");
     }
   }
 }

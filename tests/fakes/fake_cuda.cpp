@@ -109,6 +109,16 @@ void FakeCuda::fail_call(std::uint64_t nth, CudaStatus status, std::string_view 
   failed_call_.clear();
 }
 
+void FakeCuda::before_next_wait(std::function<void()> other) {
+  const std::lock_guard lock(mutex_);
+  before_next_wait_ = std::move(other);
+}
+
+std::function<void()> FakeCuda::take_before_next_wait() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(before_next_wait_, nullptr);
+}
+
 std::uint64_t FakeCuda::calls(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   if (name.empty()) {
@@ -459,6 +469,9 @@ CudaStatus FakeCuda::give(std::string_view call, CudaStream stream, Kernel kerne
 }
 
 CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
+  if (const std::function<void()> other = take_before_next_wait()) {
+    other();
+  }
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaStreamWaitEvent"); status != CudaStatus::kSuccess) {
     return status;

@@ -102,6 +102,9 @@ class FakeCuda final : public CudaApi {
   // has no effect and says that it succeeded.
   void lose_call(std::uint64_t nth, std::string_view name);
 
+  // What another thread does while the next cudaStreamWaitEvent is about to be made.
+  void before_next_wait(std::function<void()> other);
+
   // The host touches page-locked memory itself: `name` says what for.
   void touch_on_host(AddressRange range, const std::string& name);
   // What copies are called in findings from now on.
@@ -303,6 +306,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
   // Of the calling thread's GPU.
   CudaStatus corruption();
+  std::function<void()> take_before_next_wait();
   CudaStatus finish(CudaStatus status);
   CudaStatus misuse(std::string_view call, std::string_view what);
   Thread& thread() { return threads_[std::this_thread::get_id()]; }
@@ -370,6 +374,7 @@ class FakeCuda final : public CudaApi {
   std::string failed_call_;
   std::uint64_t until_loss_ = 0;  // calls; 0: none is lost
   std::string losing_name_;
+  std::function<void()> before_next_wait_;
   std::vector<std::string> misuses_;
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -479,6 +479,27 @@ TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
   EXPECT_TRUE(overtaken) << "b's work never ran before what it does not wait for";
 }
 
+// Failed while an event went back to its pool between its finding and the wait for it: what is held here
+// would have been waited for.
+TEST(CudaDevice, AnEventThatIsAboutToBeWaitedForIsNotUsedAgain) {
+  const auto fake = strict_fake();
+  const auto device = make_device(fake);
+  const StreamId a = device->create_stream("a");
+  const StreamId b = device->create_stream("b");
+  const StreamId held = device->create_stream("held");
+  bool released = false;
+  submit_kernel(*device, a, [] {});
+  fake->before_next_wait([&] {
+    device->synchronize_all();
+    submit(*device, held, [&](void* native) { FakeCuda::hold(native, [&] { return released; }); });
+  });
+  device->wait(b, device->frontier(a));
+  submit_kernel(*device, b, [] {});
+  device->synchronize(device->frontier(b));
+  released = true;
+  device->synchronize_all();
+}
+
 TEST(CudaDevice, ThreadsSubmitWaitAndSynchronizeAtOnce) {
   const auto device = make_device(strict_fake());
   constexpr int kSubmissions = 200;
@@ -688,6 +709,29 @@ TEST_F(GraphTest, AReplayAtAnotherAddressIsRefused) {
   const std::unique_ptr<DeviceGraph> graph = capture([&] { offload(block.begin); });
   EXPECT_THAT(thrown_by([&] { device->replay(*graph, [&] { offload(block.begin + kGranule); }); }),
               AllOf(HasSubstr("'offload' on stream 'a'"), HasSubstr("not at the same addresses")));
+}
+
+// Failed while what the driver had refused was to be replayed all the same, and what a replay had refused
+// counted as replayed.
+TEST_F(GraphTest, WhatIsRefusedInsideIsNoPartOfTheGraph) {
+  const auto try_to = [](const std::function<void()>& give) { EXPECT_NE(thrown_by(give), "nothing"); };
+  const Access nowhere{.range = {.begin = 1, .bytes = 1}};
+  const std::unique_ptr<DeviceGraph> graph = capture([&] {
+    fake->fail_call(1, CudaStatus::kInvalidValue, "cudaStreamWaitEvent");
+    say(a, '1');
+    try_to([&] { device->wait(b, device->frontier(a)); });
+    device->wait(b, device->frontier(a));
+    try_to([&] { device->copy(b, {.name = "astray", .destination = nowhere, .source = nowhere}); });
+    say(b, '2');
+  });
+  device->replay(*graph, [&] {
+    say(a, '1');
+    try_to([&] { say(b, 'x'); });
+    device->wait(b, device->frontier(a));
+    say(b, '2');
+  });
+  device->synchronize_all();
+  EXPECT_EQ(said, "1212");
 }
 
 TEST_F(GraphTest, WhereALaunchCannotBeRecordedItFailsLateAndIsWaitedForAllTheSame) {
