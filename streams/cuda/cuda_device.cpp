@@ -133,7 +133,11 @@ class CudaGraphLaunch final : public DeviceGraph {
   CudaGraphLaunch(CudaContext& context, CudaGraph captured) : context_(context) {
     const CudaStatus made = context_.api().graph_instantiate(exec_, captured);
     context_.forget(context_.api().graph_destroy(captured));
-    context_.check(made, "cudaGraphInstantiate");
+    context_.check_memory(made, "cudaGraphInstantiate", [this] {
+      const CardMemory memory = memory_of(context_);
+      return MemoryShortage{
+          .in_use = memory.total - memory.free, .budget = memory.total, .would_have_fitted = memory.free};
+    });
   }
   ~CudaGraphLaunch() override {
     const CudaContext::Scope scope = context_.enter_anyway();

@@ -672,6 +672,19 @@ TEST_F(GraphTest, MemoryTakenInsideEndsTheCapture) {
   expect_ended("cuMemCreate");
 }
 
+TEST_F(GraphTest, WantOfMemoryForAGraphIsOutOfMemory) {
+  fake->fail_call(1, CudaStatus::kMemoryAllocation, "cudaGraphInstantiate");
+  try {
+    capture([this] { step(); });
+    ADD_FAILURE() << "captured";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cudaGraphInstantiate"));
+    EXPECT_EQ(error.shortage().budget, FakeCudaOptions().memory_bytes);
+    EXPECT_EQ(error.shortage().would_have_fitted, FakeCudaOptions().memory_bytes);
+  }
+  device->recover();
+}
+
 TEST_F(GraphTest, AReplayOfSomethingElseIsRefused) {
   const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
   device->synchronize_all();
