@@ -26,6 +26,7 @@ void require_limits_of_cudnn(const LrnSpec& spec) {
 LayerRecipe make_recipe(const LrnSpec& spec, const LayerTypes& types, Mode mode) {
   ops::require_lrn(spec, types);
   require_limits_of_cudnn(spec);
+  require_indices_of_cudnn("local response normalisation", types);
   return with_algorithm("cudnn", classic::make_recipe(spec, types, mode));
 }
 

@@ -24,6 +24,7 @@ PoolingProblem planar(PoolingProblem problem) {
 
 LayerRecipe make_recipe(const PoolingSpec& spec, const LayerTypes& types, Mode mode) {
   ops::require_pooling(spec, types);
+  require_indices_of_cudnn("pooling", types);
   return with_algorithm("cudnn", classic::make_recipe(spec, types, mode));
 }
 

@@ -1,8 +1,15 @@
 #include "src/ops/cuda/vendor_kernel.h"
 
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
+
+using vdnn::to_string;  // of a shape
 
 std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
                                                  const KernelRequest& request) {
@@ -21,6 +28,19 @@ void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, cons
           .write = write,
           .workspace = {.begin = workspace.begin, .bytes = op.workspace_bytes()}},
          launcher.stream());
+}
+
+void require_indices_of_cudnn(const char* layer, const ops::LayerTypes& types) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  for (const std::span<const TensorType>& maps : {types.inputs, types.outputs}) {
+    for (const TensorType& map : maps) {
+      if (map.elements() > kMost) {
+        throw InvalidArgument(std::string(layer) + ": " + to_string(map.dims) + " has " +
+                              std::to_string(map.elements()) + " elements; cuDNN indexes " +
+                              std::to_string(kMost) + " at most");
+      }
+    }
+  }
 }
 
 LayerRecipe with_algorithm(const std::string& name, LayerRecipe recipe) {

@@ -7,6 +7,7 @@
 
 #include "src/ops/cuda/launcher.h"
 #include "src/ops/cuda/vendor_library.h"
+#include "src/ops/recipes.h"
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cuda {
@@ -18,6 +19,10 @@ std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
 // `workspace`: the op's, of which it takes what it wants.
 void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, const AddressRange& write,
                    const AddressRange& workspace, const Launcher& launcher);
+
+// Throws InvalidArgument where a feature map of the layer has more elements than cuDNN's descriptors, which
+// index in 32 bits, can tell apart.
+void require_indices_of_cudnn(const char* layer, const ops::LayerTypes& types);
 
 // Every op of the layer by an algorithm of this name, without workspace.
 LayerRecipe with_algorithm(const std::string& name, LayerRecipe recipe);

@@ -50,6 +50,28 @@ TEST(CudaCatalog, RefusesWhatIsNoLayerAndWhatCudnnCannot) {
   EXPECT_NO_THROW(recipe(LrnSpec{.size = 15}));
 }
 
+// Failed while only the descriptors were refused, when a run was compiled, and only where one number by
+// itself was too large.
+TEST(CudaCatalog, RefusesMapsWhoseElementsCudnnCannotIndex) {
+  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
+  const auto refusal = [&](const OpSpec& spec, std::int64_t batch) -> std::string {
+    const TensorType map{.dims = {batch, 64, 256, 256}};
+    try {
+      library->catalog().recipe(spec, std::array{map}, std::array{map}, Mode::kTraining);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const PoolingSpec pooling{.mode = PoolingMode::kMax, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  for (const OpSpec& spec : {OpSpec(pooling), OpSpec(LrnSpec{})}) {
+    EXPECT_EQ(refusal(spec, 511), "");
+    EXPECT_NE(refusal(spec, 512).find("512x64x256x256 has 2147483648 elements; cuDNN indexes 2147483647"),
+              std::string::npos)
+        << refusal(spec, 512);
+  }
+}
+
 TEST(CudaCatalog, NamesItsSource) {
   EXPECT_EQ(make_emulated_cuda_ops(ThreadOrder::kForward)->catalog().algorithms_source(), "fake engines");
 }
