@@ -28,7 +28,7 @@ struct GpuOpsOptions {
   std::function<void(const std::string&)> warn;
 };
 
-// Used by one thread at a time. Ordinals as CUDA counts the GPUs that it can see.
+// Thread-safe. Ordinals as CUDA counts the GPUs that it can see.
 class GpuSystem {
  public:
   GpuSystem() = default;

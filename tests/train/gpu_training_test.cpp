@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -194,6 +196,29 @@ TEST_F(GpuTraining, StaysInsideItsBudgetAsTheCardSeesIt) {
     --*asked.memory_bytes;
     EXPECT_THROW(train(plan_run(asked)), OutOfMemory);
   }
+}
+
+// What context and libraries take is measured by whoever comes first.
+TEST_F(GpuTraining, TwoThreadsOnOneGpuAreTwoWorlds) {
+  have_gpus({.seed = 1, .context_bytes = 7 * kMiB});
+  std::array<std::string, 2> weights;
+  std::array<std::uint64_t, 2> taken{};
+  std::array<std::thread, 2> threads;
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    threads[i] = std::thread([&, i] {
+      RunOptions asked = options("cuda:0");
+      asked.memory_bytes = 256 * kMiB;
+      const PlannedRun run = plan_run(asked);
+      taken[i] = run.target.library_bytes;
+      weights[i] = train(run).weights_sha256;
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_NE(weights[0], "");
+  EXPECT_THAT(taken, ElementsAre(7 * kMiB, 7 * kMiB));
 }
 
 // The checks that gpu_zoo_test makes on a GPU.

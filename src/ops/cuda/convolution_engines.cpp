@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -257,8 +258,12 @@ void require_device(const fe::error_t& error, const std::string& what) {
 
 class ConvolutionOp final : public VendorOp {
  public:
-  ConvolutionOp(cudnnHandle_t handle, const EngineQuestion& question, const std::string& engine)
-      : handle_(handle), question_(question), graph_(question_) {
+  ConvolutionOp(const SharedCudnnHandle& shared, const EngineQuestion& question, const std::string& engine)
+      : handle_(static_cast<cudnnHandle_t>(shared.handle)),
+        mutex_(*shared.mutex),
+        question_(question),
+        graph_(question_) {
+    const std::lock_guard lock(mutex_);
     graph_.list_plans(question_, handle_);
     plan_ = graph_.build(engine, question_);
   }
@@ -268,6 +273,7 @@ class ConvolutionOp final : public VendorOp {
   }
 
   void run(const VendorOperands& operands, void* stream) const override {
+    const std::lock_guard lock(mutex_);
     const cudnnStatus_t status = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
     if (status != CUDNN_STATUS_SUCCESS) {
       throw DeviceError(to_string(question_) + ": cudnnSetStream: " + fe::detail::get_error_string(status));
@@ -282,6 +288,7 @@ class ConvolutionOp final : public VendorOp {
 
  private:
   cudnnHandle_t handle_;
+  std::mutex& mutex_;
   EngineQuestion question_;
   ConvolutionGraph graph_;  // refers to the question
   std::int64_t plan_ = 0;
@@ -352,10 +359,10 @@ std::unique_ptr<const EngineSource> engines_of_this_gpu() {
   return std::make_unique<ConvolutionEngines>(std::string(text.begin(), text.end()));
 }
 
-std::unique_ptr<VendorOp> make_convolution_op(void* handle, const EngineQuestion& question,
+std::unique_ptr<VendorOp> make_convolution_op(const SharedCudnnHandle& shared, const EngineQuestion& question,
                                               const std::string& engine) {
   require_cudnn();
-  return std::make_unique<ConvolutionOp>(static_cast<cudnnHandle_t>(handle), question, engine);
+  return std::make_unique<ConvolutionOp>(shared, question, engine);
 }
 
 }  // namespace vdnn::cuda

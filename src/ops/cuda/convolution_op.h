@@ -3,6 +3,7 @@
 // which alone includes cudnn-frontend.
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "src/ops/cuda/engine_source.h"
@@ -10,9 +11,15 @@
 
 namespace vdnn::cuda {
 
-// `handle`: a cudnnHandle_t, which outlives it. Throws NoEngine where cuDNN does not list the engine for this
+// Both outlive what they are given to.
+struct SharedCudnnHandle {
+  void* handle = nullptr;       // a cudnnHandle_t
+  std::mutex* mutex = nullptr;  // held while the handle is used
+};
+
+// Throws NoEngine where cuDNN does not list the engine for this
 // handle's GPU, or cannot build it.
-std::unique_ptr<VendorOp> make_convolution_op(void* handle, const EngineQuestion& question,
+std::unique_ptr<VendorOp> make_convolution_op(const SharedCudnnHandle& shared, const EngineQuestion& question,
                                               const std::string& engine);
 
 }  // namespace vdnn::cuda

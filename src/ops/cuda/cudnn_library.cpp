@@ -6,11 +6,13 @@
 
 #include <array>
 #include <limits>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
+#include "src/ops/cuda/gpu_shortage.h"
 #include "src/ops/cuda/vendor_library.h"
 #include "streams/cuda/loaded_library.h"
 
@@ -48,6 +50,9 @@ struct Cudnn {
   VDNN_FUNCTION(cudnnLRNCrossChannelBackward);
 
   void require(cudnnStatus_t status, const std::string& call) const {
+    if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+      throw_out_of_memory(call + ": " + cudnnGetErrorString(status));
+    }
     if (status != CUDNN_STATUS_SUCCESS) {
       throw DeviceError(call + ": " + cudnnGetErrorString(status));
     }
@@ -71,6 +76,9 @@ struct CublasLt {
   VDNN_FUNCTION(cublasLtMatrixLayoutDestroy);
 
   void require(cublasStatus_t status, const std::string& call) const {
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+      throw_out_of_memory(call + ": " + cublasLtGetStatusName(status));
+    }
     if (status != CUBLAS_STATUS_SUCCESS) {
       throw DeviceError(call + ": " + cublasLtGetStatusName(status));
     }
@@ -127,6 +135,8 @@ TensorDescriptor channels_last_tensor(const Cudnn& cudnn, const Dims& dims) {
 struct CudnnContext {
   const Cudnn& cudnn;
   CudnnHandle handle = make_owned(cudnn, "cudnnCreate", cudnn.cudnnCreate, cudnn.cudnnDestroy);
+  // Of the handle, which has one stream at a time and may be used by one thread.
+  mutable std::mutex mutex;
 };
 
 // X, Y and what is done between them: a call forward, and one backward.
@@ -144,6 +154,7 @@ class MapOp : public VendorOp {
   std::uint64_t workspace_bytes() const override { return 0; }
 
   void run(const VendorOperands& operands, void* stream) const override {
+    const std::lock_guard lock(context_.mutex);
     cudnn().require(cudnn().cudnnSetStream(handle(), static_cast<cudaStream_t>(stream)), "cudnnSetStream");
     if (forward_) {
       forward(pointer_to<const void>(operands.reads[0].begin), pointer_to<void>(operands.write.begin));
@@ -356,7 +367,7 @@ class MatrixProductOp final : public VendorOp {
 class CudnnLibrary final : public VendorLibrary {
  public:
   std::unique_ptr<VendorOp> convolution(const EngineQuestion& question, const std::string& engine) override {
-    return make_convolution_op(cudnn_.handle.get(), question, engine);
+    return make_convolution_op({.handle = cudnn_.handle.get(), .mutex = &cudnn_.mutex}, question, engine);
   }
   std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) override {
     return std::make_unique<MatrixProductOp>(lt_, product);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "src/ops/cuda/tried_engines.h"
@@ -133,6 +134,7 @@ class CudaGpus final : public GpuSystem {
 
   // Measured once: the device that a run is planned for and the one that it trains on have one budget.
   std::uint64_t library_bytes(int ordinal) {
+    const std::lock_guard lock(mutex_);
     if (const auto it = library_bytes_.find(ordinal); it != library_bytes_.end()) {
       return it->second;
     }
@@ -174,7 +176,8 @@ class CudaGpus final : public GpuSystem {
                            {.timed_runs = options.engine_timings ? DeviceTrialOptions().timed_runs : 0}));
   }
 
-  GpuParts parts_;
+  const GpuParts parts_;
+  std::mutex mutex_;                            // guards what follows; held while the bytes are measured
   std::map<int, std::uint64_t> library_bytes_;  // by ordinal
 };
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/ops/cuda/gpu_shortage.h"
 #include "src/ops/cuda/kernel_table.h"
 #include "vdnn/error.h"
 
@@ -33,9 +34,40 @@ __global__ void __launch_bounds__(kBlockThreads) run(const Kernel kernel) {
 }
 
 [[noreturn]] void fail(const char* kernel, std::uint64_t blocks, cudaError_t error) {
-  throw DeviceError("cuda: kernel " + std::string(kernel) + " over " + std::to_string(blocks) +
-                    " blocks of " + std::to_string(kBlockThreads) + " threads failed to launch: " +
-                    cudaGetErrorName(error) + " (" + cudaGetErrorString(error) + ")");
+  const std::string what = "cuda: kernel " + std::string(kernel) + " over " + std::to_string(blocks) +
+                           " blocks of " + std::to_string(kBlockThreads) +
+                           " threads failed to launch: " + cudaGetErrorName(error) + " (" +
+                           cudaGetErrorString(error) + ")";
+  if (error == cudaErrorMemoryAllocation) {
+    throw_out_of_memory(what);
+  }
+  throw DeviceError(what);
+}
+
+// "9.0"; of the calling thread's GPU.
+std::string architecture() {
+  int ordinal = 0;
+  cudaDeviceProp properties{};
+  if (cudaGetDevice(&ordinal) != cudaSuccess ||
+      cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess) {
+    cudaGetLastError();
+    return "unknown";
+  }
+  return std::to_string(properties.major) + "." + std::to_string(properties.minor);
+}
+
+// All kernels are built for the same architectures. What else may be wrong with the GPU a launch says.
+void require_code_for_this_gpu() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward>);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+  }
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    throw DeviceError("cuda: this build has no kernels for a GPU of architecture " + architecture() + " (" +
+                      cudaGetErrorName(error) + "); build with VDNN_CUDA_ARCHITECTURES for it");
+  }
 }
 
 template <class Kernel>
@@ -61,6 +93,7 @@ class DeviceKernelTable final : public KernelTable {
 }  // namespace
 
 std::unique_ptr<const KernelTable> make_kernel_table() {
+  require_code_for_this_gpu();
   return std::make_unique<DeviceKernelTable>();
 }
 

@@ -46,7 +46,8 @@ class KernelTable {
   virtual void launch(const Kernel& kernel, void* stream) const = 0;
 };
 
-// Launches on the calling thread's GPU. Throws DeviceError in a build without CUDA.
+// Launches on the calling thread's GPU. Throws DeviceError in a build without CUDA, or without code for that
+// GPU's architecture.
 std::unique_ptr<const KernelTable> make_kernel_table();
 
 }  // namespace vdnn::cuda

@@ -67,8 +67,8 @@ class VendorOp {
   virtual void run(const VendorOperands& operands, void* stream) const = 0;
 };
 
-// Of one GPU; ops outlive neither it nor the library. Used by one thread at a time. What it cannot compute is
-// a DeviceError, of convolutions NoEngine.
+// Of one GPU; ops outlive neither it nor the library. Thread-safe, and so are its ops as long as none is run
+// by two threads at once. What it cannot compute is a DeviceError, of convolutions NoEngine.
 class VendorLibrary {
  public:
   VendorLibrary() = default;
