@@ -635,9 +635,10 @@ TEST_P(DeviceConformance, ProtectionComesAndGoesInStreamOrder) {
 
 // Bytes go from the host through two streams' copies to the device, back, and again, and end up on the host.
 TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
-  const std::array streams{device->create_stream("out"), device->create_stream("in"),
-                           device->create_stream("through")};
-  const auto [out, in, through] = streams;
+  const StreamId out = device->create_stream("out");
+  const StreamId in = device->create_stream("in");
+  const StreamId through = device->create_stream("through");
+  const std::array streams{out, in, through};
   if (const std::string reason = device->why_not_capture(); !reason.empty()) {
     EXPECT_THROW(device->capture(streams, [] {}), InvalidArgument)
         << "a reason not to, yet it captures: the skipped case must not be skipped";
