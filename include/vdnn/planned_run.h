@@ -24,7 +24,8 @@ namespace vdnn {
 
 struct RunOptions {
   ModelOptions model;
-  // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu", "cuda:N" or "sim:NAME".
+  // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu",
+  // "cuda:N" or "sim:NAME".
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
