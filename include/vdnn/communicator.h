@@ -34,15 +34,15 @@ struct Collective {
 };
 
 // Collectives are submitted by one thread at a time; everything else may be called from any thread, also
-// while another submits or waits. The device must outlive it. Everything but abort() throws the first cause
-// once something has failed: DeviceError, or what the device threw.
+// while another submits or waits. The device must outlive it. Everything but break_off() throws the first
+// cause once something has failed: DeviceError, or what the device threw.
 class Communicator {
  public:
   Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  // Waits, for as long as wait() would, for the collectives in flight. While an exception passes it aborts
-  // instead, so that the other ranks learn of it.
+  // Waits, for as long as wait() would, for the collectives in flight. While an exception passes it breaks
+  // them off instead, so that the other ranks learn of it.
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
@@ -54,13 +54,13 @@ class Communicator {
   // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
-  // Device::synchronize() that cannot hang: aborts and throws where a collective in `frontier` does not
+  // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` does not
   // complete in time (counted from this call) or fails on any rank.
   virtual void wait(const Frontier& frontier) = 0;
   // Breaks off what is in flight, here and, where it can be told, on the other ranks. What the collectives
   // in flight leave in memory is undefined. `cause` is what every later call says. Nothing, once something
   // has failed.
-  virtual void abort(const std::string& cause) = 0;
+  virtual void break_off(const std::string& cause) = 0;
 
   // What it takes of the device's memory beside what is committed: counts as library memory.
   virtual std::uint64_t library_bytes() const = 0;

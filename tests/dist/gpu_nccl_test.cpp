@@ -180,7 +180,7 @@ TEST_F(GpuNccl, ARankThatDoesNotComeEndsTheWaitOfTheOthers) {
 TEST_F(GpuNccl, AfterAnAbortEveryCallSaysTheCause) {
   EXPECT_THAT(run(30,
                   [](Rank& rank) {
-                    rank.communicator().abort("enough");
+                    rank.communicator().break_off("enough");
                     rank.all_reduce();
                   }),
               Each(HasSubstr("enough")));

@@ -381,7 +381,7 @@ TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(4)};
-  communicator.abort("another cause");
+  communicator.break_off("another cause");
   return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective, Reduction::kSum); }),
           thrown_by([&] { communicator.broadcast(rank.communication(), collective, 0); }),
           thrown_by([&] { communicator.wait({}); })};
@@ -443,7 +443,7 @@ TEST_P(Failures, WhoGivesUpEndsItOnAll) {
   Ranks ranks(three());
   const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
     if (rank.communicator().rank() == 0) {
-      rank.communicator().abort("out of memory");
+      rank.communicator().break_off("out of memory");
       EXPECT_THAT(said_by_every_call(rank), Each("cuda:1: rank 0 of 3: out of memory"));
       return;
     }
@@ -521,7 +521,7 @@ TEST(NcclCommunicator, WaitsOfSeveralThreadsAllSayTheFirstCause) {
     for (int step = 0; step < 20; ++step) {
       rank.all_reduce(10);
     }
-    rank.communicator().abort("enough");
+    rank.communicator().break_off("enough");
     std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
     EXPECT_EQ(said, 3);
   });

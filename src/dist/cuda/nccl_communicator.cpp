@@ -53,7 +53,7 @@ class NcclCommunicator final : public Communicator {
   Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
-  void abort(const std::string& cause) override;
+  void break_off(const std::string& cause) override;
   std::uint64_t library_bytes() const override { return library_bytes_; }
 
  private:
@@ -86,7 +86,7 @@ class NcclCommunicator final : public Communicator {
   void throw_if_failed() const;  // guarded by the caller
   // Keeps the first cause, breaks everything off and throws the first cause.
   [[noreturn]] void fail(const std::exception_ptr& cause);
-  void break_off(const std::exception_ptr& cause);
+  void end(const std::exception_ptr& cause);
   [[noreturn]] void fail(const std::string& what) { fail(std::make_exception_ptr(error(what))); }
   [[noreturn]] void give_up(const std::string& call, double seconds, const std::string& awaited) {
     fail(call + ": waited " + format_seconds(seconds) + " until " + awaited);
@@ -118,7 +118,7 @@ NcclCommunicator::NcclCommunicator(Device& device, const NcclOptions& options, c
 
 NcclCommunicator::~NcclCommunicator() {
   if (std::uncaught_exceptions() > exceptions_) {
-    abort("its work was broken off");
+    break_off("its work was broken off");
     return;
   }
   const CudaContext::Scope scope = context_.enter_anyway();
@@ -326,8 +326,8 @@ void NcclCommunicator::forget_completed() {
   }
 }
 
-void NcclCommunicator::abort(const std::string& cause) {
-  break_off(std::make_exception_ptr(error(cause)));
+void NcclCommunicator::break_off(const std::string& cause) {
+  end(std::make_exception_ptr(error(cause)));
 }
 
 std::string NcclCommunicator::describe(NcclStatus status) {
@@ -342,12 +342,12 @@ void NcclCommunicator::throw_if_failed() const {
 }
 
 void NcclCommunicator::fail(const std::exception_ptr& cause) {
-  break_off(cause);
+  end(cause);
   const std::lock_guard lock(mutex_);
   std::rethrow_exception(cause_);
 }
 
-void NcclCommunicator::break_off(const std::exception_ptr& cause) {
+void NcclCommunicator::end(const std::exception_ptr& cause) {
   NcclComm broken = nullptr;
   {
     const std::lock_guard lock(mutex_);
