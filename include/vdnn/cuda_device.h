@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "vdnn/device.h"
 
@@ -41,10 +42,15 @@ struct CudaDeviceOptions {
   std::optional<std::uint64_t> library_bytes;
   // Budget for page-locked memory in bytes. 0: half of the machine's memory.
   std::uint64_t host_budget_bytes = 0;
+  // GPUs whose work may touch all device memory of this device, too, as CUDA counts them: others than
+  // `ordinal`, each once. On a GPU without virtual memory management that lets them into all that the process
+  // has of it, for as long as it runs, and begins to use them.
+  std::vector<int> peers = {};
 };
 
 // Throws DeviceError, which says whether the driver, the GPU or the library's own CUDA is missing or too old,
-// InvalidArgument for an ordinal or a budget that cannot be, OutOfMemory where less than the budget is free.
+// or which peer cannot touch memory of which GPU, InvalidArgument for an ordinal, a peer or a budget that
+// cannot be, OutOfMemory where less than the budget is free.
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
 }  // namespace vdnn

@@ -5,8 +5,10 @@
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "streams/cuda/nvml.h"
 #include "streams/mapping.h"
@@ -34,6 +36,8 @@ static_assert(
 static_assert(kSame<CudaStatus::kNotReady, cudaErrorNotReady, CUDA_ERROR_NOT_READY>);
 static_assert(kSame<CudaStatus::kIllegalAddress, cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS>);
 static_assert(kSame<CudaStatus::kLaunchTimeout, cudaErrorLaunchTimeout, CUDA_ERROR_LAUNCH_TIMEOUT>);
+static_assert(kSame<CudaStatus::kPeerAccessAlreadyEnabled, cudaErrorPeerAccessAlreadyEnabled,
+                    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED>);
 static_assert(
     kSame<CudaStatus::kContextIsDestroyed, cudaErrorContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED>);
 static_assert(kSame<CudaStatus::kAssert, cudaErrorAssert, CUDA_ERROR_ASSERT>);
@@ -135,6 +139,14 @@ class RealCudaApi final : public CudaApi {
   CudaStatus device_reset() override { return status(cudaDeviceReset()); }
   CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
+
+  CudaStatus can_access_peer(bool& can, int ordinal, int peer) override {
+    int found = 0;
+    const CudaStatus result = status(cudaDeviceCanAccessPeer(&found, ordinal, peer));
+    can = found != 0;
+    return result;
+  }
+  CudaStatus enable_peer_access(int peer) override { return status(cudaDeviceEnablePeerAccess(peer, 0)); }
 
   CudaStatus stream_create(CudaStream& stream) override {
     cudaStream_t made = nullptr;
@@ -243,11 +255,15 @@ class RealCudaApi final : public CudaApi {
   CudaStatus memory_map(AddressRange range, std::uint64_t handle) override {
     return status(map_(range.begin, range.bytes, 0, handle, 0));
   }
-  CudaStatus memory_set_access(AddressRange range, int ordinal) override {
-    CUmemAccessDesc access{};
-    access.location = location(ordinal);
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return status(set_access_(range.begin, range.bytes, &access, 1));
+  CudaStatus memory_set_access(AddressRange range, std::span<const int> ordinals) override {
+    std::vector<CUmemAccessDesc> access(ordinals.size());
+    std::ranges::transform(ordinals, access.begin(), [](int ordinal) {
+      CUmemAccessDesc granted{};
+      granted.location = location(ordinal);
+      granted.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      return granted;
+    });
+    return status(set_access_(range.begin, range.bytes, access.data(), access.size()));
   }
   CudaStatus memory_unmap(AddressRange range) override { return status(unmap_(range.begin, range.bytes)); }
 

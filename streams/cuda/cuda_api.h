@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "vdnn/device.h"
@@ -32,6 +33,7 @@ enum class CudaStatus : int {
   kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchTimeout = 702,
+  kPeerAccessAlreadyEnabled = 704,
   kContextIsDestroyed = 709,
   kAssert = 710,
   kHardwareStackError = 714,
@@ -96,6 +98,12 @@ class CudaApi {
   // Of the calling thread's device, in bytes.
   virtual CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) = 0;
 
+  // Whether `ordinal` can touch memory of `peer`.
+  virtual CudaStatus can_access_peer(bool& can, int ordinal, int peer) = 0;
+  // From now on the calling thread's device may touch all that malloc() gave or gives on `peer`; of virtual
+  // memory, nothing.
+  virtual CudaStatus enable_peer_access(int peer) = 0;
+
   // Streams do not synchronise with the legacy default stream.
   virtual CudaStatus stream_create(CudaStream& stream) = 0;
   virtual CudaStatus stream_destroy(CudaStream stream) = 0;
@@ -145,7 +153,7 @@ class CudaApi {
   virtual CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) = 0;
   virtual CudaStatus memory_release(std::uint64_t handle) = 0;
   virtual CudaStatus memory_map(AddressRange range, std::uint64_t handle) = 0;
-  virtual CudaStatus memory_set_access(AddressRange range, int ordinal) = 0;
+  virtual CudaStatus memory_set_access(AddressRange range, std::span<const int> ordinals) = 0;
   // A range that was mapped as a whole.
   virtual CudaStatus memory_unmap(AddressRange range) = 0;
 };

@@ -57,6 +57,10 @@ CudaContext::CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int or
     : owner_(std::move(owner)), api_(std::move(api)), ordinal_(ordinal) {}
 
 CudaContext::Scope CudaContext::enter() {
+  return enter(ordinal_);
+}
+
+CudaContext::Scope CudaContext::enter(int ordinal) {
   {
     const std::lock_guard lock(mutex_);
     if (lost_) {
@@ -66,8 +70,8 @@ CudaContext::Scope CudaContext::enter() {
   Scope scope(*api_);
   check(api_->get_device(scope.previous_), "cudaGetDevice");
   // Also where it is set already: on a thread that has not used it yet, this makes its context current.
-  check(api_->set_device(ordinal_), "cudaSetDevice", std::to_string(ordinal_));
-  scope.changed_ = scope.previous_ != ordinal_;
+  check(api_->set_device(ordinal), "cudaSetDevice", std::to_string(ordinal));
+  scope.changed_ = scope.previous_ != ordinal;
   return scope;
 }
 

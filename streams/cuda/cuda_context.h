@@ -41,6 +41,8 @@ class CudaContext {
 
   // For every entry point. Throws the first cause where the device is lost.
   Scope enter();
+  // Likewise, where what is to be called is another GPU's, `ordinal`.
+  Scope enter(int ordinal);
   // For what has to be given back whatever happened: does not throw.
   Scope enter_anyway() noexcept;
 

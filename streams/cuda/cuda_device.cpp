@@ -62,6 +62,7 @@ std::uint64_t process_budget(const CudaContext& context, const CudaDeviceOptions
 
 DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& options) {
   require_gpu(context);
+  require_peers(context, options.peers);
   const std::uint64_t library =
       options.library_bytes ? *options.library_bytes : bytes_taken_by(context, [&] { context.enter(); });
   const CudaContext::Scope scope = context.enter();
@@ -158,7 +159,7 @@ class CudaDevice final : public Device {
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
         info_(info_of(*context_)),
-        memory_(*context_, properties().granule_bytes, info_.virtual_memory),
+        memory_(*context_, properties().granule_bytes, info_.virtual_memory, options.peers),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),
         clock_(*context_) {}

@@ -12,6 +12,12 @@ std::string format_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::string name_of(CudaContext& context, int ordinal) {
+  CudaDeviceInfo info;
+  context.check(context.api().device_info(info, ordinal), "cudaGetDeviceProperties");
+  return "cuda:" + std::to_string(ordinal) + " (" + info.name + ")";
+}
+
 std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
   std::uint64_t free = 0;
   const CudaStatus asked = context.api().card_free_bytes(free, context.ordinal());
@@ -21,6 +27,13 @@ std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
   }
   context.check(asked, "nvmlDeviceGetMemoryInfo");
   return free;
+}
+
+void require_ordinal(int ordinal, int count, const std::string& who) {
+  if (ordinal < 0 || ordinal >= count) {
+    throw InvalidArgument(who + ": there is no such GPU; the last of " + std::to_string(count) +
+                          " is cuda:" + std::to_string(count - 1));
+  }
 }
 
 }  // namespace
@@ -63,10 +76,27 @@ int require_gpus(CudaContext& context) {
 }
 
 void require_gpu(CudaContext& context) {
+  require_ordinal(context.ordinal(), require_gpus(context), context.owner());
+}
+
+void require_peers(CudaContext& context, std::span<const int> peers) {
   const int count = require_gpus(context);
-  if (context.ordinal() < 0 || context.ordinal() >= count) {
-    throw InvalidArgument(context.owner() + ": there is no such GPU; the last of " + std::to_string(count) +
-                          " is cuda:" + std::to_string(count - 1));
+  for (auto peer = peers.begin(); peer != peers.end(); ++peer) {
+    const std::string who = context.owner() + ": peer cuda:" + std::to_string(*peer);
+    require_ordinal(*peer, count, who);
+    if (*peer == context.ordinal()) {
+      throw InvalidArgument(who + " is the GPU itself");
+    }
+    if (std::find(peers.begin(), peer, *peer) != peer) {
+      throw InvalidArgument(who + " is named twice");
+    }
+    bool can = false;
+    context.check(context.api().can_access_peer(can, *peer, context.ordinal()), "cudaDeviceCanAccessPeer",
+                  std::to_string(*peer));
+    if (!can) {
+      throw DeviceError(who + ": " + name_of(context, *peer) + " cannot touch memory of " +
+                        name_of(context, context.ordinal()));
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "streams/cuda/cuda_context.h"
@@ -14,6 +15,10 @@ int require_gpus(CudaContext& context);
 
 // Likewise; InvalidArgument where the context's GPU is none of them.
 void require_gpu(CudaContext& context);
+
+// Throws InvalidArgument where `peers` are not other GPUs than the context's that exist, each named once, and
+// DeviceError where one of them cannot touch memory of the context's. Uses none of them.
+void require_peers(CudaContext& context, std::span<const int> peers);
 
 struct CardMemory {
   std::uint64_t free = 0;

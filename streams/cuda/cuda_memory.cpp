@@ -1,13 +1,35 @@
 #include "streams/cuda/cuda_memory.h"
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 #include "vdnn/size.h"
 
 namespace vdnn {
 
-CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory)
-    : context_(context), virtual_memory_(virtual_memory), space_(context.owner(), granule_bytes) {}
+CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory,
+                       std::span<const int> peers)
+    : context_(context),
+      virtual_memory_(virtual_memory),
+      users_{context.ordinal()},
+      space_(context.owner(), granule_bytes) {
+  users_.insert(users_.end(), peers.begin(), peers.end());
+  if (!virtual_memory_) {
+    std::ranges::for_each(peers, [this](int peer) { open_to(peer); });
+  }
+}
+
+// It stays open: somebody else in the process may have asked for it, too, and CUDA does not count.
+void CudaMemory::open_to(int peer) {
+  const CudaContext::Scope scope = context_.enter(peer);
+  const CudaStatus status = context_.api().enable_peer_access(context_.ordinal());
+  if (status == CudaStatus::kPeerAccessAlreadyEnabled) {
+    context_.forget(status);
+    return;
+  }
+  context_.check(status, "cudaDeviceEnablePeerAccess", std::to_string(context_.ordinal()));
+}
 
 CudaMemory::~CudaMemory() {
   const CudaContext::Scope scope = context_.enter_anyway();
@@ -91,7 +113,7 @@ void CudaMemory::map_all(AddressRange range) {
     for (; mapped.bytes < range.bytes; mapped.bytes += space_.granule_bytes()) {
       map(granule_at(mapped.end()), range);
     }
-    context_.check_memory(context_.api().memory_set_access(range, context_.ordinal()), "cuMemSetAccess",
+    context_.check_memory(context_.api().memory_set_access(range, users_), "cuMemSetAccess",
                           [&] { return shortage_of(range); });
   } catch (...) {
     unmap_anyway(mapped);

@@ -6,9 +6,14 @@
 // Each granule is an allocation of its own: what is mapped as one piece can only be unmapped as one, and
 // commits and decommits need not match. The handle is released as soon as the granule is mapped, so that the
 // mapping alone keeps the memory, and unmapping gives it back.
+//
+// Work of other GPUs may touch virtual memory only where access was granted to each of them, mapping by
+// mapping: that peers have been let into the GPU's other memory says nothing about it.
 
 #include <cstdint>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "streams/address_space.h"
 #include "streams/cuda/cuda_context.h"
@@ -18,7 +23,9 @@ namespace vdnn {
 // Thread-safe. Arguments are checked (InvalidArgument); budgets are the caller's.
 class CudaMemory {
  public:
-  CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory);
+  // All of it may be touched by work of the GPUs `peers`, too: require_peers().
+  CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory,
+             std::span<const int> peers);
   // Gives everything back. No work may be in flight.
   ~CudaMemory();
   CudaMemory(const CudaMemory&) = delete;
@@ -38,6 +45,7 @@ class CudaMemory {
   AddressRange take(std::uint64_t bytes);
   CudaStatus give_back(AddressRange reservation);
   AddressRange granule_at(std::uint64_t address) const;
+  void open_to(int peer);
   void map_all(AddressRange range);
   void map(AddressRange granule, AddressRange committing);
   void unmap_anyway(AddressRange range) noexcept;
@@ -45,6 +53,7 @@ class CudaMemory {
 
   CudaContext& context_;
   const bool virtual_memory_;
+  std::vector<int> users_;    // ordinals: its own GPU's, and the peers'
   mutable std::mutex mutex_;  // guards what follows
   AddressSpace space_;
 };

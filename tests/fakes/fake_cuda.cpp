@@ -380,6 +380,40 @@ CudaStatus FakeCuda::memory_info(std::uint64_t& free, std::uint64_t& total) {
   return CudaStatus::kSuccess;
 }
 
+CudaStatus FakeCuda::can_access_peer(bool& can, int ordinal, int peer) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_without_context("cudaDeviceCanAccessPeer");
+      status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const auto exists = [this](int gpu) { return gpu >= 0 && gpu < options_.gpus; };
+  if (!exists(ordinal) || !exists(peer)) {
+    return finish(CudaStatus::kInvalidDevice);
+  }
+  can = options_.peers && ordinal != peer;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::enable_peer_access(int peer) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaDeviceEnablePeerAccess"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const int ordinal = thread().ordinal;
+  if (!options_.peers || ordinal == peer) {
+    return misuse("cudaDeviceEnablePeerAccess", "the GPU cannot touch that one's memory");
+  }
+  if (!entered_.emplace(ordinal, peer).second) {
+    return finish(CudaStatus::kPeerAccessAlreadyEnabled);
+  }
+  for (const auto& [begin, allocated] : allocated_) {
+    if (allocated.ordinal == peer) {
+      allow(allocated.range, ordinal);
+    }
+  }
+  return CudaStatus::kSuccess;
+}
+
 // --- streams and events
 // ----------------------------------------------------------------------------------------
 
@@ -1056,6 +1090,11 @@ CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
   taken_[ordinal].add(bytes);
   mapped_amount_.add(bytes);
   allow(range, ordinal);
+  for (const auto& [guest, host] : entered_) {
+    if (host == ordinal) {
+      allow(range, guest);
+    }
+  }
   allocated_.emplace(address, Allocated(std::move(*space), range, ordinal));
   return CudaStatus::kSuccess;
 }
@@ -1203,7 +1242,7 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   return CudaStatus::kSuccess;
 }
 
-CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
+CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> ordinals) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_unsafe("cuMemSetAccess"); status != CudaStatus::kSuccess) {
     return status;
@@ -1211,7 +1250,9 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, int ordinal) {
   if (!cover(mapped_, range, [](std::uint64_t, const Mapped&) {})) {
     return misuse("cuMemSetAccess", "not all of it is mapped");
   }
-  allow(range, ordinal);
+  for (const int ordinal : ordinals) {
+    allow(range, ordinal);
+  }
   if (!options_.logical_memory) {
     set_protection(range, PROT_READ | PROT_WRITE);
     std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);

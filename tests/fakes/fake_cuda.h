@@ -52,6 +52,7 @@ struct FakeCudaOptions {
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   bool virtual_memory = true;
+  bool peers = true;  // whether GPUs can touch each other's memory
   std::optional<int> host_node;
   std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
@@ -143,6 +144,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus device_reset() override;
   CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
+  CudaStatus can_access_peer(bool& can, int ordinal, int peer) override;
+  CudaStatus enable_peer_access(int peer) override;
   CudaStatus stream_create(CudaStream& stream) override;
   CudaStatus stream_destroy(CudaStream stream) override;
   CudaStatus stream_synchronize(CudaStream stream) override;
@@ -173,7 +176,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) override;
   CudaStatus memory_release(std::uint64_t handle) override;
   CudaStatus memory_map(AddressRange range, std::uint64_t handle) override;
-  CudaStatus memory_set_access(AddressRange range, int ordinal) override;
+  CudaStatus memory_set_access(AddressRange range, std::span<const int> ordinals) override;
   CudaStatus memory_unmap(AddressRange range) override;
 
  private:
@@ -383,6 +386,7 @@ class FakeCuda final : public CudaApi {
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::shared_ptr<Capture>> captures_;  // under way
   std::vector<Block> blocks_;                       // handle - 1
+  std::set<std::pair<int, int>> entered_;           // which GPU may touch malloc's memory of which
   std::map<int, Amount> taken_;                     // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;      // by begin
   std::map<std::uint64_t, Mapped> mapped_;          // by begin

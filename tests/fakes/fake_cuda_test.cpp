@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t kGranule = 4 << 10;
+constexpr std::array kFirst = {0};
+constexpr std::array kSecond = {1};
 
 // What was found, as "earlier, later".
 std::vector<std::string> pairs(const FakeCuda& fake) {
@@ -53,7 +56,7 @@ class CudaOrderTest : public ::testing::Test {
       expect(fake_.memory_map(granule, handle));
       expect(fake_.memory_release(handle));
     }
-    expect(fake_.memory_set_access({.begin = x_.begin, .bytes = 2 * kGranule}, 0));
+    expect(fake_.memory_set_access({.begin = x_.begin, .bytes = 2 * kGranule}, kFirst));
     expect(fake_.host_register(host_.range()));
   }
   ~CudaOrderTest() override { EXPECT_THAT(fake_.misuses(), IsEmpty()); }
@@ -266,9 +269,11 @@ TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
   expect(fake_.set_device(1));
   expect(fake_.stream_create(other));
   kernel(other, "without access", {x_}, {});
-  expect(fake_.memory_set_access(x_, 1));
+  expect(fake_.enable_peer_access(0));
+  kernel(other, "with access to other memory", {x_}, {});
+  expect(fake_.memory_set_access(x_, kSecond));
   kernel(other, "with access", {x_}, {});
-  EXPECT_THAT(pairs(fake_), ElementsAre(", without access"));
+  EXPECT_THAT(pairs(fake_), ElementsAre(", without access", ", with access to other memory"));
 }
 
 // --- logical memory ----------------------------------------------------------------------------------------

@@ -305,6 +305,20 @@ TEST(CudaDevice, AGpuThatDoesNotExistIsRefusedWithTheLastThatDoes) {
   }
 }
 
+TEST(CudaDevice, PeersThatCannotBeAreRefused) {
+  const auto refusal = [](const std::vector<int>& peers) {
+    const auto fake = strict_fake({.gpus = 3, .peers = peers != std::vector{0, 2}});
+    const std::string said = thrown_by([&] { make_cuda_device({.ordinal = 1, .peers = peers}, fake); });
+    EXPECT_FALSE(fake->uses(1)) << "it was refused, and yet begun to use";
+    return said;
+  };
+  EXPECT_THAT(refusal({3}), HasSubstr("cuda:1: peer cuda:3: there is no such GPU; the last of 3 is cuda:2"));
+  EXPECT_THAT(refusal({-1}), HasSubstr("peer cuda:-1: there is no such GPU"));
+  EXPECT_THAT(refusal({2, 1}), HasSubstr("cuda:1: peer cuda:1 is the GPU itself"));
+  EXPECT_THAT(refusal({2, 0, 2}), HasSubstr("cuda:1: peer cuda:2 is named twice"));
+  EXPECT_THAT(refusal({0, 2}), HasSubstr("cuda:0 (Fake GPU 0) cannot touch memory of cuda:1 (Fake GPU 1)"));
+}
+
 TEST(CudaDevice, SaysWhatIsMissing) {
   const auto refusal = [](const FakeCudaOptions& options) {
     return thrown_by([&] { make_cuda_device({}, strict_fake(options)); });
@@ -1028,7 +1042,8 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
     const auto fake = strict_fake(gpus);
     fake->fail_call(failed + 1, status);
     const std::string said = thrown_by([&, status = status] {
-      const auto device = make_device(fake, 1, budget);
+      const auto device = make_cuda_device(
+          {.ordinal = 1, .budget_bytes = budget, .host_budget_bytes = kBudget, .peers = {0}}, fake);
       const std::string first = thrown_by([&] { Tour(*device).run(); });
       if (status == CudaStatus::kIllegalAddress && first != "nothing") {
         const StreamId stream = 0;

@@ -4,7 +4,12 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -104,6 +109,52 @@ TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {
   EXPECT_THROW(device->commit(range), OutOfMemory);
   device->commit({.begin = range.begin, .bytes = kBudget});
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// Whether the second GPU can touch memory of the first: empty, or why not.
+std::string why_no_peer() {
+  int gpus = 0;
+  check(cudaGetDeviceCount(&gpus));
+  if (gpus < 2) {
+    return "there is one GPU";
+  }
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, 1, 0));
+  return can != 0 ? "" : "the second cannot touch memory of the first";
+}
+
+TEST_F(GpuDevice, APeerReadsMemoryAlsoWhereItWasCommittedLater) {
+  if (const std::string reason = why_no_peer(); !reason.empty()) {
+    GTEST_SKIP() << "no two GPUs to run on: " << reason;
+  }
+  constexpr std::uint64_t kBytes = std::uint64_t{8} << 20;
+  const auto owner = make_cuda_device({.budget_bytes = kBytes, .library_bytes = 0, .peers = {1}});
+  const auto peer = make_cuda_device({.ordinal = 1, .budget_bytes = kBytes, .library_bytes = 0});
+  const StreamId fills = owner->create_stream("fills");
+  const StreamId reads = peer->create_stream("reads");
+  const std::uint64_t bytes = owner->properties().granule_bytes;
+  const AddressRange block = owner->reserve(2 * bytes);
+  const AddressRange there = peer->reserve(bytes);
+  const AddressRange seen = peer->allocate_pinned(bytes);
+  peer->commit(there);
+  for (const int value : {7, 8}) {
+    const AddressRange granule{.begin = block.begin + (value == 7 ? 0 : bytes), .bytes = bytes};
+    owner->commit(granule);
+    const auto run = [](Device& device, StreamId stream, std::function<void(void*)> give) {
+      device.submit(stream, {.name = "work", .reads = {}, .writes = {}, .cost = {}, .run = std::move(give)});
+      device.synchronize_all();
+    };
+    run(*owner, fills, [&](void* native) {
+      check(
+          cudaMemsetAsync(pointer_to<void>(granule.begin), value, bytes, static_cast<cudaStream_t>(native)));
+    });
+    run(*peer, reads, [&](void* native) {
+      move(native, pointer_to<void>(there.begin), pointer_to<void>(granule.begin), bytes);
+      move(native, pointer_to<void>(seen.begin), pointer_to<void>(there.begin), bytes);
+    });
+    const std::span<const std::uint8_t> found(pointer_to<std::uint8_t>(seen.begin), bytes);
+    EXPECT_TRUE(std::ranges::all_of(found, [value](std::uint8_t byte) { return byte == value; }));
+  }
 }
 
 }  // namespace
