@@ -18,8 +18,6 @@
 namespace vdnn::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // As large as granules are on GPUs without virtual memory.
