@@ -224,7 +224,7 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::Ma
           .name = "matrix product",
           .reads = {matrix(p.transposed_a, p.rows, p.inner), matrix(p.transposed_b, p.inner, p.columns)},
           .write = {p.rows, p.columns},
-          .workspace_bytes = cuda::kMatrixProductWorkspaceBytes / 2,
+          .workspace_bytes = p.most_workspace_bytes / 2,
           .compute = [p](const std::vector<Array>& reads) { return product(p, reads[0], reads[1]); }},
       record_, launch_);
 }

@@ -250,6 +250,36 @@ TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {
   EXPECT_EQ(plan_run(simulated("titan-x", 64)).catalog->algorithms_source(), "classic");
 }
 
+// Once refused for every network with a fully connected layer, whose products counted 4 MiB whatever was
+// asked.
+TEST(PlannedRunDevices, SimulatedGpusKeepSmallLimitsOnWorkspace) {
+  RunOptions run = simulated("h200", 64);
+  run.model.model = "lenet";
+  for (const std::uint64_t limit : {std::uint64_t{8} << 10U, std::uint64_t{1} << 20U}) {
+    run.workspace_limit = limit;
+    EXPECT_LE(largest_workspace(run), limit);
+  }
+}
+
+// In VGG-16 convolutions want more than a product has to.
+TEST(PlannedRunDevices, MatrixProductsOfSimulatedGpusStepDownWithThePreferenceAndTheLimit) {
+  const auto product = [](const RunOptions& run) {
+    return algorithms_by_op(plan_run(run)).at("fc1.forward");
+  };
+  RunOptions run = simulated("h200", 64);
+  run.model.model = "vgg16";
+  EXPECT_EQ(product(run), "cublaslt");
+  run.algorithms = AlgorithmPreference::kMemory;
+  EXPECT_EQ(product(run), "cublaslt without workspace");
+  run.workspace_limit = largest_workspace(run);
+  run.algorithms = AlgorithmPreference::kPerformance;
+  EXPECT_GE(*run.workspace_limit, std::uint64_t{4} << 20U);
+  EXPECT_EQ(product(run), "cublaslt") << "it fits";
+  run.model.model = "alexnet";
+  run.workspace_limit = std::uint64_t{2} << 20U;
+  EXPECT_EQ(product(run), "cublaslt without workspace");
+}
+
 TEST(PlannedRunDevices, EnginesThatAreNotRecordedAreThoseOfCudnnOrClassic) {
   const std::string source = plan_run(simulated("h200", 63)).catalog->algorithms_source();
   EXPECT_THAT(source, AnyOf("classic", AllOf(StartsWith("cudnn 9."), Not(HasSubstr("recorded")))));

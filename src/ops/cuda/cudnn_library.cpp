@@ -285,7 +285,7 @@ class MatrixProductOp final : public VendorOp {
         a_(layout(product.transposed_a, product.rows, product.inner)),
         b_(layout(product.transposed_b, product.inner, product.columns)),
         c_(layout(false, product.rows, product.columns)),
-        chosen_(choose()) {}
+        chosen_(choose(product.most_workspace_bytes)) {}
 
   std::uint64_t workspace_bytes() const override { return chosen_.workspaceSize; }
 
@@ -325,9 +325,9 @@ class MatrixProductOp final : public VendorOp {
                       static_cast<std::uint64_t>(count), length);
   }
 
-  // The heuristic's first choice: the same one for the same numbers, GPU and version. Partial sums may lie in
-  // the workspace, in fp32, and are then added in a fixed order.
-  cublasLtMatmulHeuristicResult_t choose() const {
+  // The heuristic's first choice within the workspace: the same one for the same numbers, GPU and version.
+  // Partial sums may lie in the workspace, in fp32, and are then added in a fixed order.
+  cublasLtMatmulHeuristicResult_t choose(std::uint64_t most_workspace_bytes) const {
     const LtPreference preference =
         make_owned(lt(), "cublasLtMatmulPreferenceCreate", lt().cublasLtMatmulPreferenceCreate,
                    lt().cublasLtMatmulPreferenceDestroy);
@@ -337,7 +337,7 @@ class MatrixProductOp final : public VendorOp {
           what_);
     };
     constexpr std::uint32_t kOperandAlignment = 16;
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMatrixProductWorkspaceBytes);
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace_bytes);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto operand :

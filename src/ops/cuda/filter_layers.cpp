@@ -60,7 +60,25 @@ OpKernel filter_kernel(const ops::FilterShape& shape, std::unique_ptr<VendorOp> 
   };
 }
 
-constexpr const char* kCublasLt = "cublaslt";
+// cuBLASLt's first choice within so much workspace. How much of it that one wants only a device can tell;
+// what is counted may not depend on whether there is one.
+struct ProductChoice {
+  const char* name;
+  std::uint64_t most_workspace_bytes;
+};
+constexpr std::array<ProductChoice, 2> kProductChoices{
+    {{.name = "cublaslt", .most_workspace_bytes = std::uint64_t{4} << 20U},
+     {.name = "cublaslt without workspace", .most_workspace_bytes = 0}}};
+
+// In the order of the choices.
+std::vector<Algorithm> product_algorithms(ProductPrecision precision) {
+  std::vector<Algorithm> algorithms(kProductChoices.size());
+  std::ranges::transform(kProductChoices, algorithms.begin(), [&](const ProductChoice& choice) {
+    return Algorithm{.name = precision == ProductPrecision::kTf32 ? in_tf32(choice.name) : choice.name,
+                     .workspace_bytes = choice.most_workspace_bytes};
+  });
+  return algorithms;
+}
 
 const std::string& algorithm_of(const KernelRequest& request) {
   return request.op.algorithms.at(request.algorithm).name;
@@ -125,19 +143,16 @@ OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest&
 
 LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode,
                         const ProductAlgorithms& products) {
-  const std::string name = products.precision == ProductPrecision::kTf32 ? in_tf32(kCublasLt) : kCublasLt;
   return filter_recipe(
       ops::filter_shape(spec, types), kDense,
-      [&](Direction) {
-        return std::vector<Algorithm>{{.name = name, .workspace_bytes = kMatrixProductWorkspaceBytes}};
-      },
-      mode);
+      [&](Direction) { return product_algorithms(products.precision); }, mode);
 }
 
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
   MatrixProduct product = product_of(shape, request.op.direction);
   product.tf32 = is_in_tf32(algorithm_of(request));
+  product.most_workspace_bytes = kProductChoices.at(request.algorithm).most_workspace_bytes;
   return filter_kernel(shape, library.matrix_product(product), GradientOperands::kExchanged, request);
 }
 

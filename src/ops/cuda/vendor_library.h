@@ -26,11 +26,8 @@ struct MatrixProduct {
   bool transposed_a = false;
   bool transposed_b = false;
   bool tf32 = false;  // inputs may be rounded to TF32
+  std::uint64_t most_workspace_bytes = 0;
 };
-
-// What a matrix product may take. How much of it an algorithm wants only a device can tell; what is counted
-// may not depend on whether there is one.
-inline constexpr std::uint64_t kMatrixProductWorkspaceBytes = std::uint64_t{4} << 20U;
 
 // Two or three dimensions of space.
 struct PoolingProblem {
@@ -80,7 +77,7 @@ class VendorLibrary {
   // reads X and W, the data gradient dY and W, the filter gradient X and dY.
   virtual std::unique_ptr<VendorOp> convolution(const EngineQuestion& question,
                                                 const std::string& engine) = 0;
-  // Reads A and B. Wants kMatrixProductWorkspaceBytes at most.
+  // Reads A and B. Wants most_workspace_bytes at most.
   virtual std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) = 0;
   // Both read X; backward X, Y and dY.
   virtual std::unique_ptr<VendorOp> pooling(const PoolingProblem& problem) = 0;

@@ -217,6 +217,30 @@ TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   }
 }
 
+// Once 4 MiB were counted for every product, so that no lower limit on workspace could be kept.
+TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
+  const auto vendor = std::make_shared<FakeVendorLibrary>();
+  const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
+                                            .vendor = vendor,
+                                            .engines = make_fake_engines()});
+  constexpr std::uint64_t kProduct = std::uint64_t{4} << 20U;
+  OpHarness op(*library, fully_connected_case("", {2, 8}, {.outputs = 4}));
+  for (OpId id = 0; id < op.recipes().size(); ++id) {
+    const std::vector<Algorithm>& ways = op.recipe(id).algorithms;
+    ASSERT_EQ(ways.size(), 2U);
+    EXPECT_EQ(ways[0].name, "cublaslt") << "what was recorded under this name is still found";
+    EXPECT_EQ(ways[0].workspace_bytes, kProduct);
+    EXPECT_EQ(ways[1].name, "cublaslt without workspace");
+    const bool sums_bias = op.recipe(id).direction == Direction::kBackwardFilter;
+    EXPECT_EQ(ways[1].workspace_bytes > 0, sums_bias) << "the bias's gradient alone takes any";
+    EXPECT_LT(ways[1].workspace_bytes, kProduct);
+    for (std::uint32_t way = 0; way < ways.size(); ++way) {
+      op.run(id, {.algorithm = way, .in_place = {}});
+      EXPECT_EQ(vendor->calls().back().workspace.bytes > 0, way == 0) << ways[way].name;
+    }
+  }
+}
+
 // Wants more workspace on the device than an engine source counts.
 class GreedyLibrary final : public cuda::VendorLibrary {
  public:
