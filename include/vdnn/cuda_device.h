@@ -33,9 +33,9 @@ namespace vdnn {
 
 struct CudaDeviceOptions {
   int ordinal = 0;  // as CUDA counts the GPUs that it can see
-  // What the process may take of the GPU's memory, in bytes. 0: all that is free. More than is free is
-  // refused. What context and libraries take (DeviceProperties::library_bytes) is subtracted first, the rest,
-  // rounded down to granules, is DeviceProperties::budget_bytes.
+  // What the process may take of the GPU's memory, in bytes. 0: all that is free but for the reserve. More
+  // than is free is refused. What context and libraries take (DeviceProperties::library_bytes) is subtracted
+  // first, the rest, rounded down to granules, is DeviceProperties::budget_bytes.
   std::uint64_t budget_bytes = 0;
   // What context and libraries take, where that has been measured. Nothing: what making the device takes, as
   // the card sees it; that is the context, unless the process has used the GPU before.
@@ -46,6 +46,13 @@ struct CudaDeviceOptions {
   // `ordinal`, each once. On a GPU without virtual memory management that lets them into all that the process
   // has of it, for as long as it runs, and begins to use them.
   std::vector<int> peers = {};
+  // Where less than budget_bytes is free, but so much, that is the budget. No more than budget_bytes.
+  // Nothing: budget_bytes.
+  std::optional<std::uint64_t> least_budget_bytes;
+  // Kept back of what is free where budget_bytes is 0, for what CUDA and libraries take when they have been
+  // measured already: code of kernels, which is loaded when they are first launched, page tables of what is
+  // mapped, graphs. Nothing: 256 MiB, or 2 % of what is free where that is more.
+  std::optional<std::uint64_t> reserve_bytes;
 };
 
 // Throws DeviceError, which says whether the driver, the GPU or the library's own CUDA is missing or too old,

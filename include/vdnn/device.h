@@ -44,6 +44,7 @@ struct DeviceProperties {
   std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
   std::uint64_t alignment_bytes = 0;    // of blocks that kernels are given; a power of two
   std::uint64_t library_bytes = 0;      // taken by context and libraries, measured; beside budget_bytes
+  std::uint64_t reserve_bytes = 0;      // of what was free, for what they take later; beside budget_bytes
   bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
 };
 

@@ -29,9 +29,11 @@ struct RunOptions {
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
-  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's, a GPU: what is
-  // free).
+  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's, a GPU: what is free
+  // but for a reserve).
   std::optional<std::uint64_t> memory_bytes;
+  // Of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not beside memory_bytes.
+  std::optional<std::uint64_t> gpu_reserve_bytes = {};
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory.
   std::optional<std::uint64_t> host_memory_bytes;
   // Compute threads of `cpu`. 0: all cores.
@@ -68,6 +70,7 @@ struct RunTarget {
   std::uint64_t budget_bytes = 0;
   std::uint64_t host_budget_bytes = 0;
   std::uint64_t library_bytes = 0;
+  std::uint64_t reserve_bytes = 0;  // kept back of what the GPU had free
   int threads = 0;
 };
 

@@ -122,6 +122,13 @@ PlannedRun prepare(Network network, const RunOptions& options) {
           .prediction = {}};
 }
 
+// Of a budget that was not asked for, what is beside it.
+std::string reserve_of(const RunTarget& target) {
+  return target.reserve_bytes == 0 ? ""
+                                   : ", beside " + format_size(target.reserve_bytes) +
+                                         " of what is free that are kept back for what CUDA takes later";
+}
+
 void decide(PlannedRun& run, Policy policy) {
   run.plan = make_plan(*run.tape, plan_options(run.options, policy));
   run.schedule = make_schedule(*run.tape, run.plan);
@@ -190,7 +197,7 @@ void require_fit(const PlannedRun& run) {
   if (run.smallest_budget_bytes() > run.target.budget_bytes) {
     throw OutOfMemory(policy + " does not fit: its smallest_budget_bytes is " +
                           std::to_string(run.smallest_budget_bytes()) + ", the budget " +
-                          std::to_string(run.target.budget_bytes),
+                          std::to_string(run.target.budget_bytes) + reserve_of(run.target),
                       {.asked = run.smallest_budget_bytes(),
                        .budget = run.target.budget_bytes,
                        .would_have_fitted = run.target.budget_bytes});

@@ -100,11 +100,14 @@ void resolve_gpu(RunTarget& target, const RunOptions& options, int ordinal) {
   }
   target.gpu = ordinal;
   // Made and given back: it knows what there is, and refuses what cannot be.
-  const DeviceProperties properties =
-      target.gpus->make_device({.ordinal = ordinal, .budget_bytes = options.memory_bytes.value_or(0)})
-          ->properties();
+  const DeviceProperties properties = target.gpus
+                                          ->make_device({.ordinal = ordinal,
+                                                         .budget_bytes = options.memory_bytes.value_or(0),
+                                                         .reserve_bytes = options.gpu_reserve_bytes})
+                                          ->properties();
   target.profile = profile_of_gpu(target.gpus->gpu_name(ordinal), properties);
   target.library_bytes = properties.library_bytes;
+  target.reserve_bytes = properties.reserve_bytes;
   set_budgets(target, options, properties.budget_bytes + properties.library_bytes, machine_memory_bytes());
 }
 
@@ -122,6 +125,10 @@ void resolve_auto(RunTarget& target, const RunOptions& options) {
     target.why = target.gpus->gpu_name(ordinal) + ", of " + std::to_string(target.gpus->count()) +
                  " GPUs the one with the most free memory";
     resolve_gpu(target, options, ordinal);
+    if (target.reserve_bytes != 0) {
+      target.why +=
+          "; " + format_size(target.reserve_bytes) + " of that is kept back for what CUDA takes later";
+    }
   } catch (const Error& error) {
     target = {.name = "cpu", .why = error.what(), .threads = target.threads};
     resolve_cpu(target, options);
@@ -146,14 +153,16 @@ RunTarget resolve_target(const RunOptions& options) {
   RunTarget target{.name = options.device, .threads = compute_threads(options.threads)};
   if (options.device == "auto") {
     resolve_auto(target, options);
-  } else if (options.device == "cpu") {
-    resolve_cpu(target, options);
-  } else if (options.device.starts_with(kSimPrefix)) {
-    resolve_sim(target, options);
   } else if (options.device.starts_with(kGpuPrefix)) {
     const int ordinal = parse_ordinal(options.device);
     target.gpus = gpus_of(options);
     resolve_gpu(target, options, ordinal);
+  } else if (options.gpu_reserve_bytes) {
+    throw InvalidArgument("a reserve of a GPU's memory: device '" + options.device + "' is none");
+  } else if (options.device == "cpu") {
+    resolve_cpu(target, options);
+  } else if (options.device.starts_with(kSimPrefix)) {
+    resolve_sim(target, options);
   } else {
     throw InvalidArgument("unknown device '" + options.device + "': use auto, cpu, cuda:N or sim:NAME");
   }

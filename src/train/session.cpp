@@ -14,14 +14,18 @@ namespace vdnn {
 
 namespace {
 
-std::unique_ptr<Device> make_gpu(const RunTarget& target, const SessionOptions& options) {
+// Others, and the libraries, may have taken some of what was free when the run was planned: the budget gives
+// way as far as the plan does without.
+std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& options) {
+  const RunTarget& target = run.target;
   if (options.link_gbytes_per_second || options.delay_seed || options.check_accesses ||
       options.protect_released) {
     throw InvalidArgument("slower links and debugging aids are of cpu, not of " + target.name);
   }
   return target.gpus->make_device({.ordinal = *target.gpu,
                                    .budget_bytes = target.budget_bytes,
-                                   .host_budget_bytes = target.host_budget_bytes});
+                                   .host_budget_bytes = target.host_budget_bytes,
+                                   .least_budget_bytes = run.smallest_budget_bytes()});
 }
 
 std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions& options) {
@@ -31,7 +35,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   }
   require_fit(run);
   std::unique_ptr<Device> device =
-      target.gpu ? make_gpu(target, options)
+      target.gpu ? make_gpu(run, options)
                  : make_cpu_device({.budget_bytes = target.budget_bytes,
                                     .host_budget_bytes = target.host_budget_bytes,
                                     .link_gbytes_per_second = options.link_gbytes_per_second,

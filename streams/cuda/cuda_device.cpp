@@ -45,43 +45,79 @@ std::uint64_t granule_of(CudaContext& context) {
   return std::bit_ceil(granule);
 }
 
-// What the process may take of the card, what context and libraries take included.
-std::uint64_t process_budget(const CudaContext& context, const CudaDeviceOptions& options,
+// Code of libraries, whose modules are tens of megabytes each, comes whatever the card has; page tables and
+// what a larger batch's kernels want grow with it.
+constexpr std::uint64_t kLeastReserve = std::uint64_t{256} << 20;
+constexpr std::uint64_t kPartsOfReserve = 50;  // of what is free: 2 %
+
+struct ProcessBudget {
+  std::uint64_t bytes = 0;    // what the process may take of the card, context and libraries included
+  std::uint64_t reserve = 0;  // what of the free is not in it
+};
+
+ProcessBudget default_budget(const CudaDeviceOptions& options, std::uint64_t available) {
+  const std::uint64_t wanted =
+      options.reserve_bytes.value_or(std::max(kLeastReserve, available / kPartsOfReserve));
+  const std::uint64_t reserve = std::min(wanted, available);
+  return {.bytes = available - reserve, .reserve = reserve};
+}
+
+ProcessBudget process_budget(const CudaContext& context, const CudaDeviceOptions& options,
                              const CardMemory& memory, std::uint64_t library) {
   const std::uint64_t available = memory.free + library;
-  const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : available;
-  if (budget > available) {
+  if (options.budget_bytes == 0) {
+    return default_budget(options, available);
+  }
+  const std::uint64_t least = options.least_budget_bytes.value_or(options.budget_bytes);
+  if (least > available) {
     throw OutOfMemory(context.owner() + ": a budget of more than the GPU has free",
-                      {.asked = budget,
+                      {.asked = least,
                        .in_use = memory.total - std::min(memory.total, available),
                        .budget = memory.total,
                        .would_have_fitted = available});
   }
-  return budget;
+  return {.bytes = std::min(options.budget_bytes, available)};
+}
+
+void require_consistent(const CudaContext& context, const CudaDeviceOptions& options) {
+  if (options.least_budget_bytes.value_or(0) > options.budget_bytes) {
+    throw InvalidArgument(context.owner() + ": a least budget of " +
+                          format_size(*options.least_budget_bytes) + " is more than the budget of " +
+                          format_size(options.budget_bytes));
+  }
+  if (options.budget_bytes != 0 && options.reserve_bytes) {
+    throw InvalidArgument(context.owner() + ": a reserve is kept back of what is free, not of a budget of " +
+                          format_size(options.budget_bytes));
+  }
 }
 
 DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& options) {
   require_gpu(context);
+  require_consistent(context, options);
   require_peers(context, options.peers);
   const std::uint64_t library =
       options.library_bytes ? *options.library_bytes : bytes_taken_by(context, [&] { context.enter(); });
   const CudaContext::Scope scope = context.enter();
   const std::uint64_t granule = granule_of(context);
   const CardMemory memory = memory_of(context);
-  const std::uint64_t budget = process_budget(context, options, memory, library);
-  if (budget < checked_add(library, granule)) {
-    throw InvalidArgument(context.owner() + ": a budget of " + format_size(budget) +
-                          " is less than one granule of " + format_size(granule) + " beside " +
-                          format_size(library) + " of context and libraries");
+  const ProcessBudget budget = process_budget(context, options, memory, library);
+  if (budget.bytes < checked_add(library, granule)) {
+    throw InvalidArgument(
+        context.owner() + ": a budget of " + format_size(budget.bytes) + " is less than one granule of " +
+        format_size(granule) + " beside " + format_size(library) + " of context and libraries" +
+        (budget.reserve == 0
+             ? ""
+             : ", with " + format_size(budget.reserve) + " kept back for what they take later"));
   }
   return {.name = context.owner(),
           .memory_bytes = memory.total,
-          .budget_bytes = (budget - library) / granule * granule,
+          .budget_bytes = (budget.bytes - library) / granule * granule,
           .host_budget_bytes =
               options.host_budget_bytes != 0 ? options.host_budget_bytes : physical_memory_bytes() / 2,
           .granule_bytes = granule,
           .alignment_bytes = kBlockAlignment,
           .library_bytes = library,
+          .reserve_bytes = budget.reserve,
           .touches_memory = true};
 }
 

@@ -29,10 +29,10 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
  protected:
   void have(std::vector<int> peers) {
     for (int ordinal = 1; ordinal <= kReaders; ++ordinal) {
-      readers_.push_back(make_cuda_device({.ordinal = ordinal}, fake_));
+      readers_.push_back(make_cuda_device({.ordinal = ordinal, .reserve_bytes = 0}, fake_));
       readers_.back()->create_stream("reads");
     }
-    owner_ = make_cuda_device({.peers = std::move(peers)}, fake_);
+    owner_ = make_cuda_device({.peers = std::move(peers), .reserve_bytes = 0}, fake_);
     owner_->create_stream("fills");
     block_ = owner_->reserve(3 * kGranule);
   }

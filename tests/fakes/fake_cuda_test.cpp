@@ -291,7 +291,7 @@ TEST(LogicalMemory, IsAddressesAlone) {
   const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{
       .seed = 1, .memory_bytes = 4 * kTebibyte, .granule_bytes = kBlock, .logical_memory = true});
   {
-    const auto device = make_cuda_device({.host_budget_bytes = kTebibyte}, fake);
+    const auto device = make_cuda_device({.host_budget_bytes = kTebibyte, .reserve_bytes = 0}, fake);
     const AddressRange memory = device->reserve(4 * kTebibyte);
     device->commit(memory);
     EXPECT_EQ(fake->mapped_bytes(), 4 * kTebibyte);

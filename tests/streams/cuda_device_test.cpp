@@ -224,8 +224,9 @@ class Tour {
 // -----------------------------------------------------------------------------------------------
 
 TEST(CudaDevice, SaysWhatItIs) {
-  const auto device = make_cuda_device(
-      {.ordinal = 1}, strict_fake({.gpus = 2, .memory_bytes = 10 << 20, .used_bytes = (2 << 20) + 1}));
+  const auto device =
+      make_cuda_device({.ordinal = 1, .reserve_bytes = 0},
+                       strict_fake({.gpus = 2, .memory_bytes = 10 << 20, .used_bytes = (2 << 20) + 1}));
   const DeviceProperties& properties = device->properties();
   EXPECT_EQ(properties.name, "cuda:1");
   EXPECT_EQ(properties.granule_bytes, 2U << 20);
@@ -269,7 +270,7 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
   const auto device = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
   EXPECT_EQ(device->properties().library_bytes, (3U << 20) + 5);
   EXPECT_EQ(device->properties().budget_bytes, 6U << 20) << "of what is left, whole granules";
-  EXPECT_EQ(make_cuda_device({}, strict_fake(gpu))->properties().budget_bytes, 14U << 20);
+  EXPECT_EQ(make_cuda_device({.reserve_bytes = 0}, strict_fake(gpu))->properties().budget_bytes, 14U << 20);
   // The most that can be asked for is what was free before.
   EXPECT_EQ(make_cuda_device({.budget_bytes = 19 << 20}, strict_fake(gpu))->properties().budget_bytes,
             14U << 20);
@@ -286,6 +287,40 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
   const auto careful = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
   EXPECT_EQ(careful->properties().library_bytes, (4U << 20) + 5);
   EXPECT_EQ(careful->properties().budget_bytes, 4U << 20);
+}
+
+// What failed before: all that was free was the budget, and code of kernels that was loaded with their first
+// launch no longer fitted beside it.
+TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto made = [](std::uint64_t free_bytes, const CudaDeviceOptions& options) {
+    return make_cuda_device(options, strict_fake({.memory_bytes = free_bytes + kMiB, .used_bytes = kMiB}))
+        ->properties();
+  };
+  EXPECT_EQ(made(1024 * kMiB, {}).reserve_bytes, 256 * kMiB);
+  EXPECT_EQ(made(1024 * kMiB, {}).budget_bytes, 768 * kMiB);
+  EXPECT_EQ(made(100'000 * kMiB, {}).reserve_bytes, 2000 * kMiB);
+  EXPECT_EQ(made(100'000 * kMiB, {}).budget_bytes, 98'000 * kMiB);
+  EXPECT_EQ(made(1024 * kMiB, {.reserve_bytes = 24 * kMiB}).budget_bytes, 1000 * kMiB);
+  EXPECT_THAT(thrown_by([&] { made(100 * kMiB, {}); }),
+              AllOf(HasSubstr("a budget of 0 bytes"), HasSubstr("with 100 MiB"), HasSubstr("kept back")));
+  // A budget that was asked for is that.
+  EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).budget_bytes, 1024 * kMiB);
+  EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).reserve_bytes, 0U);
+  EXPECT_THROW(made(1024 * kMiB, {.budget_bytes = kMiB, .reserve_bytes = kMiB}), InvalidArgument);
+}
+
+TEST(CudaDevice, ABudgetGivesWayAsFarAsItIsTold) {
+  const auto budget_of = [](std::uint64_t least) {
+    return make_cuda_device({.budget_bytes = 12 << 20, .least_budget_bytes = least},
+                            strict_fake({.memory_bytes = 10 << 20}))
+        ->properties()
+        .budget_bytes;
+  };
+  EXPECT_EQ(budget_of(0), 10U << 20);
+  EXPECT_EQ(budget_of(10 << 20), 10U << 20);
+  EXPECT_THROW(budget_of((10 << 20) + 1), OutOfMemory);
+  EXPECT_THROW(budget_of((12 << 20) + 1), InvalidArgument);
 }
 
 TEST(CudaDevice, ASecondDeviceOfTheGpuCountsTheContextNoMore) {

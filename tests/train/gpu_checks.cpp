@@ -134,7 +134,7 @@ void expect_out_of_memory_to_be_told(const GpuCase& test) {
   options.memory_bytes = smallest;
   const PlannedRun run = plan_run(options);
   {
-    const std::unique_ptr<Device> other = test.gpus->make_device({});
+    const std::unique_ptr<Device> other = test.gpus->make_device({.reserve_bytes = 0});
     // Not to the last byte, of which the card keeps some; but too little is left.
     const std::uint64_t most = (other->properties().budget_bytes - smallest / 2) / kGranule * kGranule;
     const AddressRange taken = other->reserve(most);

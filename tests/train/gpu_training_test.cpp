@@ -84,7 +84,8 @@ TEST_F(GpuTraining, AutoIsTheGpuWithTheMostFreeMemoryAndLeavesTheOthersAlone) {
   const RunTarget target = plan_run(options("auto")).target;
   EXPECT_EQ(target.name, "cuda:1");
   EXPECT_EQ(target.gpu, 1);
-  EXPECT_THAT(target.why, HasSubstr("Fake GPU 1"));
+  EXPECT_THAT(target.why,
+              ::testing::AllOf(HasSubstr("Fake GPU 1"), HasSubstr("256 MiB"), HasSubstr("kept back")));
   EXPECT_TRUE(cuda_->uses(1));
   EXPECT_FALSE(cuda_->uses(0));
   EXPECT_FALSE(cuda_->uses(2));
@@ -145,6 +146,35 @@ TEST_F(GpuTraining, ABudgetOfMoreThanIsFreeIsRefusedWithWhatIs) {
   run.memory_bytes = 1002 * kMiB;
   EXPECT_THAT(([&] { plan_run(run); }),
               ::testing::ThrowsMessage<OutOfMemory>(HasSubstr(std::to_string(1000 * kMiB))));
+}
+
+TEST_F(GpuTraining, TheDefaultBudgetLeavesTheReserveThatIsAskedFor) {
+  have_gpus({.memory_bytes = 1024 * kMiB});
+  RunOptions run = options("cuda:0");
+  EXPECT_EQ(plan_run(run).target.budget_bytes, 768 * kMiB);
+  run.gpu_reserve_bytes = 24 * kMiB;
+  EXPECT_EQ(plan_run(run).target.budget_bytes, 1000 * kMiB);
+  run.gpu_reserve_bytes = 1020 * kMiB;
+  EXPECT_THAT(([&] { Session(plan_run(run)); }),
+              ::testing::ThrowsMessage<OutOfMemory>(HasSubstr("beside 1020 MiB")));
+  run.device = "cpu";
+  EXPECT_THROW(plan_run(run), InvalidArgument);
+}
+
+// What failed before: a session wanted all that had been free when its run was planned.
+TEST_F(GpuTraining, ASessionOfARunIsMadeAlsoWhereLessIsFreeThanWhenItWasPlanned) {
+  for (const std::optional<std::uint64_t> memory :
+       {std::optional<std::uint64_t>(), std::optional(1024 * kMiB)}) {
+    have_gpus({.memory_bytes = 1024 * kMiB});
+    RunOptions asked = options("cuda:0");
+    asked.memory_bytes = memory;
+    const PlannedRun run = plan_run(asked);
+    cuda_->take_memory(0, 300 * kMiB);
+    EXPECT_EQ(train(run).peak_bytes, run.prediction.peak_bytes);
+    cuda_->take_memory(0, 724 * kMiB - run.smallest_budget_bytes() + 1);
+    EXPECT_THROW(Session{run}, OutOfMemory) << "what the plan takes is not free";
+    expect_nothing_found();
+  }
 }
 
 TEST_F(GpuTraining, DebuggingAidsOfCpuAreRefused) {

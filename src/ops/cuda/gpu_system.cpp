@@ -166,9 +166,9 @@ class CudaGpus final : public GpuSystem {
                                           const GpuOpsOptions& options) {
     const auto make_device = [context, api = parts_.api, most = options.trial_bytes] {
       // The libraries have taken of what was free since the budget was drawn up.
-      const std::uint64_t bytes = std::min(most, free_bytes_of_gpu(*context));
-      return make_cuda_device({.ordinal = context->ordinal(), .budget_bytes = bytes, .library_bytes = 0},
-                              api);
+      return make_cuda_device(
+          {.ordinal = context->ordinal(), .budget_bytes = most, .library_bytes = 0, .least_budget_bytes = 0},
+          api);
     };
     return std::make_shared<TrialsOnGpu>(
         context,
