@@ -1,7 +1,5 @@
 #include "streams/pinned_blocks.h"
 
-#include <unistd.h>
-
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -10,11 +8,6 @@
 #include "vdnn/size.h"
 
 namespace vdnn {
-
-std::uint64_t physical_memory_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 PinnedBlocks::PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mapping::Kind kind)
     : owner_(std::move(owner)), budget_bytes_(budget_bytes), kind_(kind) {}

@@ -13,9 +13,6 @@
 
 namespace vdnn {
 
-// What the machine has, in bytes.
-std::uint64_t physical_memory_bytes();
-
 // Thread-safe.
 class PinnedBlocks {
  public:

@@ -40,7 +40,8 @@ struct CudaDeviceOptions {
   // What context and libraries take, where that has been measured. Nothing: what making the device takes, as
   // the card sees it; that is the context, unless the process has used the GPU before.
   std::optional<std::uint64_t> library_bytes;
-  // Budget for page-locked memory in bytes. 0: half of the machine's memory.
+  // Budget for page-locked memory in bytes. 0: half of the machine's memory, or of what the
+  // process's control group (a container's) may take of it.
   std::uint64_t host_budget_bytes = 0;
   // GPUs whose work may touch all device memory of this device, too, as CUDA counts them: others than
   // `ordinal`, each once. On a GPU without virtual memory management that lets them into all that the process

@@ -29,12 +29,12 @@ struct RunOptions {
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
-  // Device budget in bytes, > 0. Absent: the device's memory (cpu: half of the machine's, a GPU: what is free
-  // but for a reserve).
+  // Device budget in bytes, > 0. Absent: the device's memory (a GPU: what is free but for a reserve; cpu:
+  // half of the machine's, or of what the process's control group, as a container's, may take of it).
   std::optional<std::uint64_t> memory_bytes;
   // Of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not beside memory_bytes.
   std::optional<std::uint64_t> gpu_reserve_bytes = {};
-  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory.
+  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
   std::optional<std::uint64_t> host_memory_bytes;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;

@@ -1,13 +1,12 @@
 #include "src/train/run_target.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <string_view>
 #include <thread>
 
+#include "streams/host_memory.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -17,11 +16,6 @@ namespace {
 
 constexpr std::string_view kSimPrefix = "sim:";
 constexpr std::string_view kGpuPrefix = "cuda:";
-
-std::uint64_t machine_memory_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 // More than this, and OpenMP's runtime ends the process instead of saying no.
 constexpr int kMostThreads = 1024;
@@ -60,7 +54,7 @@ void resolve_cpu(RunTarget& target, const RunOptions& options) {
                           format_size(kMostReserved));
   }
   target.profile = sim_profile("cpu");
-  set_budgets(target, options, machine_memory_bytes() / 2, machine_memory_bytes());
+  set_budgets(target, options, host_memory_bytes() / 2, host_memory_bytes());
 }
 
 // "NVIDIA GeForce RTX 4090" is rtx4090.
@@ -87,7 +81,7 @@ SimProfile profile_of_gpu(const std::string& gpu, const DeviceProperties& proper
   }
   profile.name = properties.name;
   profile.memory_bytes = properties.memory_bytes;
-  profile.host_memory_bytes = machine_memory_bytes();
+  profile.host_memory_bytes = host_memory_bytes();
   profile.granule_bytes = properties.granule_bytes;
   profile.alignment_bytes = properties.alignment_bytes;
   profile.source = std::move(source);
@@ -108,7 +102,7 @@ void resolve_gpu(RunTarget& target, const RunOptions& options, int ordinal) {
   target.profile = profile_of_gpu(target.gpus->gpu_name(ordinal), properties);
   target.library_bytes = properties.library_bytes;
   target.reserve_bytes = properties.reserve_bytes;
-  set_budgets(target, options, properties.budget_bytes + properties.library_bytes, machine_memory_bytes());
+  set_budgets(target, options, properties.budget_bytes + properties.library_bytes, host_memory_bytes());
 }
 
 std::shared_ptr<GpuSystem> gpus_of(const RunOptions& options) {

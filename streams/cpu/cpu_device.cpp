@@ -15,6 +15,7 @@
 #include "streams/cpu/progress.h"
 #include "streams/cpu/worker.h"
 #include "streams/failures.h"
+#include "streams/host_memory.h"
 #include "streams/pinned_blocks.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -32,7 +33,7 @@ bool pages_for_blocks(const CpuDeviceOptions& options) {
 }
 
 DeviceProperties properties_for(const CpuDeviceOptions& options) {
-  const std::uint64_t memory = physical_memory_bytes();
+  const std::uint64_t memory = host_memory_bytes();
   const std::uint64_t budget = options.budget_bytes != 0 ? options.budget_bytes : memory / 2;
   return {.name = "cpu",
           .memory_bytes = memory,

@@ -13,6 +13,7 @@
 #include "streams/cuda/device_clock.h"
 #include "streams/cuda/event_pool.h"
 #include "streams/failures.h"
+#include "streams/host_memory.h"
 #include "streams/pinned_blocks.h"
 #include "vdnn/size.h"
 
@@ -113,7 +114,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .memory_bytes = memory.total,
           .budget_bytes = (budget.bytes - library) / granule * granule,
           .host_budget_bytes =
-              options.host_budget_bytes != 0 ? options.host_budget_bytes : physical_memory_bytes() / 2,
+              options.host_budget_bytes != 0 ? options.host_budget_bytes : host_memory_bytes() / 2,
           .granule_bytes = granule,
           .alignment_bytes = kBlockAlignment,
           .library_bytes = library,
