@@ -15,13 +15,13 @@ class NullDevice : public Device {
   // With the memory, granules and alignment of `like`.
   explicit NullDevice(const DeviceProperties& like) : Device(like) {}
 
-  AddressRange reserve(std::uint64_t bytes) override { return take(bytes); }
-  void unreserve(AddressRange) override {}
-  bool reached(const Frontier&) override { return true; }
   double now_seconds() const override { return 0; }
   StreamTimes times(StreamId) const override { return {}; }
 
  protected:
+  AddressRange do_reserve(std::uint64_t bytes) override { return take(bytes); }
+  void do_unreserve(AddressRange) override {}
+  bool do_reached(const Frontier&) override { return true; }
   void do_commit(AddressRange) override {}
   void do_decommit(AddressRange) override {}
   AddressRange do_allocate_pinned(std::uint64_t bytes) override { return take(bytes); }

@@ -45,7 +45,18 @@ DeviceCounters Device::counters() const {
   return counters_;
 }
 
+AddressRange Device::reserve(std::uint64_t bytes) {
+  check_not_capturing("reserving address space");
+  return do_reserve(bytes);
+}
+
+void Device::unreserve(AddressRange reservation) {
+  check_not_capturing("giving address space back");
+  do_unreserve(reservation);
+}
+
 void Device::commit(AddressRange range) {
+  check_not_capturing("a commit");
   {
     const std::lock_guard lock(mutex_);
     if (range.bytes > properties_.budget_bytes - counters_.committed_bytes) {
@@ -71,6 +82,7 @@ void Device::commit(AddressRange range) {
 }
 
 void Device::decommit(AddressRange range) {
+  check_not_capturing("a decommit");
   do_decommit(range);
   const std::lock_guard lock(mutex_);
   ++counters_.decommits;
@@ -78,6 +90,7 @@ void Device::decommit(AddressRange range) {
 }
 
 AddressRange Device::allocate_pinned(std::uint64_t bytes) {
+  check_not_capturing("page-locking");
   if (bytes == 0) {
     throw InvalidArgument(properties_.name + ": a block of page-locked memory without bytes");
   }
@@ -108,6 +121,7 @@ AddressRange Device::allocate_pinned(std::uint64_t bytes) {
 }
 
 void Device::free_pinned(AddressRange range) {
+  check_not_capturing("giving page-locked memory back");
   do_free_pinned(range);
   const std::lock_guard lock(mutex_);
   ++counters_.pinned_frees;
@@ -169,6 +183,13 @@ void Device::check_submitted(const Frontier& frontier) const {
 
 bool Device::Recording::has(StreamId stream) const {
   return std::ranges::find(streams, stream) != streams.end();
+}
+
+void Device::check_not_capturing(const char* what) const {
+  const std::lock_guard lock(mutex_);
+  if (recording_ && recording_->replayed == nullptr && recording_->thread == std::this_thread::get_id()) {
+    throw InvalidArgument(properties_.name + ": " + what + " on the thread of a capture that has not ended");
+  }
 }
 
 void Device::check_launched(const Frontier& frontier) const {
@@ -294,7 +315,13 @@ Point Device::copy(StreamId stream, const Copy& copy) {
                  [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
 }
 
+bool Device::reached(const Frontier& frontier) {
+  check_not_capturing("asking what is reached");
+  return do_reached(frontier);
+}
+
 void Device::synchronize(const Frontier& frontier) {
+  check_not_capturing("a wait of the host");
   {
     const std::lock_guard lock(mutex_);
     check_submitted(frontier);
@@ -317,6 +344,7 @@ void Device::synchronize_all() {
 }
 
 void Device::recover() {
+  check_not_capturing("recovering");
   const Frontier submitted = everything();
   {
     const std::lock_guard lock(mutex_);
@@ -444,7 +472,8 @@ void Device::begin_recording(std::span<const StreamId> streams, const DeviceGrap
   recording_ = Recording{.streams = {streams.begin(), streams.end()},
                          .before = std::move(before),
                          .replayed = replayed,
-                         .trail = {}};
+                         .trail = {},
+                         .thread = std::this_thread::get_id()};
 }
 
 // Afterwards each of the streams is ordered after everything that any of them was given.

@@ -46,7 +46,7 @@ struct CudaDeviceOptions {
   // GPUs whose work may touch all device memory of this device, too, as CUDA counts them: others than
   // `ordinal`, each once. On a GPU without virtual memory management that lets them into all that the process
   // has of it, for as long as it runs, and begins to use them.
-  std::vector<int> peers = {};
+  std::vector<int> peers;
   // Where less than budget_bytes is free, but so much, that is the budget. No more than budget_bytes.
   // Nothing: budget_bytes.
   std::optional<std::uint64_t> least_budget_bytes;

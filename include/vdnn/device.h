@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "vdnn/address_range.h"
@@ -136,9 +137,9 @@ class Device {
 
   // --- device memory ---------------------------------------------------------------------------------------
   // Address space for `bytes` (rounded up to granules), nothing committed. Throws OutOfMemory.
-  virtual AddressRange reserve(std::uint64_t bytes) = 0;
+  AddressRange reserve(std::uint64_t bytes);
   // Gives a whole reservation back; all of it must have been decommitted, all work on it completed.
-  virtual void unreserve(AddressRange reservation) = 0;
+  void unreserve(AddressRange reservation);
   // Backs `range` (granule-aligned, inside a reservation, not committed) with memory of undefined content.
   // Throws OutOfMemory when the budget does not allow it, and then changes nothing.
   void commit(AddressRange range);
@@ -170,7 +171,7 @@ class Device {
   // failed work has left in memory is the caller's to put right. Throws where the device is lost.
   void recover();
   // Does not block. For statistics and polling by users; nothing in this project decides by it.
-  virtual bool reached(const Frontier& frontier) = 0;
+  bool reached(const Frontier& frontier);
 
   // --- time and observation --------------------------------------------------------------------------------
   // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
@@ -196,7 +197,9 @@ class Device {
   // one by one, but that `streams` wait for each other before and after, the first of them being the one that
   // the graph is launched on. Points inside are reached with the launch. Until `submit_all` returns nothing
   // of it runs; meanwhile other streams cannot wait for it, `streams` for nothing that others are given, and
-  // the host for none of it (InvalidArgument); memory must not be taken from the device or given back. Where
+  // the host for none of it (InvalidArgument). The thread that captures does nothing for which the driver
+  // might wait, whatever it concerns: synchronize, ask what is reached, recover, take memory from the device
+  // or give it back (InvalidArgument, and the capture goes on); in a replay, memory must stay likewise. Where
   // something is thrown in the middle there is no graph: nothing inside will run, its points count as work
   // that has failed with what was thrown, and that is thrown on. One capture or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
@@ -212,6 +215,8 @@ class Device {
 
   // What a driver fills in. The arguments have been checked; `point` is the point that the work will
   // complete; `frontier` is the stream's frontier at that submission (its own point excluded).
+  virtual AddressRange do_reserve(std::uint64_t bytes) = 0;
+  virtual void do_unreserve(AddressRange reservation) = 0;
   virtual void do_commit(AddressRange range) = 0;
   virtual void do_decommit(AddressRange range) = 0;
   virtual AddressRange do_allocate_pinned(std::uint64_t bytes) = 0;
@@ -222,6 +227,7 @@ class Device {
   virtual void do_submit(Point point, const Frontier& frontier, const Work& work) = 0;
   virtual void do_copy(Point point, const Frontier& frontier, const Copy& copy) = 0;
   virtual void do_synchronize(const Frontier& frontier) = 0;
+  virtual bool do_reached(const Frontier& frontier) = 0;
   // Everything submitted is done. Nothing to do where work cannot fail late.
   virtual void do_recover() {}
   virtual void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
@@ -258,11 +264,14 @@ class Device {
     const DeviceGraph* replayed = nullptr;  // null: this is a capture
     std::vector<std::uint64_t> trail;       // of a capture
     std::size_t position = 0;               // in the trail of what is replayed
+    std::thread::id thread;
 
     bool has(StreamId stream) const;
     bool has(Point point) const { return has(point.stream) && !before.dominates(point); }
   };
   void check_submitted(const Frontier& frontier) const;
+  // Refuses what a driver cannot do on a thread that captures: the capture would be lost.
+  void check_not_capturing(const char* what) const;
   // Refuses to wait for what a recording has not launched yet.
   void check_launched(const Frontier& frontier) const;
   void check_recorded(StreamId stream, const Frontier& missing) const;

@@ -33,7 +33,7 @@ struct RunOptions {
   // half of the machine's, or of what the process's control group, as a container's, may take of it).
   std::optional<std::uint64_t> memory_bytes;
   // Of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not beside memory_bytes.
-  std::optional<std::uint64_t> gpu_reserve_bytes = {};
+  std::optional<std::uint64_t> gpu_reserve_bytes;
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
   std::optional<std::uint64_t> host_memory_bytes;
   // Compute threads of `cpu`. 0: all cores.

@@ -91,14 +91,13 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const CpuDeviceOptions& options);
   ~CpuDevice() override;
 
-  AddressRange reserve(std::uint64_t bytes) override { return arena_.reserve(bytes); }
-  void unreserve(AddressRange reservation) override { arena_.unreserve(reservation); }
-  bool reached(const Frontier& frontier) override;
   double now_seconds() const override;
   StreamTimes times(StreamId stream) const override;
   std::string why_not_protect() const override;
 
  protected:
+  AddressRange do_reserve(std::uint64_t bytes) override { return arena_.reserve(bytes); }
+  void do_unreserve(AddressRange reservation) override { arena_.unreserve(reservation); }
   void do_commit(AddressRange range) override { arena_.commit(range); }
   void do_decommit(AddressRange range) override { arena_.decommit(range); }
   AddressRange do_allocate_pinned(std::uint64_t bytes) override { return pinned_.take(bytes); }
@@ -108,6 +107,7 @@ class CpuDevice final : public Device {
   void do_submit(Point point, const Frontier& frontier, const Work& work) override;
   void do_copy(Point point, const Frontier& frontier, const Copy& copy) override;
   void do_synchronize(const Frontier& frontier) override;
+  bool do_reached(const Frontier& frontier) override;
   void do_recover() override { failures_.clear(); }
   void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
   void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override;
@@ -288,7 +288,7 @@ void CpuDevice::do_synchronize(const Frontier& frontier) {
   }
 }
 
-bool CpuDevice::reached(const Frontier& frontier) {
+bool CpuDevice::do_reached(const Frontier& frontier) {
   return std::ranges::all_of(frontier.points(), [this](const Point& point) {
     return stream(point.stream).progress.reached(point.count);
   });

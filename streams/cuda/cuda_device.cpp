@@ -202,14 +202,13 @@ class CudaDevice final : public Device {
         clock_(*context_) {}
   ~CudaDevice() override;
 
-  AddressRange reserve(std::uint64_t bytes) override { return memory_.reserve(bytes); }
-  void unreserve(AddressRange reservation) override { memory_.unreserve(reservation); }
-  bool reached(const Frontier& frontier) override;
   double now_seconds() const override { return clock_.host_seconds(); }
   StreamTimes times(StreamId stream) const override;
   std::string why_not_capture() const override { return ""; }
 
  protected:
+  AddressRange do_reserve(std::uint64_t bytes) override { return memory_.reserve(bytes); }
+  void do_unreserve(AddressRange reservation) override { memory_.unreserve(reservation); }
   void do_commit(AddressRange range) override { memory_.commit(range); }
   void do_decommit(AddressRange range) override { memory_.decommit(range); }
   AddressRange do_allocate_pinned(std::uint64_t bytes) override;
@@ -219,6 +218,7 @@ class CudaDevice final : public Device {
   void do_submit(Point point, const Frontier& frontier, const Work& work) override;
   void do_copy(Point point, const Frontier& frontier, const Copy& copy) override;
   void do_synchronize(const Frontier& frontier) override;
+  bool do_reached(const Frontier& frontier) override;
   void do_recover() override { failures_.clear(); }
   void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
   void do_begin_capture(std::span<const StreamId> streams) override;
@@ -455,7 +455,7 @@ void CudaDevice::do_synchronize(const Frontier& frontier) {
   }
 }
 
-bool CudaDevice::reached(const Frontier& frontier) {
+bool CudaDevice::do_reached(const Frontier& frontier) {
   const CudaContext::Scope scope = context_->enter();
   return std::ranges::all_of(frontier.points(), [this](const Point& point) {
     const Stream& other = stream(point.stream);

@@ -88,26 +88,6 @@ class SimDeviceDriver final : public SimDevice {
     }
   }
 
-  AddressRange reserve(std::uint64_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    return memory_.reserve(bytes);
-  }
-
-  void unreserve(AddressRange reservation) override {
-    const std::lock_guard lock(mutex_);
-    memory_.unreserve(reservation);
-  }
-
-  bool reached(const Frontier& frontier) override {
-    for (const Point& point : frontier.points()) {
-      check_stream(point.stream);
-    }
-    const std::lock_guard lock(mutex_);
-    return std::ranges::all_of(frontier.points(), [this](const Point& point) {
-      return order_ ? order_->executed(point) : clock_.reached(point);
-    });
-  }
-
   double now_seconds() const override {
     const std::lock_guard lock(mutex_);
     return clock_.now();
@@ -137,6 +117,26 @@ class SimDeviceDriver final : public SimDevice {
   }
 
  private:
+  AddressRange do_reserve(std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    return memory_.reserve(bytes);
+  }
+
+  void do_unreserve(AddressRange reservation) override {
+    const std::lock_guard lock(mutex_);
+    memory_.unreserve(reservation);
+  }
+
+  bool do_reached(const Frontier& frontier) override {
+    for (const Point& point : frontier.points()) {
+      check_stream(point.stream);
+    }
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(frontier.points(), [this](const Point& point) {
+      return order_ ? order_->executed(point) : clock_.reached(point);
+    });
+  }
+
   void do_commit(AddressRange range) override {
     const std::lock_guard lock(mutex_);
     memory_.commit(range);

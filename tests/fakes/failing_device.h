@@ -48,18 +48,17 @@ class FailingDevice final : public ForwardingDevice {
     faults_.leaked_reservations = reservations_;
   }
 
-  AddressRange reserve(std::uint64_t bytes) override {
+ protected:
+  AddressRange do_reserve(std::uint64_t bytes) override {
     out_of_memory("reserve");
-    const AddressRange range = ForwardingDevice::reserve(bytes);
+    const AddressRange range = ForwardingDevice::do_reserve(bytes);
     ++reservations_;
     return range;
   }
-  void unreserve(AddressRange reservation) override {
-    ForwardingDevice::unreserve(reservation);
+  void do_unreserve(AddressRange reservation) override {
+    ForwardingDevice::do_unreserve(reservation);
     --reservations_;
   }
-
- protected:
   void do_commit(AddressRange range) override {
     out_of_memory("commit");
     ForwardingDevice::do_commit(range);

@@ -53,21 +53,21 @@ class FakeDevice : public Device {
   }
   std::size_t reservations() const { return reservations_; }
 
-  AddressRange reserve(std::uint64_t bytes) override {
-    const std::lock_guard lock(fake_mutex_);
-    ++reservations_;
-    return take(round_up(bytes, properties().granule_bytes));
-  }
-  void unreserve(AddressRange) override {
-    const std::lock_guard lock(fake_mutex_);
-    --reservations_;
-  }
-  bool reached(const Frontier&) override { return true; }
   double now_seconds() const override { return 0; }
   StreamTimes times(StreamId) const override { return {}; }
   std::string why_not_protect() const override { return no_protection; }
 
  protected:
+  AddressRange do_reserve(std::uint64_t bytes) override {
+    const std::lock_guard lock(fake_mutex_);
+    ++reservations_;
+    return take(round_up(bytes, properties().granule_bytes));
+  }
+  void do_unreserve(AddressRange) override {
+    const std::lock_guard lock(fake_mutex_);
+    --reservations_;
+  }
+  bool do_reached(const Frontier&) override { return true; }
   void do_commit(AddressRange range) override { call(on_commit, range); }
   void do_decommit(AddressRange) override {}
   AddressRange do_allocate_pinned(std::uint64_t bytes) override {

@@ -14,13 +14,13 @@ class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(Device& below) : Device(below.properties()), below_(below) {}
 
-  AddressRange reserve(std::uint64_t bytes) override { return below_.reserve(bytes); }
-  void unreserve(AddressRange reservation) override { below_.unreserve(reservation); }
-  bool reached(const Frontier& frontier) override { return below_.reached(frontier); }
   double now_seconds() const override { return below_.now_seconds(); }
   StreamTimes times(StreamId stream) const override { return below_.times(stream); }
 
  protected:
+  AddressRange do_reserve(std::uint64_t bytes) override { return below_.reserve(bytes); }
+  void do_unreserve(AddressRange reservation) override { below_.unreserve(reservation); }
+  bool do_reached(const Frontier& frontier) override { return below_.reached(frontier); }
   void do_commit(AddressRange range) override { below_.commit(range); }
   void do_decommit(AddressRange range) override { below_.decommit(range); }
   AddressRange do_allocate_pinned(std::uint64_t bytes) override { return below_.allocate_pinned(bytes); }

@@ -670,12 +670,12 @@ TEST_F(GraphTest, AReplayIsOneCallAndNoneOfWhatItDoes) {
 TEST_F(GraphTest, WhatIsInsideCannotBeWaitedForBeforeItIsLaunched) {
   capture([this] {
     step();
-    EXPECT_FALSE(device->reached(device->frontier(a)));
+    std::thread([this] { EXPECT_FALSE(device->reached(device->frontier(a))); }).join();
     for (const std::string& said_by_wait :
          {thrown_by([&] { device->synchronize(device->frontier(a)); }),
           thrown_by([&] { device->synchronize_all(); }), thrown_by([&] { device->recover(); }),
           thrown_by([&] { device->wait(outside, device->frontier(b)); })}) {
-      EXPECT_THAT(said_by_wait, HasSubstr("inside a capture that has not ended"));
+      EXPECT_THAT(said_by_wait, HasSubstr("a capture that has not ended"));
     }
     say(outside, 'o');
     EXPECT_THAT(thrown_by([&] { device->wait(b, device->frontier(outside)); }),
@@ -709,16 +709,34 @@ TEST_F(GraphTest, WorkThatThrowsInsideEndsTheCapture) {
   expect_ended("a kernel is missing");
 }
 
+// As a library might do on the side.
 TEST_F(GraphTest, MemoryTakenInsideEndsTheCapture) {
-  const AddressRange range = device->reserve(kGranule);
-  const std::string said_by_commit = thrown_by([&] {
+  const std::string said_by_capture = thrown_by([&] {
     capture([&] {
       step();
-      device->commit(range);
+      submit(*device, b, [this](void*) {
+        std::uint64_t handle = 0;
+        EXPECT_NE(fake->memory_create(handle, kGranule, 1), CudaStatus::kSuccess);
+        fake->get_last_error();
+      });
     });
   });
-  EXPECT_THAT(said_by_commit, AllOf(HasSubstr("cuMemCreate"), HasSubstr("error 900")));
-  expect_ended("cuMemCreate");
+  EXPECT_THAT(said_by_capture, HasSubstr("error 901"));
+  expect_ended("error 901");
+}
+
+TEST_F(GraphTest, MemoryThatIsAskedOfTheDeviceInsideIsRefusedBeforeCudaSeesIt) {
+  const AddressRange range = device->reserve(kGranule);
+  const std::unique_ptr<DeviceGraph> graph = capture([&] {
+    const std::uint64_t inside = fake->calls();
+    EXPECT_THAT(thrown_by([&] { device->commit(range); }), HasSubstr("a commit"));
+    EXPECT_THAT(thrown_by([&] { device->allocate_pinned(1); }), HasSubstr("page-locking"));
+    EXPECT_EQ(fake->calls(), inside);
+    step();
+  });
+  device->replay(*graph, [this] { step(); });
+  device->synchronize_all();
+  EXPECT_EQ(said.size(), 8U);
 }
 
 TEST_F(GraphTest, WantOfMemoryForAGraphIsOutOfMemory) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "vdnn/error.h"
@@ -678,6 +679,51 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
     EXPECT_EQ(std::count(bytes, bytes + granule, 10 + number), static_cast<std::ptrdiff_t>(granule))
         << "step " << number;
   }
+}
+
+// What failed before: on `cuda` such calls reached CUDA, which gave the capture up. Other threads go on
+// meanwhile.
+TEST_P(DeviceConformance, AThreadThatCapturesIsRefusedWhatMightWaitAndItsCaptureGoesOn) {
+  const std::array streams{device->create_stream("memory")};
+  const StreamId other = device->create_stream("other");
+  if (const std::string reason = device->why_not_capture(); !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  const AddressRange range = committed(1);
+  const AddressRange reserved = device->reserve(granule);
+  const std::array pinned{device->allocate_pinned(granule), device->allocate_pinned(granule)};
+  const Frontier past(work(other, "before"));
+  const DeviceCounters before = device->counters();
+  const auto step = [&] { copy(streams[0], "load", CopyDirection::kHostToDevice, range, pinned[0]); };
+  const auto in_another_thread = [&] {
+    device->free_pinned(device->allocate_pinned(granule));
+    device->commit(reserved);
+    device->synchronize(past);
+    EXPECT_TRUE(device->reached(past));
+    device->decommit(reserved);
+  };
+  const std::unique_ptr<DeviceGraph> graph = device->capture(streams, [&] {
+    EXPECT_THROW(device->synchronize(past), InvalidArgument);
+    EXPECT_THROW(device->reached(past), InvalidArgument);
+    EXPECT_THROW(device->recover(), InvalidArgument);
+    EXPECT_THROW(device->reserve(1), InvalidArgument);
+    EXPECT_THROW(device->unreserve(reserved), InvalidArgument);
+    EXPECT_THROW(device->commit(reserved), InvalidArgument);
+    EXPECT_THROW(device->decommit(range), InvalidArgument);
+    EXPECT_THROW(device->allocate_pinned(1), InvalidArgument);
+    EXPECT_THROW(device->free_pinned(pinned[1]), InvalidArgument);
+    std::thread(in_another_thread).join();
+    step();
+  });
+  EXPECT_EQ(device->counters().committed_bytes, before.committed_bytes);
+  EXPECT_EQ(device->counters().pinned_bytes, before.pinned_bytes);
+  std::memset(pointer_to<void>(pinned[0].begin), 7, granule);
+  std::memset(pointer_to<void>(pinned[1].begin), 0, granule);
+  device->replay(*graph, step);
+  copy(streams[0], "result", CopyDirection::kDeviceToHost, pinned[1], range);
+  device->synchronize_all();
+  const auto* const bytes = pointer_to<const std::uint8_t>(pinned[1].begin);
+  EXPECT_EQ(std::count(bytes, bytes + granule, 7), static_cast<std::ptrdiff_t>(granule));
 }
 
 TEST_P(DeviceConformance, AfterAGraphItsStreamsAreOrderedAfterAllOfIt) {
