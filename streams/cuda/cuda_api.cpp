@@ -158,6 +158,7 @@ class RealCudaApi final : public CudaApi {
   CudaStatus stream_synchronize(CudaStream stream) override {
     return status(cudaStreamSynchronize(native(stream)));
   }
+  CudaStatus stream_query(CudaStream stream) override { return status(cudaStreamQuery(native(stream))); }
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override {
     return status(cudaStreamWaitEvent(native(stream), native_event(event), 0));
   }

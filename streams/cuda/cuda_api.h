@@ -108,6 +108,7 @@ class CudaApi {
   virtual CudaStatus stream_create(CudaStream& stream) = 0;
   virtual CudaStatus stream_destroy(CudaStream stream) = 0;
   virtual CudaStatus stream_synchronize(CudaStream stream) = 0;
+  virtual CudaStatus stream_query(CudaStream stream) = 0;
   virtual CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) = 0;
   // A host that waits for the event sleeps.
   virtual CudaStatus event_create(CudaEvent& event, bool timed) = 0;

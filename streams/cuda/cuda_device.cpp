@@ -142,6 +142,7 @@ using SharedEvent = std::shared_ptr<void>;
 struct Ending {
   std::uint64_t first = 0;
   std::uint64_t count = 0;  // the last
+  // Null: it could not be recorded. The stream takes no more work then, and its own end is this one's.
   SharedEvent event;
 };
 
@@ -231,15 +232,18 @@ class CudaDevice final : public Device {
 
  private:
   Stream& stream(StreamId stream) const;
-  // The event behind `point`, or null where the host knows that it is reached.
-  SharedEvent find_event(Point point) const;
+  // What is behind `point`, or nothing where the host knows that it is reached.
+  std::optional<Ending> find_ending(Point point) const;
+  // Of an ending on `stream`.
+  bool is_past(const Stream& stream, const Ending& ending);
+  void wait_on_host(const Stream& stream, const Ending& ending);
   void check_copy(const Copy& copy) const;
 
   // Makes give(native stream) the submission that completes `point`; none where that throws.
   template <class Give>
   void append(Point point, std::string_view name, const Give& give);
-  // From a handler of an exception: what was given to the stream cannot be taken back any more.
-  void fail(const Stream& stream, Point point) noexcept;
+  // From a handler of an exception: the last ending of the stream, which has been given what it is of.
+  void give_up_recording(Stream& stream, Point point) noexcept;
   // Makes `waiting` wait for what `awaited` has been given so far.
   void join(const Stream& waiting, const Stream& awaited);
   // A launch will complete what the stream was given after submission `before`.
@@ -337,25 +341,45 @@ void CudaDevice::do_create_stream(StreamId, const std::string&) {
   streams_.push_back(std::move(made));
 }
 
-SharedEvent CudaDevice::find_event(Point point) const {
+std::optional<Ending> CudaDevice::find_ending(Point point) const {
   const Stream& other = stream(point.stream);
   const std::lock_guard lock(mutex_);
   const auto it = std::ranges::lower_bound(other.endings, point.count, {}, &Ending::count);
-  return it == other.endings.end() || it->first > point.count ? nullptr : it->event;
+  return it == other.endings.end() || it->first > point.count ? std::nullopt : std::optional(*it);
+}
+
+bool CudaDevice::is_past(const Stream& stream, const Ending& ending) {
+  CudaApi& api = context_->api();
+  return ending.event ? context_->is_ready(api.event_query(ending.event.get()), "cudaEventQuery")
+                      : context_->is_ready(api.stream_query(stream.native), "cudaStreamQuery");
+}
+
+void CudaDevice::wait_on_host(const Stream& stream, const Ending& ending) {
+  CudaApi& api = context_->api();
+  if (ending.event) {
+    context_->check(api.event_synchronize(ending.event.get()), "cudaEventSynchronize");
+  } else {
+    context_->check(api.stream_synchronize(stream.native), "cudaStreamSynchronize");
+  }
 }
 
 void CudaDevice::do_wait(StreamId waiting, Point point) {
   const CudaContext::Scope scope = context_->enter();
   Stream& mine = stream(waiting);
-  const SharedEvent event = find_event(point);
-  if (event == nullptr) {
+  const std::optional<Ending> ending = find_ending(point);
+  if (!ending) {
     return;
   }
   std::optional<Timing> timing;
   if (tracing()) {
     timing = start(mine, TraceEvent::Kind::kWait, "wait for " + stream_name(point.stream));
   }
-  context_->check(context_->api().stream_wait_event(mine.native, event.get()), "cudaStreamWaitEvent");
+  if (ending->event) {
+    context_->check(context_->api().stream_wait_event(mine.native, ending->event.get()),
+                    "cudaStreamWaitEvent");
+  } else {
+    join(mine, stream(point.stream));
+  }
   stop(mine, std::move(timing));
 }
 
@@ -384,10 +408,7 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
     stop(mine, std::move(timing));
     context_->check(context_->api().event_record(ending.get(), mine.native), "cudaEventRecord");
   } catch (...) {
-    fail(mine, point);
-    // Its event may be one that was last recorded in a capture, which cannot be waited for.
-    const std::lock_guard lock(mutex_);
-    mine.endings.pop_back();
+    give_up_recording(mine, point);
   }
   const std::lock_guard lock(mutex_);
   if (!mine.captured) {
@@ -395,11 +416,15 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
   }
 }
 
-void CudaDevice::fail(const Stream& stream, Point point) noexcept {
+// Nobody is made to wait here: what was given may be a collective, which other ranks never come to. Its event
+// is let go in any case, since it may be one that was last recorded in a capture, which cannot be waited for.
+void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
   failures_.add(point, std::current_exception());
-  if (!stream.captured) {
-    // So that the point is reached, whatever has become of its event.
-    context_->forget(context_->api().stream_synchronize(stream.native));
+  const std::lock_guard lock(mutex_);
+  if (stream.captured) {
+    stream.endings.pop_back();
+  } else {
+    stream.endings.back().event.reset();
   }
 }
 
@@ -445,8 +470,8 @@ void CudaDevice::do_copy(Point point, const Frontier&, const Copy& copy) {
 void CudaDevice::do_synchronize(const Frontier& frontier) {
   const CudaContext::Scope scope = context_->enter();
   for (const Point& point : frontier.points()) {
-    if (const SharedEvent event = find_event(point)) {
-      context_->check(context_->api().event_synchronize(event.get()), "cudaEventSynchronize");
+    if (const std::optional<Ending> ending = find_ending(point)) {
+      wait_on_host(stream(point.stream), *ending);
     }
   }
   settle(frontier);
@@ -465,8 +490,8 @@ bool CudaDevice::do_reached(const Frontier& frontier) {
         return false;
       }
     }
-    const SharedEvent event = find_event(point);
-    return event == nullptr || context_->is_ready(context_->api().event_query(event.get()), "cudaEventQuery");
+    const std::optional<Ending> ending = find_ending(point);
+    return !ending || is_past(other, *ending);
   });
 }
 
@@ -531,14 +556,15 @@ void CudaDevice::drop_endings(Stream& stream, std::uint64_t before) {
 void CudaDevice::record_endings(std::span<const StreamId> streams, const Frontier& before,
                                 const Frontier& after) {
   CudaApi& api = context_->api();
-  const SharedEvent launched = find_event({.stream = streams.front(), .count = after.count(streams.front())});
+  const SharedEvent launched =
+      find_ending({.stream = streams.front(), .count = after.count(streams.front())})->event;
   for (const StreamId id : streams) {
     const CudaStream native = stream(id).native;
     if (id != streams.front()) {
       context_->check(api.stream_wait_event(native, launched.get()), "cudaStreamWaitEvent");
     }
     if (after.count(id) > before.count(id)) {
-      const SharedEvent end = find_event({.stream = id, .count = after.count(id)});
+      const SharedEvent end = find_ending({.stream = id, .count = after.count(id)})->event;
       context_->check(api.event_record(end.get(), native), "cudaEventRecord");
     }
   }
@@ -562,7 +588,11 @@ void CudaDevice::do_launch(const DeviceGraph& graph, std::span<const StreamId> s
     record_endings(streams, before, after);
     stop(origin, std::move(timing));
   } catch (...) {
-    fail(origin, {.stream = streams.front(), .count = after.count(streams.front())});
+    failures_.add({.stream = streams.front(), .count = after.count(streams.front())},
+                  std::current_exception());
+    // So that all points inside are reached, and the other streams ordered after them, whatever has become of
+    // the events.
+    context_->forget(context_->api().stream_synchronize(origin.native));
     const std::lock_guard lock(mutex_);
     for (const StreamId id : streams) {
       drop_endings(*streams_[id], before.count(id));
@@ -609,8 +639,7 @@ void CudaDevice::settle(const Frontier& reached) {
 void CudaDevice::settle_endings(Stream& stream, std::uint64_t reached) {
   while (!stream.endings.empty() && stream.endings.front().count <= stream.submitted) {
     const Ending& first = stream.endings.front();
-    if (first.count > reached &&
-        !context_->is_ready(context_->api().event_query(first.event.get()), "cudaEventQuery")) {
+    if (first.count > reached && !is_past(stream, first)) {
       return;
     }
     stream.endings.pop_front();

@@ -419,6 +419,25 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
   EXPECT_THAT(said[1], GetParam() ? HasSubstr("NCCL error 6") : HasSubstr(kNothing));
 }
 
+// What failed before: whoever submitted it waited for a collective whose end could not be recorded, for ever.
+TEST_P(Failures, ACollectiveWhoseEndCannotBeRecordedEndsInTimeToo) {
+  Ranks ranks(three());
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    if (rank.communicator().rank() == 1) {
+      ranks.nccl().let_pass(4 * kWaitSeconds);
+      return;
+    }
+    if (rank.communicator().rank() == 0) {
+      ranks.cuda(0).fail_call(2, CudaStatus::kInvalidValue, "cudaEventRecord");
+    }
+    rank.all_reduce(7);
+    rank.wait();
+  });
+  EXPECT_EQ(ranks.cuda(0).failed_call(), "cudaEventRecord");
+  EXPECT_THAT(said[0], AllOf(HasSubstr("rank 0 of 3"),
+                             AnyOf(HasSubstr("waited 30 s until it completed"), HasSubstr("NCCL error 6"))));
+}
+
 TEST_P(Failures, AnErrorThatComesLateOnOneRankEndsItOnAll) {
   Ranks ranks(three());
   const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {

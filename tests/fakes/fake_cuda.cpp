@@ -474,6 +474,22 @@ CudaStatus FakeCuda::stream_synchronize(CudaStream stream) {
   return status;
 }
 
+CudaStatus FakeCuda::stream_query(CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_unsafe("cudaStreamQuery"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return misuse("cudaStreamQuery", "no such stream");
+  }
+  if (!mine->pieces.empty()) {
+    return finish(CudaStatus::kNotReady);
+  }
+  order_.host_waited(order_.recorded(mine->id));
+  return CudaStatus::kSuccess;
+}
+
 CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piece) {
   Stream* const mine = find_stream(stream);
   if (mine == nullptr) {

@@ -149,6 +149,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus stream_create(CudaStream& stream) override;
   CudaStatus stream_destroy(CudaStream stream) override;
   CudaStatus stream_synchronize(CudaStream stream) override;
+  CudaStatus stream_query(CudaStream stream) override;
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override;
   CudaStatus event_create(CudaEvent& event, bool timed) override;
   CudaStatus event_destroy(CudaEvent event) override;

@@ -1001,6 +1001,37 @@ TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAl
   EXPECT_THAT(thrown_by([&] { submit_kernel(*device, stream, [] {}); }), HasSubstr("cudaEventRecord"));
 }
 
+// What failed before: the host waited at once, also for what other ranks never came to.
+TEST(CudaDevice, WhereItsEndCannotBeRecordedTheHostDoesNotWaitForASubmissionUntilItIsAsked) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const auto fake = strict_fake(small_gpus(seed));
+    const auto device = make_device(fake);
+    const StreamId a = device->create_stream("a");
+    const StreamId b = device->create_stream("b");
+    bool others_have_come = false;
+    std::string order;
+    fake->fail_call(1, CudaStatus::kInvalidValue, "cudaEventRecord");
+    submit(*device, a, [&](void* native) {
+      EXPECT_EQ(FakeCuda::hold(native, [&] { return others_have_come; }), CudaStatus::kSuccess);
+      launch(native, [&order] { order += 'a'; });
+    });
+    EXPECT_FALSE(device->reached(device->frontier(a)));
+    device->wait(b, device->frontier(a));
+    submit_kernel(*device, b, [&order] { order += 'b'; });
+    fake->rest();
+    EXPECT_FALSE(device->reached(device->frontier(a)));
+    EXPECT_EQ(order, "");
+    others_have_come = true;
+    EXPECT_THAT(thrown_by([&] { device->synchronize(device->frontier(a)); }), HasSubstr("cudaEventRecord"));
+    EXPECT_TRUE(device->reached(device->frontier(a)));
+    device->recover();
+    EXPECT_EQ(order, "ab") << "seed " << seed;
+    submit_kernel(*device, a, [&order] { order += 'c'; });
+    device->synchronize_all();
+    EXPECT_EQ(order, "abc") << "seed " << seed;
+  }
+}
+
 TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile) {
   const auto device = make_device(strict_fake());
   const StreamId a = device->create_stream("a");
