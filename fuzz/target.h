@@ -71,6 +71,8 @@ inline Bytes to_bytes(std::string_view text) {
 
 // --- the targets, a source each ----------------------------------------------------------------------------
 
+bool run_allocation_log(Input input);
+std::vector<Seed> allocation_log_seeds();
 bool run_checkpoint(Input input);
 std::vector<Seed> checkpoint_seeds();
 bool run_cifar10(Input input);

@@ -1,0 +1,49 @@
+#pragma once
+// This project's pools, as bench/allocator_replay asks them, on devices on which nothing happens.
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "bench/null_device.h"
+#include "bench/replayed_allocator.h"
+#include "vdnn/device_pool.h"
+
+namespace vdnn::bench {
+
+// Without a pool: each request is the device's, which gives whole units of 512 bytes.
+class PlainAllocation final : public ReplayedAllocator {
+ public:
+  void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;
+  void use(std::uint64_t, std::uint32_t) override {}
+  void free(std::uint64_t block, std::uint32_t stream) override;
+  std::uint64_t reserved_bytes() const override { return reserved_; }
+
+ private:
+  std::unordered_map<std::uint64_t, std::uint64_t> bytes_;
+  std::uint64_t reserved_ = 0;
+};
+
+// The executor's pool. Streams come to a use or a free by a piece of work.
+class ReplayedDevicePool final : public ReplayedAllocator {
+ public:
+  ReplayedDevicePool();
+  void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;
+  void use(std::uint64_t block, std::uint32_t stream) override;
+  void free(std::uint64_t block, std::uint32_t stream) override;
+  std::uint64_t reserved_bytes() const override { return pool_.statistics().committed_bytes; }
+
+ private:
+  struct Block {
+    AddressRange range;
+    Frontier used;
+  };
+  StreamId stream_of(std::uint32_t number);
+
+  NullDevice device_;
+  DevicePool pool_;
+  std::unordered_map<std::uint32_t, StreamId> streams_;
+  std::unordered_map<std::uint64_t, Block> blocks_;
+};
+
+}  // namespace vdnn::bench

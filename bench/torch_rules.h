@@ -1,0 +1,76 @@
+#pragma once
+// PyTorch's caching allocator reduced to its rules of placement, on offsets alone, as its sources had them
+// in 2.5 to 2.9 (c10/cuda/CUDACachingAllocator.cpp) with its default settings:
+//
+// * Sizes are rounded up to 512 bytes. Those up to 1 MiB are small.
+// * A free block serves the stream that allocated it first, and only requests as small or large as it: the
+// best
+//   fit, at the lowest address.
+// * Segments as they are by default: 2 MiB for small requests; for large ones 20 MiB below 10 MiB, else the
+//   request rounded up to 2 MiB. A rest is split off from a small block where there is any, from a large one
+//   where it is more than 1 MiB. Neighbours merge within their segment.
+// * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
+// (large);
+//   the free block at the end is taken where no other fits. Any rest is split off.
+//
+// Kind to those rules: a block that other streams used is free for its own stream at once, where PyTorch
+// would wait for events; nothing is ever short of memory.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "bench/replayed_allocator.h"
+
+namespace vdnn::bench {
+
+enum class TorchSegments : std::uint8_t { kFixed, kExpandable };
+
+class TorchRules final : public ReplayedAllocator {
+ public:
+  explicit TorchRules(TorchSegments segments) : expandable_(segments == TorchSegments::kExpandable) {}
+
+  void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;
+  void use(std::uint64_t, std::uint32_t) override {}
+  void free(std::uint64_t block, std::uint32_t stream) override;
+  std::uint64_t reserved_bytes() const override { return reserved_; }
+
+ private:
+  struct Pool;
+  struct Segment {
+    Pool* pool = nullptr;
+    std::uint64_t bytes = 0;
+    std::map<std::uint64_t, std::uint64_t> free;  // offset to bytes
+  };
+  using FreeBlock = std::tuple<std::uint64_t, std::size_t, std::uint64_t>;  // bytes, segment, offset
+  // Of one stream and kind.
+  struct Pool {
+    bool small = false;
+    std::set<FreeBlock> free;
+    std::size_t expandable_segment = kNone;
+  };
+  struct Block {
+    std::size_t segment = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  Block take(Pool& pool, std::uint64_t bytes);
+  std::set<FreeBlock>::iterator find(Pool& pool, std::uint64_t bytes) const;
+  FreeBlock grow(Pool& pool, std::uint64_t bytes);
+  std::size_t add_segment(Pool& pool, std::uint64_t bytes);
+  bool is_split(const Pool& pool, std::uint64_t rest) const;
+  void enlist(std::size_t segment, std::uint64_t offset, std::uint64_t bytes);
+  void unlist(std::size_t segment, std::uint64_t offset, std::uint64_t bytes);
+
+  bool expandable_;
+  std::map<std::pair<std::uint32_t, bool>, Pool> pools_;  // by stream, and whether it is the small one
+  std::map<std::size_t, Segment> segments_;
+  std::unordered_map<std::uint64_t, Block> blocks_;
+  std::uint64_t reserved_ = 0;
+};
+
+}  // namespace vdnn::bench

@@ -1,0 +1,15 @@
+#pragma once
+// What training each network of the zoo asks of the device pool under each policy, with the engines that
+// cuDNN listed for an H200: the logs in tests/data/traces.
+
+#include <functional>
+#include <string>
+
+#include "vdnn/allocation_log.h"
+
+namespace vdnn::bench {
+
+// Calls take(name, log) for each: "vgg16-all".
+void each_zoo_log(const std::function<void(const std::string& name, const AllocationLog& log)>& take);
+
+}  // namespace vdnn::bench
