@@ -2,14 +2,16 @@
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
-#include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "streams/cuda/cuda_runtime_table.h"
 #include "streams/cuda/nvml.h"
 #include "streams/mapping.h"
 
@@ -105,32 +107,33 @@ CUmemAllocationProp properties(int ordinal) {
   return wanted;
 }
 
-class RealCudaApi final : public CudaApi {
+void add_name(std::string& names, const char* name) {
+  names += (names.empty() ? "" : ", ") + std::string(name);
+}
+
+// CUDA's names mean the members of the table here.
+class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
  public:
-  RealCudaApi() {
-    load("cuDeviceGet", device_get_);
-    load("cuDeviceGetAttribute", device_attribute_);
-    load("cuDevicePrimaryCtxGetState", context_state_);
-    load("cuMemGetAllocationGranularity", granularity_);
-    load("cuMemAddressReserve", address_reserve_);
-    load("cuMemAddressFree", address_free_);
-    load("cuMemCreate", create_);
-    load("cuMemRelease", release_);
-    load("cuMemMap", map_);
-    load("cuMemUnmap", unmap_);
-    load("cuMemSetAccess", set_access_);
+  RealCudaApi(const cuda::RuntimeTable& runtime, std::string missing)
+      : cuda::RuntimeTable(runtime),
+        missing_(missing.empty() ? "" : "the CUDA runtime has no " + std::move(missing)) {
+    if (missing_.empty()) {
+      load_driver();
+    }
   }
 
-  std::string why_missing() const override {
-    return missing_.empty() ? "" : "the CUDA driver has no " + missing_;
-  }
+  std::string why_missing() const override { return missing_; }
   std::string error_name(CudaStatus error) const override {
     return cudaGetErrorName(static_cast<cudaError_t>(error));
   }
   CudaStatus get_last_error() override { return status(cudaGetLastError()); }
 
   CudaStatus driver_version(int& version) override { return status(cudaDriverGetVersion(&version)); }
-  int runtime_version() const override { return CUDART_VERSION; }
+  int runtime_version() const override {
+    int version = 0;
+    cudaRuntimeGetVersion(&version);
+    return version;
+  }
   CudaStatus device_count(int& count) override { return status(cudaGetDeviceCount(&count)); }
   CudaStatus get_device(int& ordinal) override { return status(cudaGetDevice(&ordinal)); }
   CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
@@ -272,22 +275,45 @@ class RealCudaApi final : public CudaApi {
   // As old as that is virtual memory management.
   static constexpr unsigned kVersion = 10020;
 
+  void load_driver() {
+    std::string missing;
+    const auto load = [this, &missing](const char* name, auto& function) {
+      if (!find_in_driver(name, function)) {
+        add_name(missing, name);
+      }
+    };
+    load("cuDeviceGet", device_get_);
+    load("cuDeviceGetAttribute", device_attribute_);
+    load("cuDeviceGetName", device_name_);
+    load("cuDevicePrimaryCtxGetState", context_state_);
+    load("cuMemGetAllocationGranularity", granularity_);
+    load("cuMemAddressReserve", address_reserve_);
+    load("cuMemAddressFree", address_free_);
+    load("cuMemCreate", create_);
+    load("cuMemRelease", release_);
+    load("cuMemMap", map_);
+    load("cuMemUnmap", unmap_);
+    load("cuMemSetAccess", set_access_);
+    missing_ = missing.empty() ? "" : "the CUDA driver has no " + missing;
+  }
+
   template <class Function>
-  void load(const char* name, Function& function) {
+  bool find_in_driver(const char* name, Function& function) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t error =
         cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
     if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
       cudaGetLastError();  // is told by why_missing(), not by somebody's next check
-      missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
-      return;
+      return false;
     }
     function = reinterpret_cast<Function>(found);
+    return true;
   }
 
-  std::string missing_;  // entry points
+  std::string missing_;
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
+  PFN_cuDeviceGetName_v2000 device_name_ = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
   PFN_cuDevicePrimaryCtxGetState_v7000 context_state_ = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
@@ -301,15 +327,15 @@ class RealCudaApi final : public CudaApi {
 };
 
 CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
-  cudaDeviceProp found{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&found, ordinal); error != cudaSuccess) {
-    return status(error);
-  }
-  info.name = found.name;
   CUdevice device = 0;
   if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
     return status(result);
   }
+  std::array<char, 256> name{};
+  if (const CUresult result = device_name_(name.data(), name.size(), device); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  info.name = name.data();
   int supported = 0;
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
@@ -355,8 +381,27 @@ CudaStatus RealCudaApi::memory_info(std::uint64_t& free, std::uint64_t& total) {
 
 }  // namespace
 
-std::unique_ptr<CudaApi> make_cuda_api() {
-  return std::make_unique<RealCudaApi>();
+namespace cuda {
+
+std::unique_ptr<CudaApi> make_cuda_api(const RuntimeTable& runtime) {
+  return std::make_unique<RealCudaApi>(runtime, "");
 }
+
+std::unique_ptr<CudaApi> make_cuda_api(const RuntimeSymbols& symbols) {
+  RuntimeTable runtime;
+  std::string missing;
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbols(name));
+    if (function == nullptr) {
+      add_name(missing, name);
+    }
+  };
+#define VDNN_CUDA_RUNTIME_FOUND(call) find(#call, runtime.call);
+  VDNN_CUDA_RUNTIME_CALLS(VDNN_CUDA_RUNTIME_FOUND)
+#undef VDNN_CUDA_RUNTIME_FOUND
+  return std::make_unique<RealCudaApi>(runtime, std::move(missing));
+}
+
+}  // namespace cuda
 
 }  // namespace vdnn
