@@ -31,8 +31,6 @@ namespace vdnn::testing {
 namespace {
 
 const std::uint64_t kSeeds = extent({.usual = 20, .in_long_run = 1000});
-// Of deep networks, whose steps are many instructions: the policies share the seeds.
-constexpr std::size_t kDeep = 1500;
 // The first takes memory, the second overlaps it, the third finds what both have left.
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kEnough = std::uint64_t{1} << 43U;
@@ -212,9 +210,7 @@ void expect_clean_steps(const Subject& subject, std::uint64_t seed, std::uint64_
 TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
   std::uint64_t seed = 0;
   each_policy(GetParam(), [&seed](const Subject& subject) {
-    const bool deep = subject.schedule.instructions.size() > kDeep;
-    for (const std::uint64_t end = seed + (deep ? kSeeds / kPolicies.size() : kSeeds);
-         seed < end && !::testing::Test::HasFailure(); ++seed) {
+    for (const std::uint64_t end = seed + kSeeds; seed < end && !::testing::Test::HasFailure(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       expect_clean_steps(subject, seed);
     }
