@@ -73,16 +73,16 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
     if (tail_bytes() < bytes) {
       return std::nullopt;
     }
-    node = last_;
+    node = tail();
   }
   // Whatever may fail comes first.
   Block block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
   Frontier behind = block.frontier;
-  prepare_node();
+  prepare_nodes(1);
   prepare_entry();
   enter(node);
   unlist(node);
-  nodes_[node].free = false;
+  nodes_[node].state = State::kInUse;
   nodes_[node].asked = asked;
   if (nodes_[node].bytes > bytes) {
     split(node, bytes, std::move(behind));
@@ -107,7 +107,7 @@ void Tlsf::grow(std::uint64_t bytes) {
   if (tail_bytes() > 0) {
     nodes_[last_].bytes += bytes;
   } else {
-    prepare_node();
+    prepare_nodes(1);
     nodes_[append(last_, end_, bytes)].frontier = std::exchange(beyond_, {});
   }
   end_ += bytes;
@@ -131,7 +131,7 @@ void Tlsf::set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontie
   nodes_[lookup(offset, asked)].frontier = frontier;
 }
 
-void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use) {
+Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use) {
   Index node = lookup(offset, asked);
   const Index after = free_neighbour(nodes_[node].after);
   const Index before = free_neighbour(nodes_[node].before);
@@ -150,7 +150,7 @@ void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_
   leave(offset);
   in_use_bytes_ -= nodes_[node].bytes;
   asked_bytes_ -= asked;
-  nodes_[node].free = true;
+  nodes_[node].state = State::kFree;
   if (after != kNone) {
     unlist(after);
     absorb_after(node);
@@ -162,14 +162,21 @@ void Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_
   }
   nodes_[node].frontier = std::move(joined);
   enlist(node);
+  return {.offset = nodes_[node].offset, .bytes = nodes_[node].bytes};
 }
 
 Tlsf::Index Tlsf::free_neighbour(Index node) const {
-  return node != kNone && nodes_[node].free ? node : kNone;
+  return node != kNone && nodes_[node].state == State::kFree ? node : kNone;
 }
 
 std::uint64_t Tlsf::tail_bytes() const {
-  return last_ != kNone && nodes_[last_].free ? nodes_[last_].bytes : 0;
+  const Index node = tail();
+  return node == kNone ? 0 : nodes_[node].bytes;
+}
+
+Tlsf::Index Tlsf::tail() const {
+  const bool vacant_behind = last_ != kNone && nodes_[last_].state == State::kVacant;
+  return free_neighbour(vacant_behind ? nodes_[last_].before : last_);
 }
 
 std::uint64_t Tlsf::largest_free_block_bytes() const {
@@ -187,7 +194,7 @@ std::uint64_t Tlsf::largest_free_block_bytes() const {
 std::vector<Tlsf::Block> Tlsf::free_blocks() const {
   std::vector<Block> blocks;
   for (Index node = last_; node != kNone; node = nodes_[node].before) {
-    if (nodes_[node].free) {
+    if (nodes_[node].state == State::kFree) {
       blocks.push_back(
           {.offset = nodes_[node].offset, .bytes = nodes_[node].bytes, .frontier = nodes_[node].frontier});
     }
@@ -196,24 +203,31 @@ std::vector<Tlsf::Block> Tlsf::free_blocks() const {
   return blocks;
 }
 
+Tlsf::Index& Tlsf::head_of(Index node) {
+  return nodes_[node].state == State::kVacant ? vacancies_ : heads_[class_of(nodes_[node].bytes)];
+}
+
 void Tlsf::enlist(Index node) {
-  if (node == last_) {
+  if (node == tail()) {
     return;
   }
-  const unsigned size_class = class_of(nodes_[node].bytes);
-  Index& head = heads_[size_class];
+  Index& head = head_of(node);
+  nodes_[node].listed = true;
   nodes_[node].previous = kNone;
   nodes_[node].next = head;
   if (head != kNone) {
     nodes_[head].previous = node;
   }
   head = node;
-  second_level_[size_class / kSecondLevel] |= std::uint32_t{1} << (size_class % kSecondLevel);
-  first_level_ |= std::uint64_t{1} << (size_class / kSecondLevel);
+  if (nodes_[node].state == State::kFree) {
+    const unsigned size_class = class_of(nodes_[node].bytes);
+    second_level_[size_class / kSecondLevel] |= std::uint32_t{1} << (size_class % kSecondLevel);
+    first_level_ |= std::uint64_t{1} << (size_class / kSecondLevel);
+  }
 }
 
 void Tlsf::unlist(Index node) {
-  if (node == last_) {
+  if (!std::exchange(nodes_[node].listed, false)) {
     return;
   }
   const auto [previous, next] = std::pair(nodes_[node].previous, nodes_[node].next);
@@ -224,9 +238,9 @@ void Tlsf::unlist(Index node) {
     nodes_[previous].next = next;
     return;
   }
-  const unsigned size_class = class_of(nodes_[node].bytes);
-  heads_[size_class] = next;
-  if (next == kNone) {
+  head_of(node) = next;
+  if (next == kNone && nodes_[node].state == State::kFree) {
+    const unsigned size_class = class_of(nodes_[node].bytes);
     std::uint32_t& steps = second_level_[size_class / kSecondLevel];
     steps &= ~(std::uint32_t{1} << (size_class % kSecondLevel));
     if (steps == 0) {
@@ -235,9 +249,10 @@ void Tlsf::unlist(Index node) {
   }
 }
 
-void Tlsf::prepare_node() {
-  if (spare_ == kNone) {
+void Tlsf::prepare_nodes(std::size_t count) {
+  for (; spares_ < count; ++spares_) {
     nodes_.emplace_back();
+    nodes_.back().next = spare_;
     spare_ = static_cast<Index>(nodes_.size() - 1);
   }
 }
@@ -272,9 +287,10 @@ Tlsf::Index Tlsf::append(Index before, std::uint64_t offset, std::uint64_t bytes
   const Index index = spare_;
   Node& node = nodes_[index];
   spare_ = node.next;
+  --spares_;
   node.offset = offset;
   node.bytes = bytes;
-  node.free = true;
+  node.state = State::kFree;
   node.before = before;
   node.after = before == kNone ? kNone : nodes_[before].after;
   if (before != kNone) {
@@ -309,6 +325,155 @@ void Tlsf::absorb_after(Index node) {
   nodes_[gone].frontier.clear();
   nodes_[gone].next = spare_;
   spare_ = gone;
+  ++spares_;
+}
+
+// --- vacancies ---------------------------------------------------------------------------------------------
+
+void Tlsf::append_vacancy(std::uint64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  prepare_nodes(1);
+  const Index node = append(last_, end_, bytes);
+  end_ += bytes;
+  vacant_bytes_ += bytes;
+  become(node, State::kVacant);
+}
+
+std::optional<Tlsf::Room> Tlsf::room(std::uint64_t asked, std::uint64_t granule) const {
+  const std::uint64_t bytes = round_up(std::max<std::uint64_t>(asked, 1), unit_);
+  std::optional<Room> best;
+  const auto consider = [&](Index from, bool backwards) {
+    if (from == kNone) {
+      return;
+    }
+    std::optional<Room> found = room_at(from, bytes, granule, backwards);
+    if (found && (!best || found->bytes_to_fill < best->bytes_to_fill)) {
+      best = std::move(found);
+    }
+  };
+  for (Index node = vacancies_; node != kNone; node = nodes_[node].next) {
+    consider(free_neighbour(nodes_[node].before), false);
+    consider(node, false);
+    consider(free_neighbour(nodes_[node].after), true);
+    consider(node, true);
+  }
+  return best;
+}
+
+std::optional<Tlsf::Room> Tlsf::room_at(Index from, std::uint64_t bytes, std::uint64_t granule,
+                                        bool backwards) const {
+  Room room{.place = {.offset = nodes_[from].offset, .bytes = bytes}};
+  if (backwards) {
+    if (end_of(from) < bytes) {
+      return std::nullopt;
+    }
+    room.place.offset = end_of(from) - bytes;
+  }
+  std::uint64_t missing = bytes;
+  for (Index index = from; missing > 0; index = backwards ? nodes_[index].before : nodes_[index].after) {
+    if (index == kNone || nodes_[index].state == State::kInUse) {
+      return std::nullopt;
+    }
+    const Node& node = nodes_[index];
+    const std::uint64_t taken = std::min(missing, node.bytes);
+    missing -= taken;
+    if (node.state == State::kVacant) {
+      // A vacancy is of whole granules, so this is within it.
+      const std::uint64_t filled = round_up(taken, granule);
+      const std::uint64_t offset = backwards ? end_of(index) - filled : node.offset;
+      room.to_fill.push_back({.offset = offset, .bytes = filled});
+      room.bytes_to_fill += filled;
+    }
+  }
+  return room;
+}
+
+Tlsf::Index Tlsf::vacancy_around(Extent extent) const {
+  Index node = vacancies_;
+  while (node != kNone &&
+         (extent.offset < nodes_[node].offset || extent.end() > nodes_[node].offset + nodes_[node].bytes)) {
+    node = nodes_[node].next;
+  }
+  if (node == kNone) {
+    throw InvalidArgument("no vacancy of " + format_size(extent.bytes) + " at offset " +
+                          std::to_string(extent.offset));
+  }
+  return node;
+}
+
+void Tlsf::fill(Extent extent) {
+  const Index around = vacancy_around(extent);
+  prepare_nodes(2);
+  Frontier joined;
+  if (extent.offset == nodes_[around].offset && free_neighbour(nodes_[around].before) != kNone) {
+    joined = nodes_[nodes_[around].before].frontier;
+  }
+  if (extent.end() == end_of(around) && free_neighbour(nodes_[around].after) != kNone) {
+    joined.join(nodes_[nodes_[around].after].frontier);
+  }
+  vacant_bytes_ -= extent.bytes;
+  const Index filled = become(cut_out(around, extent, {}), State::kFree);
+  nodes_[filled].frontier = std::move(joined);
+}
+
+void Tlsf::prepare_to_vacate(Index block) {
+  prepare_nodes(2);
+  prepared_ = nodes_[block].frontier;
+}
+
+void Tlsf::vacate(Index block, Extent extent) {
+  vacant_bytes_ += extent.bytes;
+  const Index vacated = become(cut_out(block, extent, std::move(prepared_)), State::kVacant);
+  nodes_[vacated].frontier.clear();
+}
+
+Tlsf::Index Tlsf::cut_out(Index node, Extent extent, Frontier behind) {
+  unlist(node);
+  const State state = nodes_[node].state;
+  if (extent.end() < end_of(node)) {
+    const Index rest = append(node, extent.end(), end_of(node) - extent.end());
+    nodes_[rest].state = state;
+    nodes_[rest].frontier = std::move(behind);
+    nodes_[node].bytes -= nodes_[rest].bytes;
+  }
+  if (extent.offset > nodes_[node].offset) {
+    const Index cut = append(node, extent.offset, extent.bytes);
+    nodes_[cut].state = state;
+    nodes_[node].bytes -= extent.bytes;
+    return cut;
+  }
+  return node;
+}
+
+Tlsf::Index Tlsf::become(Index node, State state) {
+  nodes_[node].state = state;
+  const auto same = [&](Index neighbour) { return neighbour != kNone && nodes_[neighbour].state == state; };
+  if (const Index after = nodes_[node].after; same(after)) {
+    unlist(after);
+    absorb_after(node);
+  }
+  if (const Index before = nodes_[node].before; same(before)) {
+    unlist(before);
+    absorb_after(before);
+    node = before;
+  }
+  relist(node);
+  relist(nodes_[node].after);
+  // What is a tail, and so in no list, depends on what is behind it.
+  if (const Index before = nodes_[node].before; before != kNone) {
+    relist(before);
+    relist(nodes_[before].before);
+  }
+  return node;
+}
+
+void Tlsf::relist(Index node) {
+  if (node != kNone && nodes_[node].state != State::kInUse) {
+    unlist(node);
+    enlist(node);
+  }
 }
 
 }  // namespace vdnn

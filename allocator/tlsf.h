@@ -22,8 +22,12 @@
 // whole one. Among the first kCandidates of a list a block whose frontier the requester dominates is
 // preferred.
 //
-// Invariants: blocks tile [0, end); offsets and sizes are multiples of the unit; no two neighbours are free;
-// a free block is in the list of its class unless it is the tail.
+// Where memory comes and goes, parts of the range may be *vacant*: address space that has no memory. A
+// vacancy is never handed out; room() says which of them would have to get memory for a request. In front of
+// a vacancy at the end lies the tail.
+//
+// Invariants: blocks tile [0, end); offsets and sizes are multiples of the unit; no two neighbours are free,
+// nor are two vacant; a free block is in the list of its class unless it is the tail.
 //
 // Whoever is told std::bad_alloc finds everything as it was.
 //
@@ -65,7 +69,7 @@ class Tlsf {
   std::uint64_t missing(std::uint64_t asked) const;
   // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used. It cannot fail behind
   // prepare_to_grow(), which is for whoever has to get the memory in between.
-  void prepare_to_grow() { prepare_node(); }
+  void prepare_to_grow() { prepare_nodes(1); }
   void grow(std::uint64_t bytes);
 
   // The block in use that allocate(asked) gave at `offset`. Throws InvalidArgument when there is none; so do
@@ -74,8 +78,43 @@ class Tlsf {
   // Says what the next user of a block in use must be ordered after, should it be freed unused.
   void set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontier& frontier);
   // `last_use` must dominate every use. Where it is empty the block was never used, and keeps the frontier
-  // that it was handed out with.
-  void free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use);
+  // that it was handed out with. Returns the free block that it is part of now.
+  struct Extent {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+
+    std::uint64_t end() const { return offset + bytes; }
+    friend bool operator==(const Extent&, const Extent&) = default;
+  };
+  Extent free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use);
+
+  // --- memory that comes and goes --------------------------------------------------------------------------
+  // Appends a vacancy of `bytes` (a multiple of the unit).
+  void append_vacancy(std::uint64_t bytes);
+  // What would have to be filled so that allocate(asked) finds a block: of all places the one with the least
+  // bytes, in pieces of whole granules (a multiple of the unit), given that all vacancies are such. Empty
+  // where no place is large enough. Linear in the number of vacancies.
+  struct Room {
+    Extent place;                 // where the block would lie, of what there is
+    std::vector<Extent> to_fill;  // within vacancies
+    std::uint64_t bytes_to_fill = 0;
+  };
+  std::optional<Room> room(std::uint64_t asked, std::uint64_t granule) const;
+  // `extent`, part of a vacancy, has got memory that nobody has used: it is free. Linear like room().
+  void fill(Extent extent);
+  // Names a free block until anything changes there.
+  using Index = std::uint32_t;
+  // `extent`, part of the free block `block`, loses its memory. It cannot fail behind prepare_to_vacate().
+  void prepare_to_vacate(Index block);
+  void vacate(Index block, Extent extent);
+  // Calls visit(block, extent, frontier) for each free block, in no order; it changes nothing.
+  template <class Visit>
+  void for_each_free(const Visit& visit) const;
+  // Calls visit(extent, state) for everything in order of offset, from the end.
+  enum class State : std::uint8_t { kInUse, kFree, kVacant };
+  template <class Visit>
+  void for_each_from_the_end(const Visit& visit) const;
+  std::uint64_t vacant_bytes() const { return vacant_bytes_; }
 
   std::uint64_t end() const { return end_; }
   std::uint64_t in_use_bytes() const { return in_use_bytes_; }
@@ -87,7 +126,6 @@ class Tlsf {
   std::vector<Block> free_blocks() const;
 
  private:
-  using Index = std::uint32_t;
   static constexpr Index kNone = ~Index{0};
   static constexpr unsigned kSecondLevelBits = 5;
   static constexpr unsigned kSecondLevel = 1U << kSecondLevelBits;
@@ -98,10 +136,11 @@ class Tlsf {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     std::uint64_t asked = 0;  // while in use
-    bool free = false;
+    State state = State::kFree;
+    bool listed = false;
     Index before = kNone;  // neighbours in address order
     Index after = kNone;
-    Index previous = kNone;  // neighbours in the list of a size class
+    Index previous = kNone;  // neighbours in the list of a size class, or of the vacancies
     Index next = kNone;      // likewise, and of the spare nodes
     Frontier frontier;
   };
@@ -115,10 +154,24 @@ class Tlsf {
   Index pick(unsigned size_class, std::uint64_t bytes, const Frontier& requester, std::size_t limit) const;
   Index lookup(std::uint64_t offset, std::uint64_t asked) const;
 
+  // The free block behind which there is no memory, or kNone.
+  Index tail() const;
+  // Into the list where `node` belongs, if any, and out of it.
   void enlist(Index node);
   void unlist(Index node);
-  // Makes sure that append needs no memory.
-  void prepare_node();
+  Index& head_of(Index node);
+  // Makes sure that append needs no memory, `count` times.
+  void prepare_nodes(std::size_t count);
+  Index vacancy_around(Extent extent) const;
+  std::uint64_t end_of(Index node) const { return nodes_[node].offset + nodes_[node].bytes; }
+  // Cuts `extent` out of `node`; what is left of it keeps its state, and behind `extent` has the frontier
+  // `behind`. Two nodes have been prepared; nothing is in a list afterwards.
+  Index cut_out(Index node, Extent extent, Frontier behind);
+  // Gives what was cut out its state; merges it with what is beside it in the same state, but for frontiers.
+  Index become(Index node, State state);
+  void relist(Index node);
+  // A place that begins (or, where `backwards`, ends) where `from` does.
+  std::optional<Room> room_at(Index from, std::uint64_t bytes, std::uint64_t granule, bool backwards) const;
   // Makes sure that enter and the leave() that follows need none.
   void prepare_entry();
   void enter(Index node);
@@ -138,6 +191,9 @@ class Tlsf {
   std::uint64_t asked_bytes_ = 0;
   std::vector<Node> nodes_;
   Index spare_ = kNone;
+  std::size_t spares_ = 0;
+  Index vacancies_ = kNone;
+  std::uint64_t vacant_bytes_ = 0;
   Index last_ = kNone;  // in address order
   // What a free node at the end would carry, while there is none: so that the first step, which grows, waits
   // for the same and is placed as the later ones, which find a rest there.
@@ -152,6 +208,29 @@ class Tlsf {
   // Of blocks that were in use, for those to come. (A pool resource that has been refused memory once is no
   // longer sound in libstdc++ 12.)
   std::vector<Entries::node_type> spare_entries_;
+  Frontier prepared_;  // see prepare_to_vacate()
 };
+
+template <class Visit>
+void Tlsf::for_each_free(const Visit& visit) const {
+  const auto show = [&](Index node) {
+    visit(node, Extent{.offset = nodes_[node].offset, .bytes = nodes_[node].bytes}, nodes_[node].frontier);
+  };
+  for (unsigned size_class = next_class(0); size_class < kClasses; size_class = next_class(size_class + 1)) {
+    for (Index node = heads_[size_class]; node != kNone; node = nodes_[node].next) {
+      show(node);
+    }
+  }
+  if (const Index node = tail(); node != kNone) {
+    show(node);
+  }
+}
+
+template <class Visit>
+void Tlsf::for_each_from_the_end(const Visit& visit) const {
+  for (Index node = last_; node != kNone; node = nodes_[node].before) {
+    visit(Extent{.offset = nodes_[node].offset, .bytes = nodes_[node].bytes}, nodes_[node].state);
+  }
+}
 
 }  // namespace vdnn

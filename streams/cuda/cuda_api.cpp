@@ -162,6 +162,19 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     return status(cudaStreamSynchronize(native(stream)));
   }
   CudaStatus stream_query(CudaStream stream) override { return status(cudaStreamQuery(native(stream))); }
+  CudaStatus stream_id(std::uint64_t& id, CudaStream stream) override {
+    unsigned long long found = 0;
+    const CudaStatus result = status(cudaStreamGetId(native(stream), &found));
+    id = found;
+    return result;
+  }
+  CudaStatus stream_is_capturing(bool& capturing, CudaStream stream) override {
+    cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+    const CudaStatus result = status(cudaStreamIsCapturing(native(stream), &found));
+    capturing = found != cudaStreamCaptureStatusNone;
+    return result;
+  }
+  CudaStatus device_synchronize() override { return status(cudaDeviceSynchronize()); }
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override {
     return status(cudaStreamWaitEvent(native(stream), native_event(event), 0));
   }
@@ -193,6 +206,12 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
 
   CudaStatus stream_begin_capture(CudaStream stream) override {
     return status(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+  }
+  CudaStatus thread_exchange_capture_mode(bool& relaxed) override {
+    cudaStreamCaptureMode mode = relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeThreadLocal;
+    const CudaStatus result = status(cudaThreadExchangeStreamCaptureMode(&mode));
+    relaxed = mode == cudaStreamCaptureModeRelaxed;
+    return result;
   }
   CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override {
     cudaGraph_t captured = nullptr;

@@ -109,6 +109,11 @@ class CudaApi {
   virtual CudaStatus stream_destroy(CudaStream stream) = 0;
   virtual CudaStatus stream_synchronize(CudaStream stream) = 0;
   virtual CudaStatus stream_query(CudaStream stream) = 0;
+  // Never another stream's, not of one that was destroyed either. kInvalidResourceHandle where there is none.
+  virtual CudaStatus stream_id(std::uint64_t& id, CudaStream stream) = 0;
+  virtual CudaStatus stream_is_capturing(bool& capturing, CudaStream stream) = 0;
+  // Of the calling thread's device: all streams.
+  virtual CudaStatus device_synchronize() = 0;
   virtual CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) = 0;
   // A host that waits for the event sleeps.
   virtual CudaStatus event_create(CudaEvent& event, bool timed) = 0;
@@ -123,6 +128,9 @@ class CudaApi {
   // Until the end, what the stream is given, and streams that wait for an event of it, becomes a graph and
   // does not run. Meanwhile this thread, and no other, may make no call that might have to wait.
   virtual CudaStatus stream_begin_capture(CudaStream stream) = 0;
+  // From now on the calling thread's calls that might have to wait are forbidden while it captures, or not
+  // (`relaxed`): they are not part of what is captured. Tells what held before.
+  virtual CudaStatus thread_exchange_capture_mode(bool& relaxed) = 0;
   // Ends the capture also where it fails; then there is no graph.
   virtual CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) = 0;
   virtual CudaStatus graph_destroy(CudaGraph graph) = 0;

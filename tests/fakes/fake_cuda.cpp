@@ -242,8 +242,9 @@ CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
     return status;
   }
   const auto mine = std::ranges::find(captures_, std::this_thread::get_id(), &Capture::thread);
-  return mine == captures_.end() ? CudaStatus::kSuccess
-                                 : invalidate(**mine, CudaStatus::kStreamCaptureUnsupported);
+  return mine == captures_.end() || thread().relaxed
+             ? CudaStatus::kSuccess
+             : invalidate(**mine, CudaStatus::kStreamCaptureUnsupported);
 }
 
 CudaStatus FakeCuda::finish(CudaStatus status) {
@@ -488,6 +489,51 @@ CudaStatus FakeCuda::stream_query(CudaStream stream) {
   }
   order_.host_waited(order_.recorded(mine->id));
   return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_id(std::uint64_t& id, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamGetId"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return finish(CudaStatus::kInvalidResourceHandle);
+  }
+  id = std::uint64_t{mine->id} + 1;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_is_capturing(bool& capturing, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaStreamIsCapturing"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return misuse("cudaStreamIsCapturing", "no such stream");
+  }
+  capturing = mine->place.capture != nullptr;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::device_synchronize() {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_unsafe("cudaDeviceSynchronize"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const int ordinal = thread().ordinal;
+  const auto is_there = [ordinal](const auto& stream) { return stream->ordinal == ordinal; };
+  const CudaStatus status = run_until("cudaDeviceSynchronize", [&] {
+    return std::ranges::all_of(
+        streams_, [&](const auto& stream) { return !is_there(stream) || stream->pieces.empty(); });
+  });
+  for (const auto& stream : streams_) {
+    if (status == CudaStatus::kSuccess && is_there(stream)) {
+      order_.host_waited(order_.recorded(stream->id));
+    }
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piece) {
@@ -761,6 +807,16 @@ void FakeCuda::end(Capture& capture) {
     }
   }
   std::erase_if(captures_, [&capture](const auto& each) { return each.get() == &capture; });
+}
+
+CudaStatus FakeCuda::thread_exchange_capture_mode(bool& relaxed) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaThreadExchangeStreamCaptureMode");
+      status != CudaStatus::kSuccess) {
+    return status;
+  }
+  std::swap(relaxed, thread().relaxed);
+  return CudaStatus::kSuccess;
 }
 
 CudaStatus FakeCuda::stream_end_capture(CudaGraph& graph, CudaStream stream) {

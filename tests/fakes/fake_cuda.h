@@ -150,6 +150,9 @@ class FakeCuda final : public CudaApi {
   CudaStatus stream_destroy(CudaStream stream) override;
   CudaStatus stream_synchronize(CudaStream stream) override;
   CudaStatus stream_query(CudaStream stream) override;
+  CudaStatus stream_id(std::uint64_t& id, CudaStream stream) override;
+  CudaStatus stream_is_capturing(bool& capturing, CudaStream stream) override;
+  CudaStatus device_synchronize() override;
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override;
   CudaStatus event_create(CudaEvent& event, bool timed) override;
   CudaStatus event_destroy(CudaEvent event) override;
@@ -160,6 +163,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                           CopyDirection direction, CudaStream stream) override;
   CudaStatus stream_begin_capture(CudaStream stream) override;
+  CudaStatus thread_exchange_capture_mode(bool& relaxed) override;
   CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override;
   CudaStatus graph_destroy(CudaGraph graph) override;
   CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) override;
@@ -296,6 +300,7 @@ class FakeCuda final : public CudaApi {
   struct Thread {
     int ordinal = 0;
     bool has_context = false;
+    bool relaxed = false;  // may wait while it captures
     CudaStatus last_error = CudaStatus::kSuccess;
     std::vector<std::string> ranges;
   };

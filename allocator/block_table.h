@@ -1,0 +1,114 @@
+#pragma once
+// From an address to what is known of the block that begins there: without a lock and without a search, since
+// every free begins with it. A table of two levels, by granule and by unit within it, made as blocks turn up;
+// its entries are read at any time and written under the pool's lock.
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+
+struct PoolStream;
+
+// A block that is not free in the bookkeeping of offsets. Whoever makes it busy, one thread at most, may
+// change the rest.
+struct alignas(64) BlockRecord {
+  enum State : std::uint64_t {
+    kFree,    // not in use; nobody has it
+    kInUse,   // handed out
+    kShared,  // handed out, and used by further streams
+    kBusy,
+    kCached,  // in the cache of its owner, whose lock guards it
+  };
+  // So that an address that was freed long ago is never taken for the block that the record stands for now.
+  static constexpr std::uint64_t tag(std::uint64_t offset, State state) { return (offset << 3) | state; }
+  State state() const { return static_cast<State>(tagged.load(std::memory_order_relaxed) & 7); }
+  std::uint64_t offset() const { return tagged.load(std::memory_order_relaxed) >> 3; }
+  bool change(std::uint64_t at, State from, State to) {
+    std::uint64_t expected = tag(at, from);
+    return tagged.compare_exchange_strong(expected, tag(at, to), std::memory_order_acq_rel,
+                                          std::memory_order_relaxed);
+  }
+  // By whoever may.
+  void become(State state) { tagged.store(tag(offset(), state), std::memory_order_release); }
+
+  std::atomic<std::uint64_t> tagged{0};
+  PoolStream* owner = nullptr;  // that it was allocated for
+  BlockRecord* next = nullptr;  // in a cache, or among the spare ones
+  std::uint64_t bytes = 0;
+  std::uint64_t requested = 0;
+  std::uint64_t freed_at = 0;  // the count of the owner's point behind its uses, while cached
+  std::uint32_t size_class = 0;
+  BlockKind kind = BlockKind::kSmall;
+  bool has_readers = false;  // other streams than the owner, known to the pool; while busy
+};
+
+class BlockTable {
+ public:
+  // Of offsets below `bytes`; granule and unit are powers of two.
+  BlockTable(std::uint64_t bytes, std::uint64_t granule, std::uint64_t unit)
+      : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))),
+        leaf_bits_(static_cast<unsigned>(std::countr_zero(granule))),
+        leaves_(zeroed<Leaf>((bytes + granule - 1) >> leaf_bits_)),
+        count_((bytes + granule - 1) >> leaf_bits_) {}
+  ~BlockTable() {
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      std::free(leaves_.get()[i]);
+    }
+  }
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
+
+  // Of the block that begins at `offset` (less than `bytes`), or null.
+  BlockRecord* find(std::uint64_t offset) const {
+    if ((offset & ((std::uint64_t{1} << unit_bits_) - 1)) != 0) {
+      return nullptr;
+    }
+    const Leaf leaf = std::atomic_ref(leaves_.get()[offset >> leaf_bits_]).load(std::memory_order_acquire);
+    return leaf == nullptr ? nullptr
+                           : std::atomic_ref(leaf[index_of(offset)]).load(std::memory_order_acquire);
+  }
+  // Makes sure that set() needs no memory.
+  void prepare(std::uint64_t offset) {
+    const std::atomic_ref leaf(leaves_.get()[offset >> leaf_bits_]);
+    if (leaf.load(std::memory_order_relaxed) == nullptr) {
+      leaf.store(zeroed<BlockRecord*>(std::uint64_t{1} << (leaf_bits_ - unit_bits_)).release(),
+                 std::memory_order_release);
+    }
+  }
+  void set(std::uint64_t offset, BlockRecord* record) {
+    std::atomic_ref(leaves_.get()[offset >> leaf_bits_][index_of(offset)])
+        .store(record, std::memory_order_release);
+  }
+
+ private:
+  using Leaf = BlockRecord**;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  // Pages that are never touched are never there.
+  template <class T>
+  static std::unique_ptr<T, Free> zeroed(std::uint64_t count) {
+    std::unique_ptr<T, Free> memory(static_cast<T*>(std::calloc(count, sizeof(T))));
+    if (memory == nullptr) {
+      throw std::bad_alloc();
+    }
+    return memory;
+  }
+  std::uint64_t index_of(std::uint64_t offset) const {
+    return (offset & ((std::uint64_t{1} << leaf_bits_) - 1)) >> unit_bits_;
+  }
+
+  unsigned unit_bits_;
+  unsigned leaf_bits_;
+  std::unique_ptr<Leaf, Free> leaves_;
+  std::uint64_t count_;
+};
+
+}  // namespace vdnn

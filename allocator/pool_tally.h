@@ -1,0 +1,133 @@
+#pragma once
+// Figures of a pool that threads on several streams keep without meeting. Each stream counts for itself,
+// under its own lock. The peak of the sum is kept by *leases*: a stream holds a lease on as much as it has
+// had at most since it last came to the pool's lock, where it gives back what it does not use. Only where a
+// stream exceeds its lease does it touch the sum of leases, whose peak is reported: never too low, and exact
+// where one stream is used, since its lease is its peak.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+
+inline void add(PoolFigure& figure, std::uint64_t amount) {
+  figure.current += amount;
+  figure.added += amount;
+  figure.peak = std::max(figure.peak, figure.current);
+}
+inline void remove(PoolFigure& figure, std::uint64_t amount) {
+  figure.current -= amount;
+  figure.removed += amount;
+}
+
+// Thread-safe.
+class SumOfLeases {
+ public:
+  void raise(std::uint64_t amount) {
+    const std::uint64_t now = leased_.fetch_add(amount, std::memory_order_relaxed) + amount;
+    std::uint64_t peak = peak_.load(std::memory_order_relaxed);
+    while (peak < now && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+  }
+  void lower(std::uint64_t amount) { leased_.fetch_sub(amount, std::memory_order_relaxed); }
+  std::uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  void reset_peak() { peak_.store(leased_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> leased_{0};
+  std::atomic<std::uint64_t> peak_{0};
+};
+
+// One stream's part of a figure. Under the stream's lock.
+class LeasedFigure {
+ public:
+  const PoolFigure& figure() const { return figure_; }
+
+  void add(std::uint64_t amount, SumOfLeases& sum) {
+    figure_.current += amount;
+    figure_.added += amount;
+    if (figure_.current > lease_) {
+      sum.raise(figure_.current - lease_);
+      lease_ = figure_.current;
+      figure_.peak = std::max(figure_.peak, lease_);
+    }
+  }
+  void remove(std::uint64_t amount) { vdnn::remove(figure_, amount); }
+  void settle(SumOfLeases& sum) {
+    sum.lower(lease_ - figure_.current);
+    lease_ = figure_.current;
+  }
+  void reset_peak() { figure_.peak = figure_.current; }
+  // What another one, of which nothing is left, has counted.
+  void absorb(const LeasedFigure& other) {
+    figure_.added += other.figure_.added;
+    figure_.removed += other.figure_.removed;
+  }
+
+ private:
+  PoolFigure figure_;
+  std::uint64_t lease_ = 0;
+};
+
+// Three figures of blocks that are handed out: of a kind, or of all.
+template <class Figure>
+struct BlockFigures {
+  Figure blocks;
+  Figure requested;
+  Figure allocated;
+};
+using PoolPeaks = std::array<BlockFigures<SumOfLeases>, kBlockKinds + 1>;  // the last: of all kinds
+
+// What one stream counts. Under the stream's lock.
+class StreamTally {
+ public:
+  using Figures = BlockFigures<LeasedFigure>;
+
+  void add(BlockKind kind, std::uint64_t requested, std::uint64_t allocated, PoolPeaks& peaks) {
+    for (const std::size_t each : {static_cast<std::size_t>(kind), kBlockKinds}) {
+      figures_[each].blocks.add(1, peaks[each].blocks);
+      figures_[each].requested.add(requested, peaks[each].requested);
+      figures_[each].allocated.add(allocated, peaks[each].allocated);
+    }
+  }
+  void remove(BlockKind kind, std::uint64_t requested, std::uint64_t allocated) {
+    for (const std::size_t each : {static_cast<std::size_t>(kind), kBlockKinds}) {
+      figures_[each].blocks.remove(1);
+      figures_[each].requested.remove(requested);
+      figures_[each].allocated.remove(allocated);
+    }
+  }
+  void settle(PoolPeaks& peaks) {
+    for (std::size_t each = 0; each < figures_.size(); ++each) {
+      figures_[each].blocks.settle(peaks[each].blocks);
+      figures_[each].requested.settle(peaks[each].requested);
+      figures_[each].allocated.settle(peaks[each].allocated);
+    }
+  }
+  void reset_peaks() {
+    for (Figures& each : figures_) {
+      each.blocks.reset_peak();
+      each.requested.reset_peak();
+      each.allocated.reset_peak();
+    }
+  }
+  void absorb(const StreamTally& other) {
+    for (std::size_t each = 0; each < figures_.size(); ++each) {
+      figures_[each].blocks.absorb(other.figures_[each].blocks);
+      figures_[each].requested.absorb(other.figures_[each].requested);
+      figures_[each].allocated.absorb(other.figures_[each].allocated);
+    }
+  }
+  // Of a kind, or the last: of all.
+  const Figures& of(std::size_t kind) const { return figures_[kind]; }
+  bool empty() const { return figures_[kBlockKinds].blocks.figure().current == 0; }
+
+ private:
+  std::array<Figures, kBlockKinds + 1> figures_;
+};
+
+}  // namespace vdnn

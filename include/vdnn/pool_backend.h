@@ -1,0 +1,91 @@
+#pragma once
+// What a pool needs of a device and of streams that it does not run: memory by granules, the identity of a
+// stream, and events. Behind it are the streams of a program that never heard of us (CUDA), or those of one
+// of our devices, on which the pool is tested.
+//
+// A stream is known by a handle, which the program may destroy and the system give to another one, and by an
+// id, which is never used again. An *event* stands for all that its stream was given before it was recorded.
+//
+// Thread-safe, all of it. Failures are exceptions: OutOfMemory where memory or address space cannot be had,
+// DeviceError where the device refuses; what has failed has changed nothing, but that decommit() may have
+// done a part where it was given several granules.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "vdnn/address_range.h"
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+class Device;
+
+using StreamHandle = void*;  // on CUDA a cudaStream_t
+using EventHandle = void*;
+
+struct PoolBackendProperties {
+  std::string name;                   // in errors
+  std::uint64_t memory_bytes = 0;     // what a pool may take where nobody says less
+  std::uint64_t granule_bytes = 0;    // unit of commit; a power of two
+  std::uint64_t alignment_bytes = 0;  // of blocks; a power of two, not more than a granule
+};
+
+class PoolBackend {
+ public:
+  virtual ~PoolBackend() = default;
+  PoolBackend(const PoolBackend&) = delete;
+  PoolBackend& operator=(const PoolBackend&) = delete;
+
+  const PoolBackendProperties& properties() const { return properties_; }
+
+  // As those of a Device (vdnn/device.h).
+  virtual AddressRange reserve(std::uint64_t bytes) = 0;
+  virtual void unreserve(AddressRange reservation) = 0;
+  virtual void commit(AddressRange range) = 0;
+  virtual void decommit(AddressRange range) = 0;
+
+  // Never that of another stream, not of one that is gone either. Throws where there is no such stream.
+  virtual std::uint64_t stream_id(StreamHandle stream) = 0;
+  // The handle means another stream on each thread (CUDA's per-thread default stream).
+  virtual bool is_of_thread(StreamHandle) const { return false; }
+  // What the stream is given does not run, but becomes a graph.
+  virtual bool is_capturing(StreamHandle stream) = 0;
+
+  // An event behind all that `stream` has been given.
+  virtual EventHandle record(StreamHandle stream) = 0;
+  // What `stream` is given from now on comes after `event`. The host does not block.
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  // Does not block.
+  virtual bool reached(EventHandle event) = 0;
+  // Blocks the host.
+  virtual void synchronize(EventHandle event) = 0;
+  // Until all that any stream has been given is done.
+  virtual void synchronize_all() = 0;
+  // The event is not named again; streams that wait for it go on waiting.
+  virtual void release(EventHandle event) noexcept = 0;
+
+ protected:
+  explicit PoolBackend(PoolBackendProperties properties) : properties_(std::move(properties)) {}
+
+ private:
+  PoolBackendProperties properties_;
+};
+
+// The streams of a Device, which must outlive the backend. An event is the frontier of its stream. Work that
+// has failed is done; its failure is told where the device tells it.
+std::unique_ptr<PoolBackend> make_pool_backend(Device& device);
+// What such a backend knows a stream by.
+StreamHandle stream_handle(StreamId stream);
+
+// The streams of a program that uses the GPU `ordinal` by CUDA. Blocks are aligned to 512 bytes, as
+// cudaMalloc aligns them. Of the default streams the legacy one, handle 0 or cudaStreamLegacy, is a stream
+// like any other: that blocking streams wait for it is not relied on. Calls set the GPU for the calling
+// thread and put back the one that it had.
+//
+// Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old, or where the GPU has
+// no virtual memory management.
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal);
+
+}  // namespace vdnn

@@ -1,0 +1,199 @@
+#pragma once
+// The stream pool: a caching allocator for programs that we do not run. Their streams are foreign handles,
+// and what they submit is not seen; the pool still hands memory from one stream to another without waiting on
+// the host, and never sooner than the device is done with it.
+//
+// Order. A stream's *epoch* is the number of events that the pool has recorded on it. A block that is freed
+// on stream s at epoch e may be used again by whoever is ordered after the point (s, e + 1), which need not
+// exist yet: a free calls nothing. When another stream takes the block, one event is recorded on s, which
+// makes that point, and with it those of all frees on s so far; the other stream waits for it on the device,
+// and knows from then on what s knew. Streams that take back their own blocks need no event at all. The
+// arithmetic is that of frontiers (vdnn/frontier.h), the bookkeeping of offsets that of the executor's pool
+// (vdnn/device_pool.h).
+//
+// Memory. Small, large and persistent blocks have a range of addresses each, larger than the budget, into
+// which granules are mapped where blocks need them. Reuse, waiting on the device included, comes before
+// growth. When the budget or the device refuses growth, granules that are wholly free, anywhere, are moved to
+// where they are needed: first those whose work is done, then by waiting on the host for as few events as
+// will do. So a request fails only when the free granules do not suffice. Before it fails the program is
+// asked for memory (StreamPoolOptions::on_exhausted).
+//
+// Speed. Small blocks that are freed on their own stream lie in a cache of that stream, in exact size classes
+// under the stream's own lock; there, allocate and free take a constant number of steps and no call of the
+// backend but stream_id() (see StreamPoolOptions::ends_are_told). All else is under one lock.
+//
+// Sources: Mattern, "Virtual time and global states of distributed systems" (1989); Masmano et al., "TLSF"
+// (2004); segments that grow by mapping as in PyTorch's expandable segments and GMLake (ASPLOS 2024).
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/error.h"
+#include "vdnn/pool_backend.h"
+
+namespace vdnn {
+
+enum class BlockKind : std::uint8_t {
+  kSmall,  // at most StreamPoolOptions::small_bytes
+  kLarge,
+  kPersistent,  // as the caller says: lives long, so that it does not lie between blocks that come and go
+};
+inline constexpr std::size_t kBlockKinds = 3;
+std::string_view to_string(BlockKind kind);
+
+enum class BlockLife : std::uint8_t { kTransient, kPersistent };
+
+struct StreamPoolOptions {
+  // Bytes that the pool may have committed, in all kinds together; rounded down to granules. 0: the backend's
+  // memory.
+  std::uint64_t budget_bytes = 0;
+  // A soft mark: while more is committed, a free gives granules that are wholly free, and whose work is done,
+  // back to the device. 0: none is given back but by trim().
+  std::uint64_t high_water_bytes = 0;
+  // The largest small block. Sizes of small blocks are rounded up to classes, 32 in every power of two.
+  std::uint64_t small_bytes = std::uint64_t{1} << 20;
+  // What the cache of one stream may hold; 0: there are no caches.
+  std::uint64_t cache_bytes = std::uint64_t{8} << 20;
+  // The caller promises forget() before each stream is destroyed. Then a handle is trusted; else each call
+  // asks the backend whether it still means the same stream.
+  bool ends_are_told = false;
+  // The pool has not got `bytes`. Called without any lock, so that it may free blocks; true: try again. It
+  // may throw, and then the request does.
+  std::function<bool(std::uint64_t bytes)> on_exhausted;
+};
+
+// How something that is added and removed has developed since the pool was made; `peak` since reset_peaks().
+struct PoolFigure {
+  std::uint64_t current = 0;
+  std::uint64_t peak = 0;
+  std::uint64_t added = 0;    // ever
+  std::uint64_t removed = 0;  // ever
+
+  friend bool operator==(const PoolFigure&, const PoolFigure&) = default;
+};
+
+// Of all blocks, or of one kind. Bytes, but for `blocks`.
+struct PoolFigures {
+  PoolFigure blocks;     // handed out
+  PoolFigure requested;  // handed out, as asked
+  PoolFigure allocated;  // handed out, rounding included
+  PoolFigure active;     // handed out, or in the cache of a stream; not of a single stream
+  PoolFigure reserved;   // committed; not of a single stream
+};
+
+// `current`, `added` and `removed` are exact whenever no thread is inside the pool. So are the peaks of
+// `active` and `reserved`. Those of the other three are exact for one stream, and for a pool that one stream
+// uses or that has no caches; among several streams they may count the peaks that each has reached in its
+// cache as if they had been reached at once, and are never too low nor above that of `active` (`requested`
+// and `blocks` likewise).
+struct StreamPoolStatistics {
+  PoolFigures all;
+  std::array<PoolFigures, kBlockKinds> kinds;  // by BlockKind
+  // Of the whole pool alone:
+  std::uint64_t reused_from_cache = 0;  // by the stream that had freed the block
+  std::uint64_t reused_at_once = 0;     // a free block that nobody had to wait for
+  std::uint64_t reused_after_wait = 0;
+  std::uint64_t growths = 0;
+  std::uint64_t events_recorded = 0;
+  std::uint64_t stream_waits = 0;  // inserted on the device
+  std::uint64_t host_waits = 0;    // for an event
+  std::uint64_t device_waits = 0;  // for all work, after a stream had gone without notice
+  std::uint64_t retries = 0;       // requests for which granules had to be moved, or the program asked
+  std::uint64_t failures = 0;      // requests that were refused
+
+  const PoolFigures& of(BlockKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+};
+
+// A piece of the pool's address space.
+struct PoolPiece {
+  enum class State : std::uint8_t {
+    kInUse,   // handed out
+    kCached,  // free, in the cache of a stream
+    kFree,    // free and committed; `range` is as large as can be
+    kVacant,  // address space without memory
+  };
+  State state = State::kFree;
+  BlockKind kind = BlockKind::kSmall;
+  AddressRange range;
+  std::uint64_t requested_bytes = 0;  // in use
+  std::uint64_t stream_id = 0;        // in use or cached; 0: allocate_ready()
+};
+
+// Thread-safe. All that is still handed out when the pool dies is gone with it: its destructor waits for the
+// device and gives all memory back. The backend must outlive the pool.
+//
+// What a caller does wrong is found where the pool is told, as InvalidArgument, and changes nothing: an
+// address that is not the beginning of a block in use (freed before, in the middle of one, not the pool's), a
+// stream that does not exist. Size 0 is size 1; a size beyond the budget, near 2^64 too, is refused as any
+// other that does not fit.
+//
+// While a stream is being captured (CUDA graphs) it may take memory that needs no event to be recorded or
+// waited for across the border of the capture; else the request is refused, InvalidArgument.
+class StreamPool {
+ public:
+  StreamPool(PoolBackend& backend, const StreamPoolOptions& options);
+  ~StreamPool();
+  StreamPool(const StreamPool&) = delete;
+  StreamPool& operator=(const StreamPool&) = delete;
+
+  // `bytes` for what `stream` is given from now on, and for whoever is ordered after it. Empty when the
+  // memory cannot be had: an expected outcome, see shortage() and picture(). Throws what the backend throws
+  // but for OutOfMemory.
+  std::optional<AddressRange> allocate(std::uint64_t bytes, StreamHandle stream,
+                                       BlockLife life = BlockLife::kTransient);
+  // Likewise, ready for any stream and for the host: the host waits where it has to.
+  std::optional<AddressRange> allocate_ready(std::uint64_t bytes, BlockLife life = BlockLife::kTransient);
+
+  // Gives a block back, in the order of the stream that it was allocated for: no stream uses it but for what
+  // that one was given before, and for the streams that used_on() named. What came of allocate_ready() must
+  // be idle.
+  void free(std::uint64_t address);
+  // Likewise in the order of `stream`, which must have been made to come after all other uses.
+  void free(std::uint64_t address, StreamHandle stream);
+  // The work of all streams that have used it is known to be done (after a synchronisation on the host).
+  void free_idle(std::uint64_t address);
+  // `stream` uses the block, too, at most until it is freed: what it has been given by then counts.
+  void used_on(std::uint64_t address, StreamHandle stream);
+
+  // Whether `address` lies in the pool's address space.
+  bool owns(std::uint64_t address) const;
+  // The block in use that begins at `address`, as it was asked for.
+  std::optional<AddressRange> find(std::uint64_t address) const;
+
+  // To be called before a stream is destroyed; one that the pool does not know is no error. Records an event
+  // on it where blocks still depend on it. Blocks that were allocated for it may live on, and be freed.
+  //
+  // Where a handle turns up that means another stream than before, or an event cannot be recorded since the
+  // stream is not there any more, it has gone without notice: what it has freed, or still holds, is given to
+  // others after a synchronisation of the whole device.
+  void forget(StreamHandle stream);
+
+  // Empties the caches and gives wholly free granules back until at most `keep_bytes` are committed, waiting
+  // on the host for work on them. Returns by how much less is committed.
+  std::uint64_t trim(std::uint64_t keep_bytes = 0);
+
+  // The numbers of a request that was refused.
+  MemoryShortage shortage(std::uint64_t asked) const;
+  StreamPoolStatistics statistics() const;
+  // Of the blocks that were allocated for one stream; all 0 for one that the pool does not know.
+  StreamPoolStatistics statistics(StreamHandle stream) const;
+  void reset_peaks();
+  // In order of address, kind by kind.
+  std::vector<PoolPiece> snapshot() const;
+  // For people: what there is of each kind, and where the holes are.
+  std::string picture() const;
+
+  PoolBackend& backend() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vdnn

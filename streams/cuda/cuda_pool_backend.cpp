@@ -1,0 +1,158 @@
+#include "streams/cuda/cuda_pool_backend.h"
+
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "streams/cuda/cuda_context.h"
+#include "streams/cuda/cuda_gpus.h"
+#include "streams/cuda/cuda_memory.h"
+#include "streams/cuda/event_pool.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::uint64_t kBlockAlignment = 512;  // cudaMalloc's, which programs rely on
+
+// The handles of the default streams: 0 and cudaStreamLegacy, cudaStreamPerThread.
+constexpr std::uintptr_t kPerThread = 2;
+
+bool is_default(StreamHandle stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= kPerThread;
+}
+
+// What the calling thread captures is not disturbed by what the pool does meanwhile, which is no part of it.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(CudaContext& context) : context_(context) {
+    context_.check(context_.api().thread_exchange_capture_mode(relaxed_),
+                   "cudaThreadExchangeStreamCaptureMode");
+  }
+  ~BesideCaptures() { context_.forget(context_.api().thread_exchange_capture_mode(relaxed_)); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  CudaContext& context_;
+  bool relaxed_ = true;  // then what held before
+};
+
+PoolBackendProperties properties_of(CudaContext& context) {
+  require_gpu(context);
+  const CudaContext::Scope scope = context.enter();
+  CudaDeviceInfo info;
+  context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
+  if (!info.virtual_memory) {
+    throw DeviceError(context.owner() + ": " + info.name + " has no virtual memory management");
+  }
+  std::uint64_t granule = 0;
+  context.check(context.api().allocation_granularity(granule, context.ordinal()),
+                "cuMemGetAllocationGranularity");
+  return {.name = context.owner(),
+          .memory_bytes = memory_of(context).free,
+          .granule_bytes = std::bit_ceil(granule),
+          .alignment_bytes = kBlockAlignment};
+}
+
+class CudaPoolBackend final : public PoolBackend {
+ public:
+  explicit CudaPoolBackend(std::unique_ptr<CudaContext> context)
+      : PoolBackend(properties_of(*context)),
+        context_(std::move(context)),
+        memory_(*context_, properties().granule_bytes, /*virtual_memory=*/true, {}),
+        events_(*context_, /*timed=*/false) {}
+
+  AddressRange reserve(std::uint64_t bytes) override {
+    return beside_captures([&] { return memory_.reserve(bytes); });
+  }
+  void unreserve(AddressRange reservation) override {
+    beside_captures([&] { memory_.unreserve(reservation); });
+  }
+  void commit(AddressRange range) override {
+    beside_captures([&] { memory_.commit(range); });
+  }
+  void decommit(AddressRange range) override {
+    beside_captures([&] { memory_.decommit(range); });
+  }
+
+  std::uint64_t stream_id(StreamHandle stream) override {
+    // A stream is of one GPU, whatever the thread's is; default streams are of the thread's.
+    return is_default(stream) ? within([&] { return id_of(stream); }) : id_of(stream);
+  }
+  bool is_of_thread(StreamHandle stream) const override {
+    return reinterpret_cast<std::uintptr_t>(stream) == kPerThread;
+  }
+  bool is_capturing(StreamHandle stream) override {
+    return within([&] {
+      bool capturing = false;
+      context_->check(api().stream_is_capturing(capturing, stream), "cudaStreamIsCapturing");
+      return capturing;
+    });
+  }
+
+  EventHandle record(StreamHandle stream) override {
+    return within([&] {
+      EventPool::Event event = events_.take();
+      context_->check(api().event_record(event.get(), stream), "cudaEventRecord");
+      return event.release();
+    });
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    within([&] { context_->check(api().stream_wait_event(stream, event), "cudaStreamWaitEvent"); });
+  }
+  bool reached(EventHandle event) override {
+    return beside_captures([&] { return context_->is_ready(api().event_query(event), "cudaEventQuery"); });
+  }
+  void synchronize(EventHandle event) override {
+    beside_captures([&] { context_->check(api().event_synchronize(event), "cudaEventSynchronize"); });
+  }
+  void synchronize_all() override {
+    beside_captures([&] { context_->check(api().device_synchronize(), "cudaDeviceSynchronize"); });
+  }
+  void release(EventHandle event) noexcept override { EventPool::GiveBack{&events_}(event); }
+
+ private:
+  CudaApi& api() const { return context_->api(); }
+
+  std::uint64_t id_of(StreamHandle stream) {
+    std::uint64_t id = 0;
+    const CudaStatus status = api().stream_id(id, stream);
+    if (status == CudaStatus::kInvalidResourceHandle) {
+      context_->forget(status);
+      throw InvalidArgument(properties().name + ": no such stream");
+    }
+    context_->check(status, "cudaStreamGetId");
+    return id;
+  }
+
+  template <class Call>
+  auto within(const Call& call) {
+    const CudaContext::Scope scope = context_->enter();
+    return call();
+  }
+  template <class Call>
+  auto beside_captures(const Call& call) {
+    const CudaContext::Scope scope = context_->enter();
+    const BesideCaptures beside(*context_);
+    return call();
+  }
+
+  std::unique_ptr<CudaContext> context_;
+  CudaMemory memory_;
+  EventPool events_;
+};
+
+}  // namespace
+
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api) {
+  return std::make_unique<CudaPoolBackend>(
+      std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal));
+}
+
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal) {
+  return make_cuda_pool_backend(ordinal, make_cuda_api());
+}
+
+}  // namespace vdnn
