@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "streams/cuda/cuda_context.h"
@@ -128,12 +129,12 @@ class CudaPoolBackend final : public PoolBackend {
   }
 
   template <class Call>
-  auto within(const Call& call) {
+  std::invoke_result_t<const Call&> within(const Call& call) {
     const CudaContext::Scope scope = context_->enter();
     return call();
   }
   template <class Call>
-  auto beside_captures(const Call& call) {
+  std::invoke_result_t<const Call&> beside_captures(const Call& call) {
     const CudaContext::Scope scope = context_->enter();
     const BesideCaptures beside(*context_);
     return call();
