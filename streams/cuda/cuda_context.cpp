@@ -70,7 +70,7 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   Scope scope(*api_);
   check(api_->get_device(scope.previous_), "cudaGetDevice");
   // Also where it is set already: on a thread that has not used it yet, this makes its context current.
-  check(api_->set_device(ordinal), "cudaSetDevice", std::to_string(ordinal));
+  check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
   scope.changed_ = scope.previous_ != ordinal;
   return scope;
 }
@@ -82,12 +82,6 @@ CudaContext::Scope CudaContext::enter_anyway() noexcept {
   forget(api_->set_device(ordinal_));
   scope.changed_ = known == CudaStatus::kSuccess && scope.previous_ != ordinal_;
   return scope;
-}
-
-void CudaContext::check(CudaStatus status, const char* call, const std::string& numbers) {
-  if (status != CudaStatus::kSuccess) {
-    fail(status, call, numbers);
-  }
 }
 
 bool CudaContext::is_ready(CudaStatus status, const char* call) {

@@ -2,6 +2,7 @@
 // One GPU as its driver calls it: from any thread, with errors as exceptions, and lost after an error that
 // corrupts it.
 
+#include <concepts>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -46,8 +47,17 @@ class CudaContext {
   // For what has to be given back whatever happened: does not throw.
   Scope enter_anyway() noexcept;
 
-  // Throws unless `status` is success: what `call` returned, asked for `numbers`.
-  void check(CudaStatus status, const char* call, const std::string& numbers = {});
+  // Throws unless `status` is success: what `call` returned.
+  void check(CudaStatus status, const char* call) {
+    check(status, call, [] { return std::string(); });
+  }
+  // Likewise, asked for `numbers()`, a text that nobody wants of a call that succeeded.
+  template <std::invocable Numbers>
+  void check(CudaStatus status, const char* call, const Numbers& numbers) {
+    if (status != CudaStatus::kSuccess) {
+      fail(status, call, numbers());
+    }
+  }
   // Likewise, where want of memory is OutOfMemory with the numbers that `shortage()` makes.
   template <class Shortage>
   void check_memory(CudaStatus status, const char* call, const Shortage& shortage) {

@@ -316,7 +316,7 @@ void CudaDevice::do_free_pinned(AddressRange block) {
   const CudaContext::Scope scope = context_->enter();
   pinned_.check(block);
   context_->check(context_->api().host_unregister(block.begin), "cudaHostUnregister",
-                  format_size(block.bytes));
+                  [&] { return format_size(block.bytes); });
   pinned_.give_back(block);
 }
 
@@ -463,7 +463,7 @@ void CudaDevice::do_copy(Point point, const Frontier&, const Copy& copy) {
     const std::uint64_t bytes = copy.source.range.bytes;
     context_->check(context_->api().memcpy_async(copy.destination.range.begin, copy.source.range.begin, bytes,
                                                  copy.direction, native),
-                    "cudaMemcpyAsync", format_size(bytes));
+                    "cudaMemcpyAsync", [&] { return format_size(bytes); });
   });
 }
 

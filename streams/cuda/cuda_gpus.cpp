@@ -92,7 +92,7 @@ void require_peers(CudaContext& context, std::span<const int> peers) {
     }
     bool can = false;
     context.check(context.api().can_access_peer(can, *peer, context.ordinal()), "cudaDeviceCanAccessPeer",
-                  std::to_string(*peer));
+                  [&] { return std::to_string(*peer); });
     if (!can) {
       throw DeviceError(who + ": " + name_of(context, *peer) + " cannot touch memory of " +
                         name_of(context, context.ordinal()));
@@ -113,7 +113,8 @@ std::uint64_t free_bytes_of_gpu(CudaContext& context) {
   // On a thread of its own, so that the caller's goes on with the GPU that it had.
   const auto ask = [&context] {
     CudaApi& api = context.api();
-    context.check(api.set_device(context.ordinal()), "cudaSetDevice", std::to_string(context.ordinal()));
+    context.check(api.set_device(context.ordinal()), "cudaSetDevice",
+                  [&] { return std::to_string(context.ordinal()); });
     const std::uint64_t free = memory_of(context).free;
     context.check(api.device_reset(), "cudaDeviceReset");
     return free;

@@ -28,7 +28,7 @@ void CudaMemory::open_to(int peer) {
     context_.forget(status);
     return;
   }
-  context_.check(status, "cudaDeviceEnablePeerAccess", std::to_string(context_.ordinal()));
+  context_.check(status, "cudaDeviceEnablePeerAccess", [this] { return std::to_string(context_.ordinal()); });
 }
 
 CudaMemory::~CudaMemory() {
@@ -87,7 +87,7 @@ void CudaMemory::unreserve(AddressRange reservation) {
   const std::lock_guard lock(mutex_);
   space_.check_unused(reservation);
   context_.check(give_back(reservation), virtual_memory_ ? "cuMemAddressFree" : "cudaFree",
-                 format_size(reservation.bytes));
+                 [&] { return format_size(reservation.bytes); });
   space_.remove(reservation);
 }
 
@@ -133,7 +133,7 @@ void CudaMemory::map(AddressRange granule, AddressRange committing) {
     unmap_anyway(granule);
   }
   context_.check_memory(mapped, "cuMemMap", shortage);
-  context_.check(released, "cuMemRelease", format_size(granule.bytes));
+  context_.check(released, "cuMemRelease", [&] { return format_size(granule.bytes); });
 }
 
 void CudaMemory::decommit(AddressRange range) {
@@ -150,7 +150,7 @@ void CudaMemory::decommit(AddressRange range) {
     if (status != CudaStatus::kSuccess) {
       space_.committed().assign({.begin = at, .bytes = range.end() - at}, Protection::kAccessible);
     }
-    context_.check(status, "cuMemUnmap", format_size(granule.bytes));
+    context_.check(status, "cuMemUnmap", [&] { return format_size(granule.bytes); });
   }
 }
 
