@@ -202,8 +202,32 @@ void Device::check_launched(const Frontier& frontier) const {
   }
 }
 
+const Frontier* Device::Timeline::behind_submission(Point own) const {
+  const Frontier& found = behind[own.count % kRemembered];
+  return found.count(own.stream) == own.count ? &found : nullptr;
+}
+
+void Device::Timeline::remember(Point own, Frontier what_is_behind) noexcept {
+  behind[own.count % kRemembered] = std::move(what_is_behind);
+}
+
+Frontier Device::without_implied(const Frontier& missing) const {
+  Frontier needed;
+  for (const Point& point : missing.points()) {
+    const bool implied = std::ranges::any_of(missing.points(), [&](const Point& later) {
+      const Frontier* const behind = timeline(later.stream).behind_submission(later);
+      return later != point && behind != nullptr && behind->dominates(point);
+    });
+    if (!implied) {
+      needed.join(point);
+    }
+  }
+  return needed;
+}
+
 void Device::wait(StreamId stream, const Frontier& frontier) {
   Frontier missing;
+  Frontier needed;
   {
     const std::lock_guard lock(mutex_);
     check_submitted(frontier);
@@ -214,8 +238,9 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
       }
     }
     check_recorded(stream, missing);
+    needed = without_implied(missing);
   }
-  for (const Point& point : missing.points()) {
+  for (const Point& point : needed.points()) {
     const std::uint64_t mark = mark_of_wait(point);
     if (needs_giving(stream, "a wait", mark)) {
       do_wait(stream, point);
@@ -283,6 +308,7 @@ template <class Give>
 Point Device::advance(StreamId stream, std::string_view name, std::uint64_t mark, const Give& give) {
   Point point{.stream = stream};
   Frontier before;
+  Frontier behind;
   {
     const std::lock_guard lock(mutex_);
     Timeline& mine = timeline(stream);
@@ -290,13 +316,17 @@ Point Device::advance(StreamId stream, std::string_view name, std::uint64_t mark
     before = mine.known;
     // So that counting cannot fail any more.
     mine.known.reserve(before.points().size() + 1);
+    behind = before;
+    behind.join(point);
   }
   if (needs_giving(stream, name, mark)) {
     give(point, before);
     keep_mark(stream, mark);
   }
   const std::lock_guard lock(mutex_);
-  timeline(stream).known.join(point);
+  Timeline& mine = timeline(stream);
+  mine.known.join(point);
+  mine.remember(point, std::move(behind));
   return point;
 }
 
@@ -502,6 +532,10 @@ void Device::abandon(const std::exception_ptr& cause) noexcept {
     do_abandon(stream, recording_->before.count(stream), count(stream), cause);
   }
   const std::lock_guard lock(mutex_);
+  // What never runs is behind nothing.
+  for (const StreamId stream : recording_->streams) {
+    timeline(stream).behind = {};
+  }
   recording_.reset();
 }
 

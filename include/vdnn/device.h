@@ -5,7 +5,8 @@
 // Order is made on the device. `submit` and `copy` append to a stream and return at once; `wait` makes a
 // stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
 // stream's frontier (what its next work is ordered after), so that a wait for something that is known already
-// costs nothing and never reaches the driver.
+// costs nothing and never reaches the driver; nor, of several points that are waited for at once, do those
+// that others of them come after.
 //
 // Memory is two-fold. Device memory is address space that is reserved once and committed in granules; what is
 // committed counts against the budget of the device. Page-locked host memory is taken in exact sizes.
@@ -19,6 +20,7 @@
 // from any thread; one stream must be submitted to by one thread at a time. A Device has no global state: two
 // Devices on two threads are two worlds.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -252,8 +254,17 @@ class Device {
 
  private:
   struct Timeline {
+    // What is further back is seldom waited for together with what comes after it.
+    static constexpr std::size_t kRemembered = 16;
+
     std::string name;
     Frontier known;  // own submissions included
+    // Of the latest submissions, by count: what their ends are ordered after, themselves included.
+    std::array<Frontier, kRemembered> behind = {};
+
+    // Null: not remembered.
+    const Frontier* behind_submission(Point own) const;
+    void remember(Point own, Frontier what_is_behind) noexcept;
   };
   Timeline& timeline(StreamId stream);
   const Timeline& timeline(StreamId stream) const;
@@ -275,6 +286,8 @@ class Device {
   // Refuses to wait for what a recording has not launched yet.
   void check_launched(const Frontier& frontier) const;
   void check_recorded(StreamId stream, const Frontier& missing) const;
+  // Those of its points that no other one is ordered after.
+  Frontier without_implied(const Frontier& missing) const;
   bool inside_recording(StreamId stream) const;
   std::uint64_t count(StreamId stream) const;  // of its submissions
   Frontier everything() const;

@@ -698,6 +698,28 @@ TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecover
   expect_ended("no more data");
 }
 
+// What is inside will never run, so nothing comes before its end.
+TEST_F(GraphTest, WhatABrokenOffCaptureWouldHaveComeAfterIsWaitedForAllTheSame) {
+  bool go_on = false;
+  submit(*device, outside, [&](void* native) {
+    EXPECT_EQ(FakeCuda::hold(native, [&] { return go_on; }), CudaStatus::kSuccess);
+    launch(native, [this] { said += 'o'; });
+  });
+  EXPECT_THROW(capture([this] {
+                 say(a, '1');
+                 throw DataError("no more data");
+               }),
+               DataError);
+  const StreamId later = device->create_stream("later");
+  device->wait(later, device->frontier(a));
+  say(later, 'l');
+  fake->rest();
+  EXPECT_EQ(said, "");
+  go_on = true;
+  device->synchronize(Frontier({.stream = later, .count = 1}));
+  EXPECT_EQ(said, "ol");
+}
+
 TEST_F(GraphTest, WorkThatThrowsInsideEndsTheCapture) {
   EXPECT_THAT(thrown_by([&] {
                 capture([this] {

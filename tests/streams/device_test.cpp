@@ -40,6 +40,49 @@ TEST(DeviceBase, OnlyWhatAWaitLacksReachesTheDriver) {
   EXPECT_EQ(device.take_events(), expected);
 }
 
+// What failed before: each of them was given to the driver, a third of the waits of a step that offloads.
+TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReachTheDriver) {
+  FakeDevice device;
+  const StreamId a = device.create_stream("a");
+  const StreamId b = device.create_stream("b");
+  const StreamId c = device.create_stream("c");
+  const StreamId d = device.create_stream("d");
+  submit(device, a);
+  device.wait(b, device.frontier(a));
+  const Point b1 = submit(device, b);
+  device.wait(c, device.frontier(b));
+  const Point c1 = submit(device, c);
+  const Point a2 = submit(device, a);  // which nothing comes after
+  Frontier all(b1);
+  all.join(c1);
+  all.join(a2);
+  device.take_events();
+
+  device.wait(d, device.frontier(c));
+  device.wait(d, all);
+  const std::vector<Event> expected{{.kind = Event::Kind::kWait, .stream = d, .point = c1, .range = {}},
+                                    {.kind = Event::Kind::kWait, .stream = d, .point = a2, .range = {}}};
+  EXPECT_EQ(device.take_events(), expected);
+  EXPECT_TRUE(device.frontier(d).dominates(all));
+}
+
+// A wait that came after the submission is not behind its end.
+TEST(DeviceBase, WhatAStreamWaitedForSinceASubmissionIsNotImpliedByIt) {
+  FakeDevice device;
+  const StreamId a = device.create_stream("a");
+  const StreamId b = device.create_stream("b");
+  const StreamId c = device.create_stream("c");
+  const Point a1 = submit(device, a);
+  const Point b1 = submit(device, b);
+  device.wait(b, Frontier(a1));
+  device.take_events();
+
+  device.wait(c, device.frontier(b));
+  const std::vector<Event> expected{{.kind = Event::Kind::kWait, .stream = c, .point = a1, .range = {}},
+                                    {.kind = Event::Kind::kWait, .stream = c, .point = b1, .range = {}}};
+  EXPECT_EQ(device.take_events(), expected);
+}
+
 TEST(DeviceBase, ACommitThatTheDriverRefusesCountsNothing) {
   FakeDevice device;
   const AddressRange range = device.reserve(4096);
