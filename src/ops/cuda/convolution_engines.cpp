@@ -18,6 +18,7 @@
 
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
+#include "src/ops/cuda/gpu_shortage.h"
 #include "streams/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
@@ -55,8 +56,15 @@ std::string first_reason(const std::string& message) {
   return reason;
 }
 
+void require_memory(const std::string& message, const std::string& what) {
+  if (tells_of_gpu_shortage(message)) {
+    throw_out_of_memory(what + ": cuDNN: " + first_reason(message));
+  }
+}
+
 void require(const fe::error_t& error, const EngineQuestion& question) {
   if (error.is_bad()) {
+    require_memory(error.err_msg, to_string(question));
     throw NoEngine(question, first_reason(error.err_msg));
   }
 }
@@ -231,6 +239,7 @@ class Handle {
   Handle() {
     const cudnnStatus_t status = fe::detail::create_handle(&handle_);
     if (status != CUDNN_STATUS_SUCCESS) {
+      require_memory(fe::detail::get_error_string(status), "cudnnCreate");
       throw DeviceError(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
     }
   }
@@ -252,6 +261,7 @@ class Handle {
 
 void require_device(const fe::error_t& error, const std::string& what) {
   if (error.is_bad()) {
+    require_memory(error.err_msg, what);
     throw DeviceError(what + ": cuDNN: " + first_reason(error.err_msg));
   }
 }

@@ -307,12 +307,20 @@ class DeviceTrials final : public EngineTrials {
       if (error.lost()) {
         throw;
       }
-      device.set_tracing(false);
-      device.recover();
+      clear_up(device);
       return {.failure = error.what()};
+    } catch (const OutOfMemory& error) {
+      clear_up(device);
+      return {.failure = error.what(), .no_room = true};
     } catch (const NoEngine& error) {
       return {.failure = error.what()};
     }
+  }
+
+  // After a run that broke off.
+  static void clear_up(Device& device) {
+    device.set_tracing(false);
+    device.recover();
   }
 
   static EngineTrial without_room(const Engine& engine, const Device& device) {

@@ -29,7 +29,7 @@ namespace vdnn::cuda {
 struct EngineTrial {
   // Why it could not be run; empty: it ran, and what follows is known.
   std::string failure;
-  bool no_room = false;    // it failed for want of memory for its workspace alone
+  bool no_room = false;    // it failed for want of memory, though the operands had theirs
   double worst_error = 0;  // of the sampled elements; infinite where one of them is no number
   double tolerance = 0;
   std::optional<double> seconds;  // median, where it was timed

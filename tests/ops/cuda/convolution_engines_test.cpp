@@ -16,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "src/ops/cuda/gpu_shortage.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
 #include "src/ops/cuda/vendor_library.h"
+#include "streams/cuda/loaded_library.h"
 #include "tests/extent.h"
 #include "tests/ops/cuda/zoo_questions.h"
 
@@ -272,6 +274,20 @@ TEST(ConvolutionEngines, PropertiesThatAreNoneAreRefused) {
 TEST(ConvolutionEngines, TheVersionIsThatOfTheLibrary) {
   EXPECT_THAT(cudnn_version(), MatchesRegex("9\\.[0-9]+\\.[0-9]+"));
   EXPECT_EQ(ConvolutionEngines(properties_of("h200")).name(), "cudnn " + cudnn_version());
+}
+
+// By cuDNN's own words, which a GPU that is full would otherwise be needed for. Once a DeviceError.
+TEST(ConvolutionEngines, WantOfTheGpusMemoryIsToldFromOtherFailures) {
+  const std::string version = cudnn_version();
+  const LoadedLibrary cudnn("libcudnn.so." + version.substr(0, version.find('.')));
+  const auto name = cudnn.find<const char* (*)(int)>("cudnnGetErrorString");
+  constexpr int kDeviceAllocationFailed = 4004;
+  for (int status = 0; status < 7000; ++status) {
+    const std::string text = name(status);
+    EXPECT_EQ(tells_of_gpu_shortage("execute failed with message: , and code: " + text),
+              status == kDeviceAllocationFailed)
+        << status << " " << text;
+  }
 }
 
 // All functions are found in cuDNN and cuBLASLt by name, then the first call fails.

@@ -80,12 +80,15 @@ class ShiftedOp final : public VendorOp {
   std::uint64_t bytes_;
 };
 
+template <class Failure>
 class FailingOp final : public VendorOp {
  public:
+  explicit FailingOp(Failure failure) : failure_(std::move(failure)) {}
   std::uint64_t workspace_bytes() const override { return 0; }
-  void run(const VendorOperands&, void*) const override {
-    throw DeviceError("CUDNN_STATUS_EXECUTION_FAILED");
-  }
+  void run(const VendorOperands&, void*) const override { throw Failure(failure_); }
+
+ private:
+  Failure failure_;
 };
 
 void scale(std::span<float> values, float factor) {
@@ -99,7 +102,10 @@ class FaultyLibrary final : public VendorLibrary {
  public:
   std::unique_ptr<VendorOp> convolution(const EngineQuestion& asked, const std::string& engine) override {
     if (engine == "fails") {
-      return std::make_unique<FailingOp>();
+      return std::make_unique<FailingOp<DeviceError>>(DeviceError("CUDNN_STATUS_EXECUTION_FAILED"));
+    }
+    if (engine == "finds no memory") {
+      return std::make_unique<FailingOp<OutOfMemory>>(OutOfMemory("cuDNN", {}));
     }
     if (engine == "unknown") {
       throw NoEngine(asked, "there is no such engine");
@@ -212,6 +218,15 @@ TEST_P(EngineTrialsTest, WhatCannotBeRunIsAFailureOfThatEngine) {
     EXPECT_FALSE(trials[i].no_room);
   }
   EXPECT_TRUE(trials[3].right());
+}
+
+// What cuDNN allocates besides may be there another time: the engine is not to be refused for good, and the
+// others are tried.
+TEST_P(EngineTrialsTest, WhatFindsNoMemoryOnTheWayHasNoRoom) {
+  const std::vector<EngineTrial> trials = run(named({"finds no memory", "small"}));
+  EXPECT_TRUE(trials.at(0).no_room);
+  EXPECT_FALSE(trials[0].right());
+  EXPECT_TRUE(trials.at(1).right());
 }
 
 TEST_P(EngineTrialsTest, MemoryComesOutOfTheBudgetAndGoesBack) {
