@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "src/ops/forwarding_program.h"
 #include "vdnn/op_library.h"
 
 namespace vdnn::testing {
@@ -16,25 +17,14 @@ using OpWatch = std::function<void(const std::string& op, const OpOperands& oper
 // judges the op's order. Throws DeviceError where it cannot be launched.
 void declare_on_fake_cuda(const std::string& op, const OpOperands& operands, void* native_stream);
 
-class WatchedProgram : public OpProgram {
+class WatchedProgram : public ops::ForwardingProgram {
  public:
   WatchedProgram(std::unique_ptr<OpProgram> program, const Tape& tape, OpWatch watch)
-      : program_(std::move(program)), tape_(tape), watch_(std::move(watch)) {}
+      : ForwardingProgram(*program), program_(std::move(program)), tape_(tape), watch_(std::move(watch)) {}
 
   void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
     watch_(tape_.op(op).name, operands, native_stream);
-    program_->run(op, operands, scalars, native_stream);
-  }
-  std::string why_not_replay() const override { return program_->why_not_replay(); }
-  void write_step_numbers(const StepScalars& scalars,
-                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
-    program_->write_step_numbers(scalars, numbers);
-  }
-  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
-    program_->pack_parameter(parameter, logical, storage);
-  }
-  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
-    program_->unpack_parameter(parameter, storage, logical);
+    ForwardingProgram::run(op, operands, scalars, native_stream);
   }
 
  private:

@@ -21,6 +21,7 @@
 #include "fakes/recording_cuda_ops.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
+#include "src/ops/forwarding_program.h"
 #include "streams/cuda/cuda_device.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/predictor.h"
@@ -50,29 +51,18 @@ struct Subject {
 };
 
 // Tells the fake when the host writes the numbers of a step.
-class NotedProgram final : public OpProgram {
+class NotedProgram final : public ops::ForwardingProgram {
  public:
-  NotedProgram(OpProgram& program, FakeCuda& fake) : program_(program), fake_(fake) {}
+  NotedProgram(OpProgram& program, FakeCuda& fake) : ForwardingProgram(program), fake_(fake) {}
 
-  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
-    program_.run(op, operands, scalars, native_stream);
-  }
-  std::string why_not_replay() const override { return program_.why_not_replay(); }
   void write_step_numbers(const StepScalars&,
                           std::span<std::byte, kStepNumbersBytes> numbers) const override {
     fake_.touch_on_host(
         {.begin = reinterpret_cast<std::uintptr_t>(numbers.data()), .bytes = numbers.size_bytes()},
         "step numbers");
   }
-  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
-    program_.pack_parameter(parameter, logical, storage);
-  }
-  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
-    program_.unpack_parameter(parameter, storage, logical);
-  }
 
  private:
-  OpProgram& program_;
   FakeCuda& fake_;
 };
 

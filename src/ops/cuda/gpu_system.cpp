@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/ops/cuda/tried_engines.h"
+#include "src/ops/forwarding_program.h"
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_device.h"
 #include "streams/cuda/cuda_gpus.h"
@@ -37,26 +38,11 @@ class OnGpu {
   std::unique_ptr<Part> part_;
 };
 
-class GpuProgram final : public OpProgram {
+// Runs where the driver has set the GPU.
+class GpuProgram final : public ops::ForwardingProgram {
  public:
   GpuProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<OpProgram> program)
-      : program_(std::move(context), std::move(program)) {}
-
-  // Called where the driver has set the GPU.
-  void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) override {
-    program_->run(op, operands, scalars, native_stream);
-  }
-  std::string why_not_replay() const override { return program_->why_not_replay(); }
-  void write_step_numbers(const StepScalars& scalars,
-                          std::span<std::byte, kStepNumbersBytes> numbers) const override {
-    program_->write_step_numbers(scalars, numbers);
-  }
-  void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
-    program_->pack_parameter(parameter, logical, storage);
-  }
-  void unpack_parameter(std::uint32_t parameter, const void* storage, std::span<float> logical) override {
-    program_->unpack_parameter(parameter, storage, logical);
-  }
+      : ForwardingProgram(*program), program_(std::move(context), std::move(program)) {}
 
  private:
   OnGpu<OpProgram> program_;

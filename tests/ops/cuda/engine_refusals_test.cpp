@@ -13,6 +13,7 @@
 
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/recorded_engines.h"
+#include "tests/ops/cuda/listed_engines.h"
 
 namespace vdnn::cuda {
 namespace {
@@ -23,25 +24,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-EngineQuestion volume(ElementType elements = ElementType::kBf16) {
-  return {.convolution = {.batch = 1,
-                          .input_channels = 8,
-                          .output_channels = 8,
-                          .input = {4, 4, 4},
-                          .output = {4, 4, 4},
-                          .kernel = {3, 3, 3},
-                          .stride = {1, 1, 1},
-                          .padding = {1, 1, 1},
-                          .dilation = {}},
-          .direction = Direction::kForward,
-          .elements = elements};
+EngineQuestion plane(ElementType elements = ElementType::kBf16) {
+  return plane_question(3, elements);
 }
 
-EngineQuestion plane(ElementType elements = ElementType::kBf16) {
-  EngineQuestion question = volume(elements);
+EngineQuestion volume(ElementType elements = ElementType::kBf16) {
+  EngineQuestion question = plane(elements);
   ops::Convolution& c = question.convolution;
   for (Dims* extents : {&c.input, &c.output, &c.kernel, &c.stride, &c.padding}) {
-    extents->pop_back();
+    extents->push_back(extents->back());
   }
   return question;
 }
@@ -56,29 +47,12 @@ EngineQuestion huge() {
   return question;
 }
 
-class Source final : public EngineSource {
- public:
-  Source(std::string name, std::vector<Engine> engines)
-      : name_(std::move(name)), engines_(std::move(engines)) {}
-  std::string name() const override { return name_; }
-
- private:
-  std::vector<Engine> do_list(const EngineQuestion&) const override { return engines_; }
-
-  std::string name_;
-  std::vector<Engine> engines_;
-};
-
 const std::vector<Engine> kEngines{{.name = "eng1_k2=3", .workspace_bytes = 10, .notes = {kTensorCore}},
                                    {.name = "eng12", .workspace_bytes = 0, .notes = {}}};
 
 std::vector<std::string> names(const std::string& source, const EngineQuestion& question,
                                const std::vector<Engine>& engines = kEngines) {
-  std::vector<std::string> found;
-  for (const Engine& engine : Source(source, engines).list(question)) {
-    found.push_back(engine.name);
-  }
-  return found;
+  return names_of(ListedEngines(source, engines), question);
 }
 
 TEST(EngineRefusals, VersionsAreThoseOfTheSource) {
@@ -172,7 +146,7 @@ TEST(EngineRefusals, HoldWhereAllConditionsDo) {
 // A record made before an entry was known is read with it.
 TEST(EngineRefusals, ApplyToRecords) {
   const std::array questions{volume(ElementType::kF32), plane(ElementType::kF32)};
-  std::string text = RecordedEngines(Source("cudnn 9.19.0", kEngines), questions).text();
+  std::string text = RecordedEngines(ListedEngines("cudnn 9.19.0", kEngines), questions).text();
   text.replace(text.find("9.19.0"), 6, "9.15.0");
   const RecordedEngines recorded(text);
   EXPECT_EQ(recorded.list(questions[0]), (std::vector<Engine>{kEngines[1]}));
@@ -183,7 +157,7 @@ TEST(EngineRefusals, ApplyToRecords) {
 TEST(EngineRefusals, AreNeverChosen) {
   const std::vector<Engine> engines{{.name = "eng9", .workspace_bytes = std::uint64_t{108} << 30U},
                                     {.name = "eng7", .workspace_bytes = 0}};
-  const CudaCatalog catalog(std::make_shared<Source>("cudnn 9.19.0", engines));
+  const CudaCatalog catalog(std::make_shared<ListedEngines>("cudnn 9.19.0", engines));
   const ConvolutionSpec spec{.filters = 32, .kernel = {3, 3, 3}, .stride = {1, 1, 1}, .padding = {1, 1, 1}};
   const auto algorithms = [&](std::int64_t depth) {
     const TensorType x{.dims = {1, 64, depth, 370, 251}};

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
@@ -21,15 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-const EngineQuestion kQuestion{.convolution = {.batch = 1,
-                                               .input_channels = 3,
-                                               .output_channels = 8,
-                                               .input = {4, 4},
-                                               .output = {4, 4},
-                                               .kernel = {1, 1},
-                                               .stride = {1, 1},
-                                               .padding = {0, 0},
-                                               .dilation = {}}};
+const EngineQuestion kQuestion = plane_question(1, ElementType::kF32);
 
 // In the library's order.
 const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .notes = {kTensorCore}},
@@ -37,14 +30,6 @@ const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .n
                                    {.name = "as large", .workspace_bytes = 50},
                                    {.name = "middle", .workspace_bytes = 20},
                                    {.name = "small", .workspace_bytes = 0}};
-
-class Source final : public EngineSource {
- public:
-  std::string name() const override { return "library 1.2"; }
-
- private:
-  std::vector<Engine> do_list(const EngineQuestion&) const override { return kEngines; }
-};
 
 EngineTrial right(double seconds) {
   return {.worst_error = 0, .tolerance = 1, .seconds = seconds};
@@ -76,18 +61,14 @@ class TriedEnginesTest : public ::testing::Test {
  protected:
   std::vector<std::string> list(bool by_time) {
     const TriedEngines tried(
-        {.source = std::make_shared<Source>(),
+        {.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
          .trials = trials_,
          .timings = timings_,
          .warn = [this](const std::string& text) { warnings_.push_back(text); }},
         {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
          .by_time = by_time});
     EXPECT_EQ(tried.name(), by_time ? "library 1.2, timed" : "library 1.2");
-    std::vector<std::string> names;
-    for (const Engine& engine : tried.list(kQuestion)) {
-      names.push_back(engine.name);
-    }
-    return names;
+    return names_of(tried, kQuestion);
   }
 
   const std::shared_ptr<Script> trials_ = std::make_shared<Script>();
