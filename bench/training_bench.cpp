@@ -37,6 +37,7 @@ struct Arguments {
   std::uint64_t memory_bytes = 0;
   int steps = 20;
   bool graph = false;
+  bool tf32 = false;
   bool smallest = false;
   std::string engine_timings;
 };
@@ -55,6 +56,7 @@ RunOptions to_run_options(const Arguments& arguments) {
   RunOptions options{.model = {.model = arguments.model, .batch = arguments.batch},
                      .device = arguments.device,
                      .policy = parse_policy(arguments.policy),
+                     .tf32 = arguments.tf32,
                      .training = {.optimizer = SgdSpec{.momentum = 0.9F}},
                      .graph = arguments.graph};
   if (arguments.memory_bytes != 0) {
@@ -166,6 +168,7 @@ nlohmann::ordered_json measure(const Arguments& arguments) {
           {"device", run.target.name},
           {"policy", arguments.policy},
           {"graph", arguments.graph},
+          {"tf32", arguments.tf32},
           {"algorithms_source", run.catalog->algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
           {"library_bytes", run.target.library_bytes},
@@ -188,6 +191,7 @@ int run(int argc, char** argv) {
   app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");
+  app.add_flag("--tf32", arguments.tf32, "products may round their inputs to TF32");
   app.add_flag("--smallest", arguments.smallest, "in the smallest budget");
   app.add_option("--engine-timings", arguments.engine_timings, "as of vdnn train");
   CLI11_PARSE(app, argc, argv);

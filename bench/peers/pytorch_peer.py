@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Times steps of a network in PyTorch, as training_bench does: fp32 without TF32, SGD with momentum, the batch copied from
+"""Times steps of a network in PyTorch, as training_bench does: fp32, without TF32 unless --tf32 permits it, SGD with momentum, the batch copied from
 page-locked memory at each step, the loss read one step late. On other terms in one thing: PyTorch takes the fastest engine
 that it has timed, which need not give the same bits twice; ours does.
 
-pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20]
+pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20] [--tf32]
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
@@ -39,8 +39,8 @@ def recompute(module, kind):
 class Training:
     def __init__(self, options):
         make, block, sample, classes, target, loss = NETWORKS[options.model]
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = options.tf32
+        torch.backends.cudnn.allow_tf32 = options.tf32
         torch.backends.cudnn.benchmark = True
         device = torch.device(options.device)
         layout = torch.contiguous_format
@@ -122,13 +122,14 @@ def main():
     parser.add_argument("--mode", required=True, choices=MODES)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--tf32", action="store_true")
     options = parser.parse_args()
     on_gpu = options.device.startswith("cuda")
     training = Training(options)
     step = training.captured() if options.mode == "graph" else training.step
     seconds = time_steps(step, options.steps, torch.cuda.synchronize if on_gpu else lambda: None)
     print(json.dumps({"model": options.model, "batch": options.batch, "mode": options.mode,
-                      "pytorch": torch.__version__, "step_seconds": seconds,
+                      "tf32": options.tf32, "pytorch": torch.__version__, "step_seconds": seconds,
                       "reserved_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0,
                       "allocated_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0}))
 

@@ -23,12 +23,20 @@ namespace {
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
 constexpr float kLearningRate = 0.01F;
 
-RunOptions options_of(const GpuCase& test, const std::string& device, Policy policy) {
+RunOptions on_cpu(const GpuCase& test) {
   return {.model = test.model,
-          .device = device,
-          .gpus = test.gpus,
-          .policy = policy,
+          .device = "cpu",
+          .policy = Policy::kOffloadNone,
           .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
+}
+
+RunOptions on_gpu(const GpuCase& test, Policy policy) {
+  RunOptions options = on_cpu(test);
+  options.device = "cuda:0";
+  options.gpus = test.gpus;
+  options.policy = policy;
+  options.tf32 = test.tf32;
+  return options;
 }
 
 double step(Session& session) {
@@ -89,8 +97,8 @@ Trained train(const GpuCase& test, const PlannedRun& run) {
 }  // namespace
 
 void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
-  const OneStep cpu = one_step(options_of(test, "cpu", Policy::kOffloadNone));
-  const OneStep gpu = one_step(options_of(test, "cuda:0", Policy::kOffloadAll));
+  const OneStep cpu = one_step(on_cpu(test));
+  const OneStep gpu = one_step(on_gpu(test, Policy::kOffloadAll));
   EXPECT_NEAR(gpu.loss, cpu.loss, tolerance / 100 * std::abs(cpu.loss));
   ASSERT_EQ(gpu.after.parameters.size(), cpu.after.parameters.size());
   for (std::size_t i = 0; i < cpu.after.parameters.size(); ++i) {
@@ -105,7 +113,7 @@ void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
 void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
   std::set<Trained> results;
   const auto train_in_every_budget = [&](Policy policy, bool graph) {
-    RunOptions options = options_of(test, "cuda:0", policy);
+    RunOptions options = on_gpu(test, policy);
     options.graph = graph;
     // Asking for the engines takes long, and does not depend on the budget.
     PlannedRun run = plan_run(options);
@@ -124,7 +132,7 @@ void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
 }
 
 void expect_out_of_memory_to_be_told(const GpuCase& test) {
-  RunOptions options = options_of(test, "cuda:0", Policy::kOffloadAll);
+  RunOptions options = on_gpu(test, Policy::kOffloadAll);
   const std::uint64_t smallest = plan_run(options).smallest_budget_bytes();
   options.memory_bytes = smallest - kGranule;
   EXPECT_THAT([&] { Session(plan_run(options)); },

@@ -259,6 +259,8 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
     SCOPED_TRACE(model.model);
     expect_the_step_of_cpu({.model = model, .gpus = gpus_}, 1e-3);
   }
+  // What is fake does not round.
+  expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .tf32 = true}, 1e-3);
 }
 
 TEST_F(GpuTraining, HasOneResultAndThePredictedMemory) {
