@@ -119,8 +119,8 @@ bool holds(const nlohmann::json& json) {
   }
 }
 
-// The arguments that to_json() gave. Throws DataError for a key that is missing or unknown and for a value of
-// another type.
+// The arguments that to_json() gave. Throws DataError for a key that is missing (but for
+// Arguments::kLaterOptions, which have their defaults then) or unknown and for a value of another type.
 template <class Arguments>
 Arguments from_json(const nlohmann::json& json) {
   Arguments arguments;
@@ -130,6 +130,9 @@ Arguments from_json(const nlohmann::json& json) {
     const std::string key = json_key(name);
     keys.insert(key);
     if (!json.contains(key)) {
+      if (std::ranges::find(Arguments::kLaterOptions, name) != Arguments::kLaterOptions.end()) {
+        return;
+      }
       throw DataError("'" + key + "' is missing");
     }
     const nlohmann::json& member = json[key];

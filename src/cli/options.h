@@ -1,10 +1,12 @@
 #pragma once
 // The options of the commands, and what they become.
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vdnn/planned_run.h"
@@ -37,6 +39,9 @@ struct RunArguments {
   bool graph = false;
   std::optional<std::uint64_t> seed;
   std::optional<std::string> resume;
+
+  // Options that the first schedule files do not have: without them, a run was what it is by default.
+  static constexpr std::array<std::string_view, 3> kLaterOptions{"tf32", "engine-timings", "graph"};
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
