@@ -178,8 +178,11 @@ class Device {
   // --- time and observation --------------------------------------------------------------------------------
   // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
   virtual double now_seconds() const = 0;
-  // Of work that the host has synchronised with; where measuring costs (`cuda`), of what ran while tracing.
+  // Of work that the host has synchronised with, and that was timed when it was submitted.
   virtual StreamTimes times(StreamId stream) const = 0;
+  // Empty where what is submitted now is timed; or the reason why it is not, as where measuring costs and
+  // nothing is traced (`cuda`).
+  virtual std::string why_not_timed() const { return ""; }
   // From now on work, waits and counters are recorded (off at start).
   void set_tracing(bool on) { tracing_.store(on); }
   bool tracing() const { return tracing_.load(); }

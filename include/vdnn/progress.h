@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 
 namespace vdnn {
 
@@ -17,7 +18,7 @@ struct TrainingProgress {
   double images_per_second = 0;
   std::uint64_t memory_bytes = 0;  // of the device, in use
   std::uint64_t budget_bytes = 0;
-  double stall_fraction = 0;  // of the step, compute stream idle for a transfer
+  std::optional<double> stall_fraction;  // of the step, compute stream idle for a transfer; none: not shown
 };
 
 // Belongs to one thread. The stream must outlive it.

@@ -41,8 +41,8 @@ struct StepReport {
   std::uint64_t steps_per_epoch = 0;
   double loss = 0;
   double images_per_second = 0;
-  double stall_fraction = 0;
-  std::uint64_t memory_bytes = 0;  // committed
+  std::optional<double> stall_fraction;  // none where the device has not timed the step
+  std::uint64_t memory_bytes = 0;        // committed
 };
 
 struct TrainingResult {
@@ -52,8 +52,8 @@ struct TrainingResult {
   std::uint64_t peak_bytes = 0;         // counted by the driver
   double average_bytes = 0;
   std::uint64_t host_bytes = 0;
-  double step_seconds = 0;  // medians over the steps but the first
-  double stall_seconds = 0;
+  double step_seconds = 0;              // medians over the steps but the first
+  std::optional<double> stall_seconds;  // of the steps that the device has timed, if it has any
   double images_per_second = 0;
   std::uint64_t system_allocations_after_first_step = 0;  // device commits and page-locks
   std::string weights_sha256;

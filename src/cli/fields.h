@@ -90,17 +90,22 @@ inline std::string json_key(std::string name) {
   return name;
 }
 
+template <class Value>
+nlohmann::ordered_json value_or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
 template <class Arguments>
 nlohmann::ordered_json to_json(const Arguments& arguments) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  Arguments::visit(
-      arguments, [&json]<class Value>(const char* name, const Value& value, const auto& /*help*/) {
-        if constexpr (OptionalValue<Value>::optional) {
-          json[json_key(name)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-        } else {
-          json[json_key(name)] = value;
-        }
-      });
+  Arguments::visit(arguments,
+                   [&json]<class Value>(const char* name, const Value& value, const auto& /*help*/) {
+                     if constexpr (OptionalValue<Value>::optional) {
+                       json[json_key(name)] = value_or_null(value);
+                     } else {
+                       json[json_key(name)] = value;
+                     }
+                   });
   return json;
 }
 

@@ -78,7 +78,7 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
   json["options"].update(to_json(training));
   json["predicted_peak_bytes"] = run.prediction.peak_bytes;
   json["step_seconds"] = result.step_seconds;
-  json["stall_seconds"] = result.stall_seconds;
+  json["stall_seconds"] = value_or_null(result.stall_seconds);
   json["images_per_second"] = result.images_per_second;
   json["loss"] = result.loss;
   if (result.test_accuracy) {
@@ -116,11 +116,13 @@ void print_prediction(std::ostream& out, const PlannedRun& run) {
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result) {
   const std::uint64_t baseline = baseline_peak_bytes(run);
   out << std::fixed << std::setprecision(1) << result.steps << " steps, " << result.images_per_second
-      << " images/s, step " << result.step_seconds * 1e3 << " ms, of it stalled "
-      << result.stall_seconds * 1e3 << " ms\n"
-      << "peak " << format_size(result.peak_bytes) << " (predicted " << format_size(run.prediction.peak_bytes)
-      << "), " << percent(result.peak_bytes, baseline) << " % of the baseline's " << format_size(baseline)
-      << "\n"
+      << " images/s, step " << result.step_seconds * 1e3 << " ms";
+  if (result.stall_seconds) {
+    out << ", of it stalled " << *result.stall_seconds * 1e3 << " ms";
+  }
+  out << "\npeak " << format_size(result.peak_bytes) << " (predicted "
+      << format_size(run.prediction.peak_bytes) << "), " << percent(result.peak_bytes, baseline)
+      << " % of the baseline's " << format_size(baseline) << "\n"
       << std::setprecision(4) << "loss ";
   if (std::isnan(result.loss)) {
     out << "nan";  // without its sign, which means nothing

@@ -68,7 +68,7 @@ nlohmann::ordered_json to_json(const StepReport& report) {
           {"step", report.step},
           {"loss", report.loss},
           {"images_per_second", report.images_per_second},
-          {"stall_fraction", report.stall_fraction}};
+          {"stall_fraction", value_or_null(report.stall_fraction)}};
 }
 
 // A function of its own, so that the state that was read does not outlive it.

@@ -51,19 +51,23 @@ std::string bar(double done) {
   return "[" + std::string(filled, '=') + std::string(kBarWidth - filled, ' ') + "]";
 }
 
+std::string stall(const TrainingProgress& p) {
+  return p.stall_fraction ? "  stall " + percent(*p.stall_fraction) : "";
+}
+
 std::string describe(const TrainingProgress& p) {
   return "epoch " + std::to_string(p.epoch) + "/" + std::to_string(p.epochs) + "  step " +
          std::to_string(p.step) + "/" + std::to_string(p.steps) + "  loss " + number("%.4f", p.loss) + "  " +
          number("%.0f", p.images_per_second) + " images/s  memory " + brief_size(p.memory_bytes) + " of " +
-         brief_size(p.budget_bytes) + " (" + percent(fraction(p.memory_bytes, p.budget_bytes)) + ")  stall " +
-         percent(p.stall_fraction);
+         brief_size(p.budget_bytes) + " (" + percent(fraction(p.memory_bytes, p.budget_bytes)) + ")" +
+         stall(p);
 }
 
 std::string brief(const TrainingProgress& p) {
   const std::string text = bar(fraction(p.step, p.steps)) + " " + percent(fraction(p.step, p.steps)) +
                            "  loss " + number("%.3f", p.loss) + "  " + number("%.0f", p.images_per_second) +
                            " img/s  " + brief_size(p.memory_bytes) + " of " + brief_size(p.budget_bytes) +
-                           "  stall " + percent(p.stall_fraction);
+                           stall(p);
   return text.substr(0, 79);
 }
 

@@ -73,17 +73,24 @@ class Trainer::Impl {
   bool evaluates() const { return options_.epochs > 0 && data_.test != nullptr; }
   Device& device() { return session_.device(); }
 
+  // A step in flight.
+  struct Pending {
+    StepTicket ticket;
+    bool timed = false;
+  };
+
   // Steps `first` to `first + count - 1`, all of one epoch.
   void train_phase(std::uint64_t first, std::uint64_t count,
                    const std::function<void(const StepReport&)>& report) {
     BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first, count);
-    std::optional<StepTicket> pending;  // submitted, its loss not read yet
+    std::optional<Pending> pending;  // submitted, its loss not read yet
     for (std::uint64_t step = first; step < first + count; ++step) {
       device().set_tracing(options_.trace && step + kTracedSteps >= total_steps_);
       const StagedBatch batch = loader.next();
       const std::array inputs{batch.images, batch.targets};
-      StepTicket next = session_.submit(inputs, rate_.rate(step));
-      loader.recycle(batch, next.inputs_copied);
+      Pending next{.ticket = session_.submit(inputs, rate_.rate(step)),
+                   .timed = device().why_not_timed().empty()};
+      loader.recycle(batch, next.ticket.inputs_copied);
       if (!system_allocations_) {
         system_allocations_ = system_allocations();
       }
@@ -117,19 +124,25 @@ class Trainer::Impl {
     last_step_end_.reset();  // no part of the next step
   }
 
-  void finish_step(const StepTicket& ticket, const std::function<void(const StepReport&)>& report) {
-    result_.loss = session_.wait(ticket).loss;
+  void finish_step(const Pending& step, const std::function<void(const StepReport&)>& report) {
+    result_.loss = session_.wait(step.ticket).loss;
     ++result_.steps;
     const double now = device().now_seconds();
     const double stalled = device().times(session_.streams()[StreamRole::kCompute]).waiting_seconds;
+    std::optional<double> stall_seconds;
+    if (step.timed) {
+      stall_seconds = last_step_end_ ? stalled - last_stalled_ : 0;
+    }
     if (last_step_end_) {
       step_seconds_.push_back(now - *last_step_end_);
-      stall_seconds_.push_back(stalled - last_stalled_);
+      if (stall_seconds) {
+        stall_seconds_.push_back(*stall_seconds);
+      }
     }
     last_step_end_ = now;
     last_stalled_ = stalled;
     if (report) {
-      report(step_report());
+      report(step_report(stall_seconds));
     }
   }
 
@@ -138,7 +151,7 @@ class Trainer::Impl {
     return counters.commits + counters.pinned_allocations;
   }
 
-  StepReport step_report() {
+  StepReport step_report(std::optional<double> stall_seconds) {
     StepReport report{.step = first_step_ + result_.steps,
                       .steps = total_steps_,
                       .steps_per_epoch = order_.batches_per_epoch(),
@@ -146,7 +159,9 @@ class Trainer::Impl {
                       .memory_bytes = device().counters().committed_bytes};
     if (!step_seconds_.empty()) {
       report.images_per_second = static_cast<double>(order_.batch) / step_seconds_.back();
-      report.stall_fraction = stall_seconds_.back() / step_seconds_.back();
+    }
+    if (stall_seconds) {
+      report.stall_fraction = step_seconds_.empty() ? 0 : *stall_seconds / step_seconds_.back();
     }
     return report;
   }
@@ -186,7 +201,9 @@ class Trainer::Impl {
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
     result_.step_seconds = median(step_seconds_);
-    result_.stall_seconds = median(stall_seconds_);
+    if (!stall_seconds_.empty()) {
+      result_.stall_seconds = median(stall_seconds_);
+    }
     result_.images_per_second =
         result_.step_seconds > 0 ? static_cast<double>(order_.batch) / result_.step_seconds : 0;
     result_.trace = device().take_trace();

@@ -205,6 +205,9 @@ class CudaDevice final : public Device {
 
   double now_seconds() const override { return clock_.host_seconds(); }
   StreamTimes times(StreamId stream) const override;
+  std::string why_not_timed() const override {
+    return tracing() ? "" : "events with times cost time themselves: cuda has them while tracing alone";
+  }
   std::string why_not_capture() const override { return ""; }
 
  protected:

@@ -16,6 +16,7 @@ class ForwardingDevice : public Device {
 
   double now_seconds() const override { return below_.now_seconds(); }
   StreamTimes times(StreamId stream) const override { return below_.times(stream); }
+  std::string why_not_timed() const override { return below_.why_not_timed(); }
 
  protected:
   AddressRange do_reserve(std::uint64_t bytes) override { return below_.reserve(bytes); }

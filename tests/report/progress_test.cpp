@@ -58,6 +58,13 @@ TEST_F(ProgressTest, WritesOneLineAnEpochWhereThereIsNoTerminal) {
   EXPECT_THAT(take(), IsEmpty());
 }
 
+TEST_F(ProgressTest, SaysNothingOfAStallThatIsNotKnown) {
+  TrainingProgress untimed = at(2, 100);
+  untimed.stall_fraction.reset();
+  bar(false).update(untimed);
+  EXPECT_THAT(take(), AllOf(HasSubstr("(25%)\n"), Not(HasSubstr("stall"))));
+}
+
 TEST_F(ProgressTest, RedrawsInPlaceOnATerminal) {
   ProgressBar progress = bar(true);
   progress.update(at(1, 50));

@@ -197,6 +197,9 @@ std::vector<std::string> step_errors(const Json& line) {
 
 TEST(StepSchema, WantsEveryKeyOfItsType) {
   EXPECT_THAT(step_errors(step_line()), IsEmpty());
+  Json untimed = step_line();
+  untimed["stall_fraction"] = nullptr;
+  EXPECT_THAT(step_errors(untimed), IsEmpty());
   Json diverged = step_line();
   diverged["loss"] = nullptr;
   EXPECT_THAT(step_errors(diverged), IsEmpty());

@@ -595,6 +595,16 @@ TEST_P(DeviceConformance, StreamTimesLieWithinTheClock) {
   }
 }
 
+TEST_P(DeviceConformance, WorkIsTimedOrThereIsAReasonWhyNot) {
+  const StreamId stream = device->create_stream("compute");
+  const std::string why_not = device->why_not_timed();
+  work(stream, "work");
+  device->synchronize_all();
+  EXPECT_EQ(device->times(stream).busy_seconds > 0, why_not.empty()) << why_not;
+  device->set_tracing(true);
+  EXPECT_EQ(device->why_not_timed(), "");
+}
+
 TEST_P(DeviceConformance, BusyTimeIsWhatTheTraceShows) {
   const StreamId stream = device->create_stream("compute");
   device->set_tracing(true);

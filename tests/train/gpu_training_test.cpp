@@ -65,10 +65,14 @@ class GpuTraining : public ::testing::Test {
             .policy = policy,
             .training = {.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 5e-4F}}};
   }
-  static TrainingResult train(const PlannedRun& run) {
+  static TrainingResult train(const PlannedRun& run, const TrainOptions& more = {.steps = 3},
+                              const std::function<void(const StepReport&)>& report = {}) {
     DatasetSplits data = data_for(run, "synthetic");
     data.test = std::make_unique<FirstSamples>(std::move(data.test), 8);
-    return Trainer(run, data, {.learning_rate = 0.02F, .steps = 3, .session = {.seed = 7}}).train({});
+    TrainOptions options = more;
+    options.learning_rate = 0.02F;
+    options.session.seed = 7;
+    return Trainer(run, data, options).train(report);
   }
 
   std::shared_ptr<FakeCuda> cuda_ = std::make_shared<FakeCuda>();
@@ -435,6 +439,16 @@ TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   run.memory_bytes = FakeCudaOptions().memory_bytes;
   plan_run(run);
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// Once told as no stall at all, of steps that nobody had timed; a trace shows the last four.
+TEST_F(GpuTraining, StallsAreToldOfStepsThatAreTimed) {
+  const PlannedRun run = plan_run(options("cuda:0"));
+  EXPECT_FALSE(train(run).stall_seconds);
+  std::vector<bool> timed;
+  const auto note = [&](const StepReport& step) { timed.push_back(step.stall_fraction.has_value()); };
+  EXPECT_TRUE(train(run, {.steps = 6, .trace = true}, note).stall_seconds);
+  EXPECT_EQ(timed, (std::vector<bool>{false, false, true, true, true, true}));
 }
 
 TEST_F(GpuTraining, Tf32IsAChoiceWithANameOfItsOwn) {

@@ -90,8 +90,9 @@ TEST(Trainer, ReportsEveryStepOnceAndInOrder) {
     EXPECT_EQ(reports[step].steps, 6U);
     EXPECT_EQ(reports[step].steps_per_epoch, 3U);
     EXPECT_EQ(reports[step].memory_bytes, run.prediction.peak_bytes);
-    EXPECT_GE(reports[step].stall_fraction, 0);
+    EXPECT_GE(reports[step].stall_fraction.value(), 0);
   }
+  EXPECT_GE(result.stall_seconds.value(), 0);
   EXPECT_GT(result.step_seconds, 0);
   EXPECT_GT(result.images_per_second, 0);
 }
