@@ -43,7 +43,8 @@ struct alignas(64) BlockRecord {
   BlockRecord* next = nullptr;  // in a cache, or among the spare ones
   std::uint64_t bytes = 0;
   std::uint64_t requested = 0;
-  std::uint64_t freed_at = 0;  // the count of the owner's point behind its uses, while cached
+  // Of the owner's point behind the last uses that put it into the cache; 0 where it never was there.
+  std::uint64_t freed_at = 0;
   std::uint32_t size_class = 0;
   BlockKind kind = BlockKind::kSmall;
   bool has_readers = false;  // other streams than the owner, known to the pool; while busy

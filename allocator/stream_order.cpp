@@ -90,7 +90,7 @@ PoolStream& StreamOrder::take_number(StreamHandle handle, std::uint64_t id, bool
 
 bool StreamOrder::is_unused(PoolStream& stream) {
   const std::lock_guard lock(stream.mutex);
-  return stream.ended && stream.tally.empty() && stream.cache.bytes() == 0 &&
+  return stream.ended && stream.tally.empty() && stream.readings == 0 && stream.cache.bytes() == 0 &&
          done_.dominates(Point{.stream = stream.index, .count = stream.epoch});
 }
 
@@ -120,16 +120,19 @@ bool StreamOrder::is_there(const PoolStream& stream) {
 }
 
 void StreamOrder::end(PoolStream& stream) {
-  std::unique_lock lock(stream.mutex);
-  const bool depended_on = stream.freed_in_epoch || !stream.tally.empty();
-  lock.unlock();
-  if (depended_on) {
+  if (is_depended_on(stream)) {
     record(stream);
   }
-  lock.lock();
-  stream.ended = true;
-  lock.unlock();
+  {
+    const std::lock_guard lock(stream.mutex);
+    stream.ended = true;
+  }
   forget_handle(stream);
+}
+
+bool StreamOrder::is_depended_on(PoolStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  return stream.freed_in_epoch || !stream.tally.empty() || stream.readings > 0;
 }
 
 // --- their order -------------------------------------------------------------------------------------------
@@ -154,17 +157,37 @@ void StreamOrder::make_ready(PoolStream& requester, const Frontier& behind) {
     wait_until_done(behind);
     return;
   }
-  for (const Point& point : behind.points()) {
+  const Frontier unknown = missing(requester, behind);
+  if (unknown.empty()) {
+    return;
+  }
+  refuse_capture(requester, "cannot wait for another stream's event that was not captured with it");
+  for (const Point& point : most_telling_first(unknown)) {
     if (requester.known.dominates(point) || done_.dominates(point)) {
       continue;
     }
-    refuse_capture(requester, "cannot wait for another stream's event that was not captured with it");
     if (const PoolStream::Event* const event = event_for(point)) {
       backend_.wait(requester.handle, event->handle);
       ++counters_.stream_waits;
       requester.known.join(event->after);
     }
   }
+}
+
+std::vector<Point> StreamOrder::most_telling_first(const Frontier& frontier) {
+  std::vector<Point> points(frontier.points().begin(), frontier.points().end());
+  const auto told = [&](const Point& point) {
+    const PoolStream& stream = at_index(point.stream);
+    const Frontier& after = stream.events.empty() ? stream.known : stream.events.back().after;
+    return std::ranges::count_if(points, [&](const Point& other) { return after.dominates(other); });
+  };
+  std::vector<std::pair<std::ptrdiff_t, Point>> order;
+  for (const Point& point : points) {
+    order.emplace_back(-told(point), point);
+  }
+  std::ranges::stable_sort(order, {}, &std::pair<std::ptrdiff_t, Point>::first);
+  std::ranges::transform(order, points.begin(), &std::pair<std::ptrdiff_t, Point>::second);
+  return points;
 }
 
 void StreamOrder::wait_until_done(const Frontier& frontier) {

@@ -15,6 +15,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "allocator/pool_tally.h"
 #include "allocator/stream_cache.h"
@@ -27,9 +28,12 @@ struct alignas(64) PoolStream {
   PoolStream(StreamId index_, StreamHandle handle_, std::uint64_t id_, bool of_thread_)
       : handle(handle_), id(id_), index(index_), of_thread(of_thread_) {}
 
-  // Where blocks are that are freed now: the end of its next epoch or, of a stream that has ended, of all
-  // that it was given. Under `mutex`.
-  Point next_point() const { return {.stream = index, .count = epoch + (ended ? 0 : 1)}; }
+  // Behind what uses are of a block that is freed now: the end of its next epoch or, of a stream that has
+  // ended, of all that it was given. What the host frees is done. Under `mutex`.
+  Point next_point() const {
+    const bool is_open = !ended && index != 0;
+    return {.stream = index, .count = epoch + (is_open ? 1 : 0)};
+  }
 
   // Who it is: read at any time, changed while `known_by_handle` is false.
   std::atomic<StreamHandle> handle;
@@ -47,8 +51,9 @@ struct alignas(64) PoolStream {
   // Under the pool's lock.
   const StreamId index;
   bool of_thread;
-  bool vanished = false;  // gone without notice, and its work is not known to be done
-  Frontier known;         // what it is ordered after; itself included, to the end of all counts
+  std::uint64_t readings = 0;  // blocks in use that name it as a further reader
+  bool vanished = false;       // gone without notice, and its work is not known to be done
+  Frontier known;              // what it is ordered after; itself included, to the end of all counts
   struct Event {
     std::uint64_t epoch = 0;  // that it has ended
     EventHandle handle = nullptr;
@@ -131,8 +136,12 @@ class StreamOrder {
   PoolStream& add(StreamHandle handle, std::uint64_t id);
   PoolStream& take_number(StreamHandle handle, std::uint64_t id, bool of_thread);
   bool is_unused(PoolStream& stream);
+  // Whether blocks are, or will be, behind what it has been given since the last event.
+  bool is_depended_on(PoolStream& stream);
   void vanish(PoolStream& stream);
   void forget_handle(PoolStream& stream);
+  // Its points so that those come first whose streams know, probably, of most others.
+  std::vector<Point> most_telling_first(const Frontier& frontier);
   // One that stands for `point`; null where that is done by now.
   const PoolStream::Event* event_for(Point point);
   // Whether the handle still means the stream.

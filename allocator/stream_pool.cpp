@@ -162,6 +162,7 @@ class StreamPool::Impl {
     std::vector<StreamId>& readers = readers_[&record];
     if (std::ranges::find(readers, reader) == readers.end()) {
       readers.push_back(reader);
+      ++order_.at_index(reader).readings;
     }
     record.change(record.offset(), BlockRecord::kInUse, BlockRecord::kShared);
   }
@@ -499,6 +500,7 @@ class StreamPool::Impl {
     record.bytes = bytes;
     record.requested = asked;
     record.size_class = size_class;
+    record.freed_at = 0;
     record.has_readers = false;
     record.tagged.store(BlockRecord::tag(block->offset, BlockRecord::kInUse), std::memory_order_release);
     region.table().set(block->offset, &record);
@@ -538,7 +540,11 @@ class StreamPool::Impl {
       record.become(has_readers ? BlockRecord::kShared : BlockRecord::kInUse);
       throw;
     }
-    readers_.erase(&record);
+    if (const auto readers = readers_.extract(&record); !readers.empty()) {
+      for (const StreamId reader : readers.mapped()) {
+        --order_.at_index(reader).readings;
+      }
+    }
     {
       const std::lock_guard of_owner(owner.mutex);
       owner.tally.remove(record.kind, record.requested, record.bytes);
@@ -547,17 +553,14 @@ class StreamPool::Impl {
     sink_to_mark(merged);
   }
 
-  // Behind what a block that is freed now may be used again; empty: behind what it was handed out with.
-  Frontier uses_of(BlockRecord& record, PoolStream* stream) {
-    Frontier uses;
+  // Behind what a block that is freed now may be used again.
+  Frontier uses_of(const BlockRecord& record, PoolStream* stream) {
     if (stream == nullptr || stream == &order_.host()) {
-      return uses;
+      return order_.missing(order_.host(), handed_out_behind(record));
     }
-    uses.join(order_.freed_on(*stream));
+    Frontier uses(order_.freed_on(*stream));
     if (stream != record.owner) {
-      // Where the owner has never used it, `stream` need not have come after the owner's wait for these.
-      const PoolRegion& region = regions_.at(static_cast<std::size_t>(record.kind));
-      uses.join(order_.missing(*stream, region.blocks().in_use(record.offset(), record.bytes).frontier));
+      uses.join(order_.missing(*stream, handed_out_behind(record)));
     }
     if (record.has_readers) {
       for (const StreamId reader : readers_.at(&record)) {
@@ -565,6 +568,15 @@ class StreamPool::Impl {
       }
     }
     return uses;
+  }
+
+  // What its owner came after when it was given the block. Where the owner has not used it, nobody else need
+  // have come after that.
+  Frontier handed_out_behind(const BlockRecord& record) const {
+    const PoolRegion& region = regions_.at(static_cast<std::size_t>(record.kind));
+    Frontier behind = region.blocks().in_use(record.offset(), record.bytes).frontier;
+    behind.join(Point{.stream = record.owner->index, .count = record.freed_at});
+    return behind;
   }
 
   // Back to the free blocks, which the block is merged with.

@@ -132,9 +132,13 @@ class SimDeviceDriver final : public SimDevice {
       check_stream(point.stream);
     }
     const std::lock_guard lock(mutex_);
-    return std::ranges::all_of(frontier.points(), [this](const Point& point) {
+    const bool reached = std::ranges::all_of(frontier.points(), [this](const Point& point) {
       return order_ ? order_->executed(point) : clock_.reached(point);
     });
+    if (reached) {
+      checks_.synchronize(frontier);  // the host knows, and acts accordingly
+    }
+    return reached;
   }
 
   void do_commit(AddressRange range) override {

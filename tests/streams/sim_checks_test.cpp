@@ -124,6 +124,18 @@ TEST(SimRaces, WhatTheHostWaitedForIsOrdered) {
   }
 }
 
+// Failed before: a host that had asked was not believed to know, only one that had waited.
+TEST(SimRaces, WhatTheHostHasSeenReachedIsOrdered) {
+  SimFixture sim(checked(true, false));
+  const Point last = sim.work(sim.compute, "a", {}, {{sim.on_device(0, 64)}});
+  const Point other = sim.work(sim.memory, "b", {}, {});
+  sim.device->synchronize(Frontier(other));
+  const bool reached = sim.device->reached(Frontier(last));
+  sim.device->decommit(sim.block);
+  EXPECT_EQ(sim.device->findings().size(), reached ? 0U : 1U);
+  EXPECT_TRUE(reached) << "as long as the other";
+}
+
 TEST(SimRaces, MemoryIsTakenAwayOnlyFromCompletedWork) {
   for (const bool synchronize : {false, true}) {
     SimFixture sim(checked(true, false));

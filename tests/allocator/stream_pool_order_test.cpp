@@ -1,0 +1,513 @@
+// Order: programs of several streams that run on `sim`, whose race checker sees every access, while the pool
+// sees none. What it hands out is ordered after its last users; where waits are taken out, it is not.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fakes/forwarding_backend.h"
+#include "tests/extent.h"
+#include "vdnn/sim_device.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+namespace {
+
+constexpr StreamId kStreams = 4;
+constexpr int kBlocks = 80;
+constexpr std::uint64_t kKiB = 1024;
+
+std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed) {
+  SimDeviceOptions options;
+  options.profile = sim_profile("cpu");
+  options.check_races = !order_seed;
+  options.check_versions = true;
+  options.order_seed = order_seed;
+  auto device = make_sim_device(options);
+  for (StreamId stream = 0; stream < kStreams; ++stream) {
+    device->create_stream("stream " + std::to_string(stream));
+  }
+  return device;
+}
+
+std::string first_finding(const SimDevice& device) {
+  return device.findings().empty() ? "" : device.findings().front().text;
+}
+
+// Budgets that suffice, or for which memory has to be moved; with and without caches and a high-water mark.
+StreamPoolOptions draw_options(std::mt19937_64& random) {
+  return {.budget_bytes = random() % 2 == 0 ? 16384 * kKiB : 384 * kKiB,
+          .high_water_bytes = random() % 4 == 0 ? 192 * kKiB : 0,
+          .small_bytes = 8 * kKiB,
+          .cache_bytes = random() % 4 == 0 ? 0 : 16 * kKiB,
+          .ends_are_told = random() % 2 == 0};
+}
+
+// A program that uses its blocks in every way that the pool's contract allows.
+class ForeignProgram {
+ public:
+  ForeignProgram(SimDevice& device, StreamPool& pool, std::mt19937_64& random)
+      : device_(device), pool_(pool), random_(random) {}
+
+  void run() {
+    for (int blocks = 0; blocks < kBlocks || !live_.empty();) {
+      const auto what = below(100);
+      if (blocks < kBlocks && (live_.empty() || what < 45)) {
+        allocate();
+        ++blocks;
+      } else if (what < 60 && !live_.empty()) {
+        use_elsewhere(live_[below(live_.size())]);
+      } else if (what < 63) {
+        end_stream(any_stream());
+      } else if (what < 64) {
+        pool_.trim(128 * kKiB);
+      } else if (!live_.empty()) {
+        free_any();
+      }
+    }
+  }
+
+ private:
+  struct Block {
+    Access access;
+    std::optional<StreamId> owner;  // none: it has ended, or there was none
+    bool of_host = false;           // of allocate_ready()
+    Frontier written;
+    Frontier uses;    // all of them
+    Frontier hidden;  // of which the pool has not been told
+  };
+
+  std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+  StreamId any_stream() { return static_cast<StreamId>(below(kStreams)); }
+
+  void allocate() {
+    const std::uint64_t bytes = 1 + below(std::uint64_t{1} << (1 + below(16)));
+    const BlockLife life = below(16) == 0 ? BlockLife::kPersistent : BlockLife::kTransient;
+    const StreamId stream = any_stream();
+    const bool ready = below(10) == 0;
+    const auto range =
+        ready ? pool_.allocate_ready(bytes, life) : pool_.allocate(bytes, stream_handle(stream), life);
+    if (!range) {
+      if (!live_.empty()) {
+        free_any();
+      }
+      return;
+    }
+    Block block;
+    block.access = {.range = *range, .version = ++version_};
+    block.of_host = ready;
+    if (!ready) {
+      block.owner = stream;
+    }
+    // Some are never used by who took them.
+    if (below(8) != 0) {
+      const Frontier end(device_.submit(
+          stream, {.name = "write", .reads = {}, .writes = {&block.access, 1}, .cost = {}, .run = {}}));
+      block.written = device_.frontier(stream);
+      block.uses = end;
+      block.hidden = ready ? end : Frontier();
+    }
+    live_.push_back(block);
+  }
+
+  // What the device's stream is given from now on is another stream's to the program and to the pool.
+  void end_stream(StreamId stream) {
+    pool_.forget(stream_handle(stream));
+    for (Block& block : live_) {
+      if (block.owner == stream) {
+        block.owner.reset();
+      }
+    }
+  }
+
+  void use_elsewhere(Block& block) {
+    const StreamId stream = any_stream();
+    if (block.written.empty()) {
+      return;
+    }
+    device_.wait(stream, block.written);
+    const Frontier end(device_.submit(
+        stream, {.name = "read", .reads = {&block.access, 1}, .writes = {}, .cost = {}, .run = {}}));
+    block.uses.join(end);
+    if (below(2) == 0) {
+      pool_.used_on(block.access.range.begin, stream_handle(stream));
+    } else if (block.owner != stream) {
+      block.hidden.join(end);
+    }
+  }
+
+  void free_any() {
+    std::swap(live_[below(live_.size())], live_.back());
+    const Block block = live_.back();
+    live_.pop_back();
+    const std::uint64_t address = block.access.range.begin;
+    const auto way = below(8);
+    if (way == 0) {
+      device_.synchronize(block.uses);
+      pool_.free_idle(address);
+    } else if (way < 3 || (!block.owner && !block.hidden.empty()) || block.of_host) {
+      const StreamId stream = any_stream();
+      device_.wait(stream, block.uses);
+      pool_.free(address, stream_handle(stream));
+    } else {
+      if (block.owner) {
+        device_.wait(*block.owner, block.hidden);
+      }
+      pool_.free(address);
+    }
+  }
+
+  SimDevice& device_;
+  StreamPool& pool_;
+  std::mt19937_64& random_;
+  std::uint64_t version_ = 0;
+  std::vector<Block> live_;
+};
+
+void run(SimDevice& device, PoolBackend& backend, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  StreamPool pool(backend, draw_options(random));
+  ForeignProgram(device, pool, random).run();
+  pool.trim();
+  EXPECT_EQ(pool.statistics().all.reserved.current, 0U);
+}
+
+std::uint64_t seeds() {
+  return testing::extent({.usual = 1000, .under_sanitizers = 60, .in_long_run = 10000});
+}
+
+TEST(StreamPoolOrder, NoRaceInProgramsThatThePoolDoesNotSee) {
+  for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed) {
+    const auto device = make_device(std::nullopt);
+    const auto backend = make_pool_backend(*device);
+    run(*device, *backend, seed);
+    EXPECT_EQ(first_finding(*device), "") << "run(" << seed << ")";
+  }
+}
+
+// Knows nothing of frontiers: any order that the waits permit must read what was written for the reader.
+TEST(StreamPoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
+  for (std::uint64_t seed = 0; seed < seeds() / 4 && !HasFailure(); ++seed) {
+    const auto device = make_device(seed);
+    const auto backend = make_pool_backend(*device);
+    run(*device, *backend, seed);
+    EXPECT_EQ(first_finding(*device), "") << "run(" << seed << "), in an order of that seed";
+  }
+}
+
+class WithoutWaits final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void wait(StreamHandle, EventHandle) override {}
+};
+
+TEST(StreamPoolOrder, TheCheckerSeesThatWaitsAreMissing) {
+  std::uint64_t found = 0;
+  const std::uint64_t tried = seeds() / 10;
+  for (std::uint64_t seed = 0; seed < tried; ++seed) {
+    const auto device = make_device(std::nullopt);
+    const auto backend = make_pool_backend(*device);
+    WithoutWaits broken(*backend);
+    run(*device, broken, seed);
+    found += first_finding(*device).empty() ? 0U : 1U;
+  }
+  EXPECT_GT(found, tried * 3 / 4);
+}
+
+// --- one thing at a time -----------------------------------------------------------------------------------
+
+class StreamPoolOrderTest : public ::testing::Test {
+ protected:
+  Point write(AddressRange range, StreamId stream, const std::string& name) {
+    const Access access{.range = range, .version = 0};
+    return device_->submit(stream,
+                           {.name = name, .reads = {}, .writes = {&access, 1}, .cost = {}, .run = {}});
+  }
+  AddressRange take(std::uint64_t bytes, StreamId stream) {
+    return pool_.allocate(bytes, stream_handle(stream)).value();
+  }
+  StreamPoolStatistics statistics() const { return pool_.statistics(); }
+
+  std::unique_ptr<SimDevice> device_ = make_device(std::nullopt);
+  std::unique_ptr<PoolBackend> backend_ = make_pool_backend(*device_);
+  StreamPool pool_{*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 8 * kKiB, .cache_bytes = 0}};
+};
+
+TEST_F(StreamPoolOrderTest, AStreamTakesItsOwnBlocksBackWithoutAnEvent) {
+  for (int i = 0; i < 10; ++i) {
+    const AddressRange block = take(100 * kKiB, 0);
+    write(block, 0, "use");
+    pool_.free(block.begin);
+  }
+  EXPECT_EQ(statistics().events_recorded, 0U);
+  EXPECT_EQ(statistics().stream_waits, 0U);
+  EXPECT_EQ(statistics().growths, 1U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+TEST_F(StreamPoolOrderTest, OneEventServesAllThatWasFreedBefore) {
+  std::vector<AddressRange> blocks;
+  for (int i = 0; i < 3; ++i) {
+    blocks.push_back(take(64 * kKiB, 0));
+    write(blocks.back(), 0, "use");
+  }
+  for (const AddressRange& block : blocks) {
+    pool_.free(block.begin);
+  }
+  for (int i = 0; i < 3; ++i) {
+    write(take(64 * kKiB, 1), 1, "reuse");
+  }
+  EXPECT_EQ(statistics().events_recorded, 1U);
+  EXPECT_EQ(statistics().stream_waits, 1U) << "the stream knows all of it then";
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+// What a stream was made to wait for, those who wait for it know, too.
+TEST_F(StreamPoolOrderTest, KnowledgeIsHandedOn) {
+  const AddressRange first = take(64 * kKiB, 0);
+  const AddressRange second = take(64 * kKiB, 0);
+  const AddressRange kept = take(64 * kKiB, 0);
+  pool_.free(first.begin);
+  pool_.free(second.begin);
+  const AddressRange by_1 = take(64 * kKiB, 1);  // waits for 0
+  pool_.free(by_1.begin);
+  const AddressRange a = take(64 * kKiB, 2);  // waits for 1, and so knows 0
+  const AddressRange b = take(64 * kKiB, 2);
+  EXPECT_EQ(statistics().stream_waits, 2U);
+  write(a, 2, "a");
+  write(b, 2, "b");
+  EXPECT_EQ(first_finding(*device_), "");
+  pool_.free(kept.begin);
+}
+
+TEST_F(StreamPoolOrderTest, ReadersThatWereToldAreWaitedFor) {
+  const AddressRange block = take(64 * kKiB, 0);
+  write(block, 0, "write");
+  device_->wait(1, device_->frontier(0));
+  pool_.used_on(block.begin, stream_handle(1));
+  pool_.used_on(block.begin, stream_handle(1));
+  pool_.free(block.begin);
+  // Given to the reader between used_on() and the free, or before: all of it counts.
+  ASSERT_EQ(take(64 * kKiB, 0), block);
+  EXPECT_EQ(statistics().stream_waits, 1U);
+  EXPECT_EQ(statistics().events_recorded, 1U);
+}
+
+// A stream that frees what another one took, but never used, does not come after what that one waited for.
+TEST_F(StreamPoolOrderTest, BlockFreedElsewhereUnusedIsOrderedAfterItsUsersBefore) {
+  const AddressRange block = take(64 * kKiB, 0);
+  write(block, 0, "use");
+  pool_.free(block.begin);
+  ASSERT_EQ(take(64 * kKiB, 1), block);
+  pool_.free(block.begin, stream_handle(2));
+  ASSERT_EQ(take(64 * kKiB, 2), block);
+  write(block, 2, "reuse");
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+// Failed before: what a stream took back from its cache and did not use was free for others at once.
+TEST_F(StreamPoolOrderTest, BlockTakenBackUnusedIsOrderedAfterItsUsersBefore) {
+  for (const bool idle : {false, true}) {
+    StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
+    const AddressRange block = pool.allocate(64 * kKiB, stream_handle(0)).value();
+    write(block, 0, "use");
+    pool.free(block.begin);
+    ASSERT_EQ(pool.allocate(64 * kKiB, stream_handle(0)), block);
+    EXPECT_EQ(pool.statistics().reused_from_cache, 1U);
+    idle ? pool.free_idle(block.begin) : pool.free(block.begin, stream_handle(1));
+    ASSERT_EQ(pool.allocate(64 * kKiB, stream_handle(1)), block);
+    write(block, 1, "reuse");
+    EXPECT_EQ(first_finding(*device_), "");
+  }
+}
+
+TEST_F(StreamPoolOrderTest, MemoryThatIsReadyHasBeenWaitedForOnTheHost) {
+  const AddressRange block = take(64 * kKiB, 0);
+  write(block, 0, "use");
+  pool_.free(block.begin);
+  ASSERT_EQ(pool_.allocate_ready(64 * kKiB), block);
+  EXPECT_EQ(statistics().host_waits, 1U);
+  write(block, 1, "use by another");
+  write(pool_.allocate_ready(64 * kKiB).value(), 2, "fresh memory");
+  EXPECT_EQ(statistics().host_waits, 1U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+// Failed before: what the host had freed into its cache was waited for, by all of the device.
+TEST_F(StreamPoolOrderTest, WhatTheHostHasFreedIsWaitedForByNobody) {
+  StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
+  pool.free(pool.allocate_ready(64 * kKiB)->begin);
+  pool.allocate(64 * kKiB, stream_handle(0));
+  EXPECT_EQ(pool.statistics().growths, 1U);
+  EXPECT_EQ(pool.statistics().device_waits, 0U);
+}
+
+// Of blocks on two streams, only one has to be waited for.
+TEST_F(StreamPoolOrderTest, MovingMemoryWaitsForNoMoreThanItNeeds) {
+  std::vector<AddressRange> blocks;
+  for (StreamId stream = 0; stream < 2; ++stream) {
+    for (int i = 0; i < 4; ++i) {
+      blocks.push_back(take(512 * kKiB, stream));
+      write(blocks.back(), stream, "use");
+    }
+  }
+  // Every second one: no two holes touch.
+  for (std::size_t i = 0; i < blocks.size(); i += 2) {
+    pool_.free(blocks[i].begin);
+  }
+  EXPECT_EQ(statistics().all.reserved.current, 4096 * kKiB);
+  write(take(1024 * kKiB, 2), 2, "moved here");
+  EXPECT_EQ(statistics().host_waits, 1U);
+  EXPECT_EQ(statistics().device_waits, 0U);
+  EXPECT_EQ(statistics().all.reserved.peak, 4096 * kKiB);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+TEST_F(StreamPoolOrderTest, NobodyWaitsForWhatCannotSuffice) {
+  std::vector<AddressRange> blocks;
+  for (int i = 0; i < 8; ++i) {
+    blocks.push_back(take(512 * kKiB, 0));
+    write(blocks.back(), 0, "use");
+  }
+  pool_.free(blocks[0].begin);
+  EXPECT_EQ(pool_.allocate(1024 * kKiB, stream_handle(0)), std::nullopt);
+  EXPECT_EQ(statistics().host_waits, 0U);
+  EXPECT_EQ(statistics().failures, 1U);
+  EXPECT_EQ(pool_.shortage(1024 * kKiB).would_have_fitted, 512 * kKiB);
+}
+
+// --- ends of streams ---------------------------------------------------------------------------------------
+
+// Streams whose handles are given to others: the n-th stream of the device has handle (n modulo 2) + 1.
+class ReusedHandles final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  static StreamHandle handle(StreamId stream) { return stream_handle(stream % 2); }
+  // From now on its handle means this stream, or none.
+  void create(StreamId stream) { now_[stream % 2] = stream; }
+  void destroy(StreamId stream) { now_[stream % 2].reset(); }
+
+  std::uint64_t stream_id(StreamHandle stream) override {
+    return ForwardingBackend::stream_id(meant_by(stream));
+  }
+  EventHandle record(StreamHandle stream) override { return ForwardingBackend::record(meant_by(stream)); }
+  void wait(StreamHandle stream, EventHandle event) override {
+    ForwardingBackend::wait(meant_by(stream), event);
+  }
+
+ private:
+  StreamHandle meant_by(StreamHandle stream) const {
+    const auto& meant = now_[reinterpret_cast<std::uintptr_t>(stream) - 1];
+    if (!meant) {
+      throw InvalidArgument("no such stream");
+    }
+    return stream_handle(*meant);
+  }
+
+  std::array<std::optional<StreamId>, 2> now_;
+};
+
+class EndsOfStreams : public StreamPoolOrderTest {
+ protected:
+  EndsOfStreams() {
+    handles_.create(0);
+    handles_.create(1);
+  }
+  AddressRange take(StreamId stream) {
+    return reused_.allocate(64 * kKiB, ReusedHandles::handle(stream)).value();
+  }
+
+  ReusedHandles handles_{*backend_};
+  StreamPool reused_{handles_, {.budget_bytes = 4096 * kKiB, .small_bytes = 8 * kKiB}};
+};
+
+TEST_F(EndsOfStreams, ToldBeforehandCostOneEvent) {
+  const AddressRange block = take(0);
+  write(block, 0, "use");
+  reused_.free(block.begin);
+  reused_.forget(ReusedHandles::handle(0));
+  handles_.destroy(0);
+  EXPECT_EQ(reused_.statistics().events_recorded, 1U);
+  ASSERT_EQ(take(1), block);
+  write(block, 1, "reuse");
+  EXPECT_EQ(reused_.statistics().events_recorded, 1U);
+  EXPECT_EQ(reused_.statistics().device_waits, 0U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+TEST_F(EndsOfStreams, BlocksOutliveTheirStream) {
+  const AddressRange block = take(0);
+  write(block, 0, "use");
+  reused_.forget(ReusedHandles::handle(0));
+  handles_.destroy(0);
+  reused_.free(block.begin);
+  ASSERT_EQ(take(1), block);
+  write(block, 1, "reuse");
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+TEST_F(EndsOfStreams, OfWhichNothingDependsCostNothing) {
+  take(1);
+  reused_.forget(ReusedHandles::handle(0));
+  EXPECT_EQ(reused_.statistics().events_recorded, 0U);
+}
+
+TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenTheHandleTurnsUpAgain) {
+  const AddressRange block = take(0);
+  const AddressRange kept = take(0);
+  write(block, 0, "use");
+  write(kept, 0, "use of another");
+  reused_.free(block.begin);
+  handles_.create(2);  // has the handle of 0
+  ASSERT_EQ(take(2), block);
+  EXPECT_EQ(reused_.statistics().device_waits, 1U);
+  write(block, 2, "reuse");
+  reused_.free(kept.begin);
+  ASSERT_EQ(take(1), kept);
+  write(kept, 1, "reuse of another");
+  EXPECT_EQ(reused_.statistics().device_waits, 1U) << "all that the stream was given is done";
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenNoEventCanBeRecorded) {
+  const AddressRange block = take(0);
+  write(block, 0, "use");
+  reused_.free(block.begin);
+  handles_.destroy(0);
+  ASSERT_EQ(take(1), block);
+  EXPECT_EQ(reused_.statistics().device_waits, 1U);
+  write(block, 1, "reuse");
+  EXPECT_EQ(first_finding(*device_), "");
+  EXPECT_THROW(reused_.allocate(1, ReusedHandles::handle(0)), InvalidArgument);
+}
+
+// Numbers of streams that are gone are given anew: frontiers do not grow with all that ever were.
+TEST_F(EndsOfStreams, HundredsOfStreamsComeAndGo) {
+  for (StreamId i = 0; i < 300; ++i) {
+    const StreamId stream = device_->create_stream("one of many");
+    handles_.create(stream);
+    const AddressRange block = take(stream);
+    write(block, stream, "use");
+    reused_.free(block.begin);
+    reused_.forget(ReusedHandles::handle(stream));
+    handles_.destroy(stream);
+    if (i % 8 == 0) {
+      device_->synchronize(device_->frontier(stream));
+    }
+  }
+  EXPECT_EQ(reused_.statistics().all.blocks.added, 300U);
+  EXPECT_EQ(reused_.statistics().all.blocks.removed, 300U);
+  EXPECT_EQ(reused_.statistics().growths, 1U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+}  // namespace
+}  // namespace vdnn

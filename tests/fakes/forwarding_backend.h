@@ -1,0 +1,32 @@
+#pragma once
+// A backend of pools that hands everything to another one: for tests that change one thing.
+
+#include <cstdint>
+
+#include "vdnn/pool_backend.h"
+
+namespace vdnn {
+
+class ForwardingBackend : public PoolBackend {
+ public:
+  explicit ForwardingBackend(PoolBackend& target) : PoolBackend(target.properties()), target_(target) {}
+
+  AddressRange reserve(std::uint64_t bytes) override { return target_.reserve(bytes); }
+  void unreserve(AddressRange reservation) override { target_.unreserve(reservation); }
+  void commit(AddressRange range) override { target_.commit(range); }
+  void decommit(AddressRange range) override { target_.decommit(range); }
+  std::uint64_t stream_id(StreamHandle stream) override { return target_.stream_id(stream); }
+  bool is_of_thread(StreamHandle stream) const override { return target_.is_of_thread(stream); }
+  bool is_capturing(StreamHandle stream) override { return target_.is_capturing(stream); }
+  EventHandle record(StreamHandle stream) override { return target_.record(stream); }
+  void wait(StreamHandle stream, EventHandle event) override { target_.wait(stream, event); }
+  bool reached(EventHandle event) override { return target_.reached(event); }
+  void synchronize(EventHandle event) override { target_.synchronize(event); }
+  void synchronize_all() override { target_.synchronize_all(); }
+  void release(EventHandle event) noexcept override { target_.release(event); }
+
+ private:
+  PoolBackend& target_;
+};
+
+}  // namespace vdnn
