@@ -99,10 +99,14 @@ class StreamPool::Impl {
   }
 
   ~Impl() {
-    try {
-      backend_.synchronize_all();
-    } catch (...) {
-      // Work that failed is done with the memory, too.
+    // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
+    for (int i = 0; i < 2; ++i) {
+      try {
+        backend_.synchronize_all();
+        break;
+      } catch (...) {
+        continue;
+      }
     }
   }
 

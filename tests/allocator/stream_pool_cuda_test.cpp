@@ -1,0 +1,351 @@
+// The stream pool on CUDA's calls: over the fake runtime, which knows CUDA's own rules of order, counts what
+// is not given back, and refuses any call once.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fakes/fake_cuda.h"
+#include "streams/cuda/cuda_pool_backend.h"
+#include "tests/extent.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::size_t kStreams = 3;
+
+// A program that calls CUDA itself and takes its memory from the pool.
+class CudaProgram {
+ public:
+  CudaProgram(std::uint64_t seed, const StreamPoolOptions& options)
+      : random_(seed),
+        cuda_(std::make_shared<FakeCuda>(
+            FakeCudaOptions{.seed = seed, .memory_bytes = 64 * kMiB, .logical_memory = true})),
+        options_(options) {
+    cuda_->set_device(0);
+    for (CudaStream& stream : streams_) {
+      cuda_->stream_create(stream);
+    }
+  }
+  ~CudaProgram() {
+    for (const CudaStream stream : streams_) {
+      cuda_->stream_destroy(stream);
+    }
+  }
+  CudaProgram(const CudaProgram&) = delete;
+  CudaProgram& operator=(const CudaProgram&) = delete;
+
+  std::shared_ptr<FakeCuda> cuda() { return cuda_; }
+
+  // Takes, uses and frees blocks on all streams; whatever the pool refuses is done without. All is freed at
+  // the end.
+  void run(int steps) {
+    std::unique_ptr<PoolBackend> backend;
+    std::unique_ptr<StreamPool> pool;  // goes first
+    attempt([&] { backend = make_cuda_pool_backend(0, cuda_); });
+    if (backend) {
+      attempt([&] { pool = std::make_unique<StreamPool>(*backend, options_); });
+    }
+    if (pool) {
+      for (int i = 0; i < steps; ++i) {
+        step(*pool);
+      }
+      while (!live_.empty()) {
+        free_one(*pool);
+      }
+      check(*pool);
+    }
+  }
+
+ private:
+  struct Block {
+    AddressRange range;
+    std::size_t stream = 0;
+  };
+
+  template <class Call>
+  bool attempt(const Call& call) {
+    try {
+      call();
+      return true;
+    } catch (const Error& error) {
+      refused_ += std::string(error.what()) + "\n";
+      return false;
+    }
+  }
+
+  void step(StreamPool& pool) {
+    const std::size_t stream = random_() % kStreams;
+    if (live_.size() < 4 || (live_.size() < 24 && random_() % 2 == 0)) {
+      const std::uint64_t bytes = random_() % 3 == 0 ? (1 + random_() % 8) * kMiB : 1 + random_() % 100000;
+      std::optional<AddressRange> range;
+      attempt([&] { range = pool.allocate(bytes, streams_[stream]); });
+      if (range) {
+        launch(*range, stream);
+        live_.push_back({.range = *range, .stream = stream});
+      }
+    } else if (random_() % 16 == 0) {
+      end_stream(pool, stream);
+    } else if (random_() % 32 == 0) {
+      attempt([&] { pool.trim(16 * kMiB); });
+    } else {
+      free_one(pool);
+    }
+  }
+
+  void launch(AddressRange range, std::size_t stream) {
+    const Access access{.range = range, .version = 0};
+    FakeCuda::launch(streams_[stream], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+  }
+
+  // Some readers are named, some blocks are freed on another stream, behind the program's own event.
+  void free_one(StreamPool& pool) {
+    if (live_.empty()) {
+      return;
+    }
+    std::swap(live_[random_() % live_.size()], live_.back());
+    const Block block = live_.back();
+    live_.pop_back();
+    const std::uint64_t address = block.range.begin;
+    const std::size_t other = random_() % kStreams;
+    bool elsewhere = false;
+    if (other != block.stream && random_() % 2 == 0 && behind(other, block.stream)) {
+      launch(block.range, other);
+      elsewhere = random_() % 2 == 0 || !attempt([&] { pool.used_on(address, streams_[other]); });
+    }
+    // A free that is refused has changed nothing: it can be repeated.
+    const auto free = [&] { elsewhere ? pool.free(address, streams_[other]) : pool.free(address); };
+    if (!attempt(free)) {
+      EXPECT_TRUE(attempt(free)) << refused_;
+    }
+  }
+
+  // Orders `stream` behind `before`. The program's own calls may be refused, too.
+  bool behind(std::size_t stream, std::size_t before) {
+    CudaEvent event = nullptr;
+    if (cuda_->event_create(event, false) != CudaStatus::kSuccess) {
+      return false;
+    }
+    const bool done = cuda_->event_record(event, streams_[before]) == CudaStatus::kSuccess &&
+                      cuda_->stream_wait_event(streams_[stream], event) == CudaStatus::kSuccess;
+    cuda_->event_destroy(event);
+    return done;
+  }
+
+  // Told beforehand, or not. Blocks of the stream live on.
+  void end_stream(StreamPool& pool, std::size_t stream) {
+    CudaStream fresh = nullptr;
+    if (cuda_->stream_create(fresh) != CudaStatus::kSuccess) {
+      return;
+    }
+    if (random_() % 2 == 0) {
+      attempt([&] { pool.forget(streams_[stream]); });
+    }
+    cuda_->stream_destroy(streams_[stream]);
+    streams_[stream] = fresh;
+    // Its blocks are no other stream's: they are freed once all is done.
+    if (std::ranges::find(live_, stream, &Block::stream) == live_.end()) {
+      return;
+    }
+    while (cuda_->device_synchronize() != CudaStatus::kSuccess) {
+    }
+    std::erase_if(live_, [&](const Block& block) {
+      const auto free = [&] { pool.free_idle(block.range.begin); };
+      return block.stream == stream && (attempt(free) || attempt(free));
+    });
+  }
+
+  void check(const StreamPool& pool) {
+    const StreamPoolStatistics statistics = pool.statistics();
+    EXPECT_EQ(statistics.all.blocks.current, 0U);
+    EXPECT_EQ(statistics.all.allocated.current, 0U);
+    EXPECT_EQ(statistics.all.reserved.current, cuda_->mapped_bytes());
+    EXPECT_LE(statistics.all.reserved.peak, options_.budget_bytes);
+  }
+
+  std::mt19937_64 random_;
+  std::shared_ptr<FakeCuda> cuda_;
+  const StreamPoolOptions options_;
+  std::array<CudaStream, kStreams> streams_{};
+  std::vector<Block> live_;
+  std::string refused_;
+};
+
+std::string texts(const std::vector<SimFinding>& findings) {
+  return findings.empty() ? "" : findings.front().text;
+}
+
+StreamPoolOptions options_of(std::uint64_t seed) {
+  return {.budget_bytes = seed % 2 == 0 ? 64 * kMiB : 24 * kMiB,
+          .high_water_bytes = seed % 3 == 0 ? 16 * kMiB : 0,
+          .small_bytes = 64 * 1024,
+          .cache_bytes = 256 * 1024};
+}
+
+// Runs a program and says what is wrong with it, once all of it is gone.
+void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
+  const std::shared_ptr<FakeCuda> cuda = program->cuda();
+  program->run(steps);
+  program.reset();
+  EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
+  EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
+  EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
+}
+
+TEST(StreamPoolCuda, ProgramsAreInOrderByCudasOwnRulesAndNothingLeaks) {
+  const std::uint64_t seeds = testing::extent({.usual = 100, .under_sanitizers = 20, .in_long_run = 2000});
+  std::uint64_t waits = 0;
+  for (std::uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, "seed " + std::to_string(seed));
+    auto program = std::make_unique<CudaProgram>(seed, options_of(seed));
+    const std::shared_ptr<FakeCuda> cuda = program->cuda();
+    expect_sound(std::move(program), 300);
+    waits += cuda->calls("cudaStreamWaitEvent");
+  }
+  EXPECT_GT(waits, 10 * seeds);
+}
+
+// Every call, the program's own included, refused once: what is thrown is typed, the pool goes on, nothing is
+// used unordered and nothing leaks.
+TEST(StreamPoolCuda, AnyCallMayBeRefusedOnce) {
+  const std::uint64_t seeds = testing::extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 8});
+  const std::uint64_t stride = testing::extent({.usual = 1, .under_sanitizers = 13, .in_long_run = 1});
+  std::set<std::string> refused_calls;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    // Want of memory, and what CUDA may say of any call.
+    for (const CudaStatus status : {CudaStatus::kMemoryAllocation, CudaStatus::kNotSupported}) {
+      bool refused = true;
+      for (std::uint64_t nth = 1 + seed; refused && !HasFailure(); nth += stride) {
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           "seed " + std::to_string(seed) + ", call " + std::to_string(nth) +
+                                               ", status " + std::to_string(static_cast<int>(status)));
+        auto program = std::make_unique<CudaProgram>(seed, options_of(seed));
+        const std::shared_ptr<FakeCuda> cuda = program->cuda();
+        cuda->fail_call(nth, status);
+        expect_sound(std::move(program), 120);
+        refused = !cuda->failed_call().empty();
+        refused_calls.insert(cuda->failed_call());
+      }
+    }
+  }
+  EXPECT_THAT(refused_calls,
+              IsSupersetOf({"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
+                            "cudaStreamGetId", "cudaEventCreateWithFlags", "cudaEventRecord",
+                            "cudaStreamWaitEvent", "cudaDeviceSynchronize"}));
+}
+
+class OnCuda : public ::testing::Test {
+ protected:
+  OnCuda() {
+    cuda_->set_device(0);
+    for (CudaStream& stream : streams_) {
+      cuda_->stream_create(stream);
+    }
+    backend_ = make_cuda_pool_backend(0, cuda_);
+    pool_ = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+  }
+  ~OnCuda() override {
+    pool_.reset();
+    backend_.reset();
+    for (const CudaStream stream : streams_) {
+      cuda_->stream_destroy(stream);
+    }
+    EXPECT_THAT(cuda_->misuses(), IsEmpty());
+    EXPECT_THAT(cuda_->leaks(), IsEmpty());
+  }
+  OnCuda(const OnCuda&) = delete;
+  OnCuda& operator=(const OnCuda&) = delete;
+
+  std::shared_ptr<FakeCuda> cuda_ = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.memory_bytes = 64 * kMiB, .used_bytes = 16 * kMiB, .logical_memory = true});
+  std::array<CudaStream, 2> streams_{};
+  std::unique_ptr<PoolBackend> backend_;
+  std::unique_ptr<StreamPool> pool_;
+};
+
+TEST_F(OnCuda, ThePoolMayTakeWhatIsFree) {
+  EXPECT_EQ(backend_->properties().memory_bytes, 48 * kMiB);
+  EXPECT_EQ(backend_->properties().granule_bytes, 2 * kMiB);
+  EXPECT_TRUE(pool_->allocate(48 * kMiB, streams_[0]));
+  EXPECT_FALSE(pool_->allocate(1, streams_[0]));
+}
+
+// The budget would allow it, but others have taken it: granules of the pool's own are moved.
+TEST_F(OnCuda, WhenTheGpuHasNoMoreThePoolMovesWhatItHas) {
+  std::vector<AddressRange> blocks;
+  for (int i = 0; i < 4; ++i) {
+    blocks.push_back(pool_->allocate(4 * kMiB, streams_[0]).value());
+  }
+  cuda_->take_memory(0, 32 * kMiB);
+  pool_->free(blocks[0].begin);
+  pool_->free(blocks[2].begin);
+  EXPECT_TRUE(pool_->allocate(8 * kMiB, streams_[1]));
+  EXPECT_FALSE(pool_->allocate(2 * kMiB, streams_[1]));
+  EXPECT_EQ(cuda_->mapped_bytes(), 16 * kMiB);
+  EXPECT_EQ(pool_->statistics().all.reserved.peak, 16 * kMiB);
+}
+
+TEST_F(OnCuda, AFreeCallsNothing) {
+  const AddressRange small = pool_->allocate(1000, streams_[0]).value();
+  const AddressRange large = pool_->allocate(4 * kMiB, streams_[0]).value();
+  const std::uint64_t calls = cuda_->calls();
+  pool_->free(small.begin);
+  pool_->free(large.begin);
+  EXPECT_EQ(cuda_->calls(), calls);
+  pool_->allocate(1000, streams_[0]);
+  EXPECT_EQ(cuda_->calls(), calls + 1) << "who the stream is";
+}
+
+TEST_F(OnCuda, WhereEndsAreToldNobodyIsAskedWhoAStreamIs) {
+  StreamPool pool(*backend_, {.budget_bytes = 16 * kMiB, .ends_are_told = true});
+  pool.free(pool.allocate(1000, streams_[0])->begin);
+  const std::uint64_t calls = cuda_->calls();
+  pool.free(pool.allocate(1000, streams_[0])->begin, streams_[0]);
+  EXPECT_EQ(cuda_->calls(), calls);
+}
+
+TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
+  const AddressRange other = pool_->allocate(4 * kMiB, streams_[1]).value();
+  pool_->free(other.begin);
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
+  try {
+    pool_->allocate(4 * kMiB, streams_[0]);
+    ADD_FAILURE() << "an event of before the capture would have to be waited for within it";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is being captured"));
+  }
+  // Fresh memory needs no event; that it is mapped meanwhile is no part of the graph.
+  const auto fresh = pool_->allocate(1 * kMiB, streams_[0], BlockLife::kPersistent);
+  ASSERT_TRUE(fresh);
+  pool_->free(fresh->begin);
+  EXPECT_THROW(pool_->allocate(1 * kMiB, streams_[1], BlockLife::kPersistent), InvalidArgument)
+      << "its event would be in the graph";
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  EXPECT_TRUE(pool_->allocate(1 * kMiB, streams_[1], BlockLife::kPersistent));
+  EXPECT_TRUE(pool_->allocate(4 * kMiB, streams_[0]));
+}
+
+TEST(StreamPoolOnOldGpus, NeedsVirtualMemory) {
+  const auto cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.virtual_memory = false});
+  EXPECT_THROW(make_cuda_pool_backend(0, cuda), DeviceError);
+}
+
+}  // namespace
+}  // namespace vdnn
