@@ -26,12 +26,19 @@ class SchemaCheck {
  public:
   // What is wrong with `value`, one sentence each, with the JSON pointer of the place; empty: it is valid.
   static std::vector<std::string> errors(const Json& schema, const Json& value) {
-    SchemaCheck check;
+    return errors(schema, schema, value);
+  }
+
+ private:
+  explicit SchemaCheck(const Json& root) : root_(root) {}
+
+  // `schema` is a part of `root`, to which its references point.
+  static std::vector<std::string> errors(const Json& root, const Json& schema, const Json& value) {
+    SchemaCheck check(root);
     check.visit(schema, value, "");
     return check.errors_;
   }
 
- private:
   void fail(const std::string& where, const std::string& what) {
     errors_.push_back((where.empty() ? "/" : where) + ": " + what);
   }
@@ -102,7 +109,9 @@ class SchemaCheck {
       }
     } else if (keyword == "oneOf") {
       visit_one_of(argument, value, where);
-    } else if (!std::set<std::string>{"$schema", "title", "description"}.contains(keyword)) {
+    } else if (keyword == "$ref") {
+      visit(root_.at(Json::json_pointer(argument.get<std::string>().substr(1))), value, where);
+    } else if (!std::set<std::string>{"$schema", "$defs", "title", "description"}.contains(keyword)) {
       throw std::invalid_argument("schema: this check does not know the keyword '" + keyword + "'");
     }
   }
@@ -120,7 +129,7 @@ class SchemaCheck {
     std::string reasons;
     std::size_t matches = 0;
     for (const Json& alternative : alternatives) {
-      const auto found = errors(alternative, value);
+      const auto found = errors(root_, alternative, value);
       matches += found.empty() ? 1 : 0;
       if (!found.empty()) {
         reasons.append(" [").append(found.front()).append("]");
@@ -132,6 +141,7 @@ class SchemaCheck {
     }
   }
 
+  const Json& root_;
   std::vector<std::string> errors_;
 };
 

@@ -55,6 +55,15 @@ TEST(JsonSchema, ChecksObjectsAndArrays) {
   EXPECT_THAT(errors(schema, "[]"), Not(IsEmpty()));
 }
 
+TEST(JsonSchema, FollowsReferences) {
+  const char* const schema =
+      R"({"$defs": {"size": {"minimum": 1}, "two": {"items": {"$ref": "#/$defs/size"}}},
+                                 "oneOf": [{"type": "null"}, {"type": "array", "$ref": "#/$defs/two"}]})";
+  EXPECT_THAT(errors(schema, "[1, 2]"), IsEmpty());
+  EXPECT_THAT(errors(schema, "[1, 0]"), ElementsAre(HasSubstr("/1: expected at least 1")));
+  EXPECT_THROW(errors(R"({"$ref": "#/$defs/none"})", "1"), Json::exception);
+}
+
 TEST(JsonSchema, ChecksAlternatives) {
   const char* const schema = R"({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]})";
   EXPECT_THAT(errors(schema, R"({"a": 1})"), IsEmpty());

@@ -89,7 +89,9 @@ bool declared_const(const std::string& object, const std::string& text) {
 }
 
 // What the process has one of, so that the library must. Each with its reason.
-constexpr std::array<std::string_view, 1> kAdmitted{
+constexpr std::array<std::string_view, 2> kAdmitted{
+    // What C programs ask their thread for, as they do with errno.
+    "vdnn::(anonymous namespace)::last_error",
     // A process treats a signal in one way; the handler has no argument that could lead it to a device.
     "vdnn::ViolationHandler::instance()::handler"};
 

@@ -1,0 +1,376 @@
+#include "allocator/dropin/c_abi.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "vdnn/error.h"
+#include "vdnn/pool_snapshot.h"
+#include "vdnn/stream_pool.h"
+
+struct vdnn_allocator {
+  vdnn_allocator(std::unique_ptr<vdnn::PoolBackend> of, const vdnn::StreamPoolOptions& options)
+      : backend(std::move(of)), pool(*backend, options) {}
+
+  std::unique_ptr<vdnn::PoolBackend> backend;
+  vdnn::StreamPool pool;
+};
+
+namespace vdnn {
+
+namespace {
+
+// --- failures ----------------------------------------------------------------------------------------------
+
+// Without the heap, so that it works where that is exhausted, and while a thread ends.
+thread_local std::array<char, 4096> last_error{};
+
+vdnn_status fail(vdnn_status status, std::string_view text) noexcept {
+  const std::size_t length = text.copy(last_error.data(), last_error.size() - 1);
+  last_error.at(length) = '\0';
+  return status;
+}
+
+// What `body` returns, or what it throws in the terms of C.
+template <class Body>
+vdnn_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return VDNN_OK;
+  } catch (const OutOfMemory& error) {
+    return fail(VDNN_OUT_OF_MEMORY, error.what());
+  } catch (const InvalidArgument& error) {
+    return fail(VDNN_INVALID_ARGUMENT, error.what());
+  } catch (const DeviceError& error) {
+    return fail(error.lost() ? VDNN_DEVICE_LOST : VDNN_DEVICE_ERROR, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(VDNN_NO_HOST_MEMORY, "no host memory");
+  } catch (const std::exception& error) {
+    return fail(VDNN_INTERNAL_ERROR, error.what());
+  } catch (...) {
+    return fail(VDNN_INTERNAL_ERROR, "something was thrown that is no exception of the standard library");
+  }
+}
+
+template <class T>
+T& given(T* pointer, const char* name) {
+  if (pointer == nullptr) {
+    throw InvalidArgument(std::string(name) + " is null");
+  }
+  return *pointer;
+}
+
+StreamPool& pool_of(vdnn_allocator* allocator) {
+  return given(allocator, "allocator").pool;
+}
+
+void check_version(std::uint32_t version) {
+  if (version != VDNN_ALLOCATOR_VERSION) {
+    throw InvalidArgument("version " + std::to_string(version) + " is not known, but " +
+                          std::to_string(VDNN_ALLOCATOR_VERSION) + " is");
+  }
+}
+
+// --- what goes in ------------------------------------------------------------------------------------------
+
+vdnn_allocator_options default_options() {
+  const StreamPoolOptions defaults;
+  return {.version = VDNN_ALLOCATOR_VERSION,
+          .device = 0,
+          .budget_bytes = defaults.budget_bytes,
+          .high_water_bytes = defaults.high_water_bytes,
+          .small_bytes = defaults.small_bytes,
+          .cache_bytes = defaults.cache_bytes,
+          .ends_are_told = defaults.ends_are_told ? 1U : 0U,
+          .reserved = 0,
+          .on_exhausted = nullptr,
+          .user_data = nullptr};
+}
+
+vdnn_allocator_options checked(const vdnn_allocator_options* options) {
+  if (options == nullptr) {
+    return default_options();
+  }
+  check_version(options->version);
+  if (options->device < 0) {
+    throw InvalidArgument("there is no device " + std::to_string(options->device));
+  }
+  if (options->ends_are_told > 1) {
+    throw InvalidArgument("ends_are_told is " + std::to_string(options->ends_are_told) + ", not 0 or 1");
+  }
+  if (options->reserved != 0) {
+    throw InvalidArgument("reserved is " + std::to_string(options->reserved) + ", not 0");
+  }
+  return *options;
+}
+
+StreamPoolOptions pool_options(const vdnn_allocator_options& options) {
+  StreamPoolOptions result{.budget_bytes = options.budget_bytes,
+                           .high_water_bytes = options.high_water_bytes,
+                           .small_bytes = options.small_bytes,
+                           .cache_bytes = options.cache_bytes,
+                           .ends_are_told = options.ends_are_told == 1,
+                           .on_exhausted = nullptr};
+  if (options.on_exhausted != nullptr) {
+    result.on_exhausted = [call = options.on_exhausted, data = options.user_data](std::uint64_t bytes) {
+      return call(data, bytes) != 0;
+    };
+  }
+  return result;
+}
+
+vdnn_allocator* make_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options) {
+  return new vdnn_allocator(std::move(backend), pool_options(checked(options)));
+}
+
+BlockLife life_of(std::uint32_t life) {
+  if (life != VDNN_TRANSIENT && life != VDNN_PERSISTENT) {
+    throw InvalidArgument("there is no such life of a block: " + std::to_string(life));
+  }
+  return life == VDNN_PERSISTENT ? BlockLife::kPersistent : BlockLife::kTransient;
+}
+
+std::uint64_t number_of(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+
+// --- what comes out ----------------------------------------------------------------------------------------
+
+vdnn_allocator_figure to_c(const PoolFigure& figure) {
+  return {.current = figure.current, .peak = figure.peak, .added = figure.added, .removed = figure.removed};
+}
+
+vdnn_allocator_figures to_c(const PoolFigures& figures) {
+  return {.blocks = to_c(figures.blocks),
+          .requested = to_c(figures.requested),
+          .allocated = to_c(figures.allocated),
+          .active = to_c(figures.active),
+          .reserved = to_c(figures.reserved)};
+}
+
+vdnn_allocator_statistics to_c(const StreamPoolStatistics& statistics) {
+  return {.version = VDNN_ALLOCATOR_VERSION,
+          .reserved = 0,
+          .all = to_c(statistics.all),
+          .small_blocks = to_c(statistics.of(BlockKind::kSmall)),
+          .large_blocks = to_c(statistics.of(BlockKind::kLarge)),
+          .persistent_blocks = to_c(statistics.of(BlockKind::kPersistent)),
+          .reused_from_cache = statistics.reused_from_cache,
+          .reused_at_once = statistics.reused_at_once,
+          .reused_after_wait = statistics.reused_after_wait,
+          .growths = statistics.growths,
+          .events_recorded = statistics.events_recorded,
+          .stream_waits = statistics.stream_waits,
+          .host_waits = statistics.host_waits,
+          .device_waits = statistics.device_waits,
+          .retries = statistics.retries,
+          .failures = statistics.failures};
+}
+
+void* block_or_throw(const StreamPool& pool, std::uint64_t bytes, std::optional<AddressRange> block) {
+  if (!block) {
+    throw OutOfMemory(pool.backend().properties().name, pool.shortage(bytes));
+  }
+  return pointer_to<void>(block->begin);
+}
+
+// Everything is checked before `make` is called, and nothing is written but in the end.
+template <class Make>
+vdnn_status give_text(vdnn_allocator* allocator, char* text, std::uint64_t capacity, std::uint64_t* needed,
+                      const Make& make) noexcept {
+  return guarded([&] {
+    const StreamPool& pool = pool_of(allocator);
+    std::uint64_t& length = given(needed, "needed");
+    if (capacity > 0) {
+      given(text, "text");
+    }
+    const std::string made = make(pool);
+    length = made.size() + 1;
+    if (capacity > 0) {
+      const std::uint64_t copied = std::min<std::uint64_t>(made.size(), capacity - 1);
+      std::memcpy(text, made.data(), copied);
+      text[copied] = '\0';
+    }
+  });
+}
+
+// `free` gives back the block that begins at an address.
+template <class Free>
+vdnn_status give_back(vdnn_allocator* allocator, const void* address, const Free& free) noexcept {
+  return guarded([&] {
+    StreamPool& pool = pool_of(allocator);
+    if (address != nullptr) {
+      free(pool, number_of(address));
+    }
+  });
+}
+
+}  // namespace
+
+vdnn_status create_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options,
+                             vdnn_allocator** allocator) noexcept {
+  return guarded([&] {
+    vdnn_allocator*& result = given(allocator, "allocator");
+    given(backend.get(), "backend");
+    result = make_allocator(std::move(backend), options);
+  });
+}
+
+}  // namespace vdnn
+
+using vdnn::guarded;
+using vdnn::pool_of;
+
+extern "C" {
+
+const char* vdnn_status_name(int status) {
+  switch (status) {
+    case VDNN_OK:
+      return "ok";
+    case VDNN_OUT_OF_MEMORY:
+      return "out of memory";
+    case VDNN_INVALID_ARGUMENT:
+      return "invalid argument";
+    case VDNN_DEVICE_ERROR:
+      return "device error";
+    case VDNN_DEVICE_LOST:
+      return "device lost";
+    case VDNN_NO_HOST_MEMORY:
+      return "no host memory";
+    case VDNN_INTERNAL_ERROR:
+      return "internal error";
+  }
+  return "unknown status";
+}
+
+const char* vdnn_last_error(void) {
+  return vdnn::last_error.data();
+}
+
+vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_t version) {
+  return guarded([&] {
+    vdnn::check_version(version);
+    vdnn::given(options, "options") = vdnn::default_options();
+  });
+}
+
+vdnn_status vdnn_allocator_create(const vdnn_allocator_options* options, vdnn_allocator** allocator) {
+  return guarded([&] {
+    vdnn_allocator*& result = vdnn::given(allocator, "allocator");
+    result = vdnn::make_allocator(vdnn::make_cuda_pool_backend(vdnn::checked(options).device), options);
+  });
+}
+
+vdnn_status vdnn_allocator_destroy(vdnn_allocator* allocator) {
+  return guarded([&] { delete allocator; });
+}
+
+vdnn_status vdnn_allocator_allocate(vdnn_allocator* allocator, uint64_t bytes, void* stream, uint32_t life,
+                                    void** address) {
+  return guarded([&] {
+    vdnn::StreamPool& pool = pool_of(allocator);
+    void*& result = vdnn::given(address, "address");
+    result = vdnn::block_or_throw(pool, bytes, pool.allocate(bytes, stream, vdnn::life_of(life)));
+  });
+}
+
+vdnn_status vdnn_allocator_allocate_ready(vdnn_allocator* allocator, uint64_t bytes, uint32_t life,
+                                          void** address) {
+  return guarded([&] {
+    vdnn::StreamPool& pool = pool_of(allocator);
+    void*& result = vdnn::given(address, "address");
+    result = vdnn::block_or_throw(pool, bytes, pool.allocate_ready(bytes, vdnn::life_of(life)));
+  });
+}
+
+vdnn_status vdnn_allocator_free(vdnn_allocator* allocator, void* address) {
+  return vdnn::give_back(allocator, address,
+                         [](vdnn::StreamPool& pool, std::uint64_t begin) { pool.free(begin); });
+}
+
+vdnn_status vdnn_allocator_free_on(vdnn_allocator* allocator, void* address, void* stream) {
+  return vdnn::give_back(allocator, address,
+                         [stream](vdnn::StreamPool& pool, std::uint64_t begin) { pool.free(begin, stream); });
+}
+
+vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address) {
+  return vdnn::give_back(allocator, address,
+                         [](vdnn::StreamPool& pool, std::uint64_t begin) { pool.free_idle(begin); });
+}
+
+vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream) {
+  return guarded([&] { pool_of(allocator).used_on(vdnn::number_of(address), stream); });
+}
+
+vdnn_status vdnn_allocator_forget_stream(vdnn_allocator* allocator, void* stream) {
+  return guarded([&] { pool_of(allocator).forget(stream); });
+}
+
+vdnn_status vdnn_allocator_owns(vdnn_allocator* allocator, const void* address, int* owns) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    vdnn::given(owns, "owns") = pool.owns(vdnn::number_of(address)) ? 1 : 0;
+  });
+}
+
+vdnn_status vdnn_allocator_block_bytes(vdnn_allocator* allocator, const void* address, uint64_t* bytes) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    std::uint64_t& result = vdnn::given(bytes, "bytes");
+    const auto block = pool.find(vdnn::number_of(address));
+    if (!block) {
+      throw vdnn::InvalidArgument(pool.backend().properties().name +
+                                  ": this address is not the beginning of a block in use");
+    }
+    result = block->bytes;
+  });
+}
+
+vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, uint64_t* released) {
+  return guarded([&] {
+    const std::uint64_t bytes = pool_of(allocator).trim(keep_bytes);
+    if (released != nullptr) {
+      *released = bytes;
+    }
+  });
+}
+
+vdnn_status vdnn_allocator_get_statistics(vdnn_allocator* allocator, vdnn_allocator_statistics* statistics) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    vdnn::check_version(vdnn::given(statistics, "statistics").version);
+    *statistics = vdnn::to_c(pool.statistics());
+  });
+}
+
+vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void* stream,
+                                                 vdnn_allocator_statistics* statistics) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    vdnn::check_version(vdnn::given(statistics, "statistics").version);
+    *statistics = vdnn::to_c(pool.statistics(stream));
+  });
+}
+
+vdnn_status vdnn_allocator_reset_peaks(vdnn_allocator* allocator) {
+  return guarded([&] { pool_of(allocator).reset_peaks(); });
+}
+
+vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64_t capacity,
+                                   uint64_t* needed) {
+  return vdnn::give_text(allocator, text, capacity, needed,
+                         [](const vdnn::StreamPool& pool) { return pool.picture(); });
+}
+
+vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
+                                    uint64_t* needed) {
+  return vdnn::give_text(allocator, text, capacity, needed, vdnn::pool_snapshot_json);
+}
+
+}  // extern "C"

@@ -1,0 +1,145 @@
+#include "vdnn/pool_snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "tests/report/json_schema.h"
+#include "vdnn/cpu_device.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Json;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// Blocks of every kind, in every state.
+class PoolSnapshot : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_->create_stream("one");
+    allocate(1000);
+    pool_.free(allocate(5000));
+    pool_.free(allocate(3 * kMiB));
+    allocate(2 * kMiB + 1);
+    allocate(70000, BlockLife::kPersistent);
+    ready_ = pool_.allocate_ready(300).value().begin;
+  }
+
+  std::uint64_t allocate(std::uint64_t bytes, BlockLife life = BlockLife::kTransient) {
+    return pool_.allocate(bytes, stream_handle(0), life).value().begin;
+  }
+
+  Json snapshot() const { return Json::parse(pool_snapshot_json(pool_)); }
+  static std::vector<std::string> errors(const Json& snapshot) {
+    return testing::SchemaCheck::errors(testing::read_json(VDNN_DOCS_DIRECTORY "/pool_snapshot.schema.json"),
+                                        snapshot);
+  }
+
+  std::unique_ptr<Device> device_ = make_cpu_device({.budget_bytes = 64 * kMiB});
+  std::unique_ptr<PoolBackend> backend_ = make_pool_backend(*device_);
+  StreamPool pool_{*backend_, {}};
+  std::uint64_t ready_ = 0;
+};
+
+TEST_F(PoolSnapshot, KeepsToItsSchema) {
+  EXPECT_THAT(errors(snapshot()), IsEmpty());
+}
+
+TEST_F(PoolSnapshot, SchemaRequiresEveryKeyAndAdmitsNoOther) {
+  const Json whole = snapshot();
+  for (const auto& [key, value] : whole.items()) {
+    Json without = whole;
+    without.erase(key);
+    EXPECT_THAT(errors(without), Contains(HasSubstr("'" + key + "' is missing")));
+  }
+  Json wrong = whole;
+  wrong["statistics"]["all"]["blocks"]["mean"] = 1;
+  EXPECT_THAT(errors(wrong), Contains(HasSubstr("/statistics/all/blocks/mean")));
+  wrong = whole;
+  wrong["pieces"][0]["state"] = "lost";
+  EXPECT_THAT(errors(wrong), Contains(HasSubstr("/pieces/0/state")));
+  wrong = whole;
+  wrong["schema"] = 2;
+  EXPECT_THAT(errors(wrong), Contains(HasSubstr("/schema")));
+}
+
+TEST_F(PoolSnapshot, PiecesAddUpToTheFigures) {
+  const Json json = snapshot();
+  std::map<std::string, std::uint64_t> bytes;
+  std::uint64_t requested = 0;
+  for (const Json& piece : json["pieces"]) {
+    bytes[piece["state"]] += piece["bytes"].get<std::uint64_t>();
+    requested += piece.value("requested_bytes", std::uint64_t{0});
+    EXPECT_EQ(piece.contains("stream"), piece["state"] == "in use" || piece["state"] == "cached");
+    EXPECT_EQ(piece.contains("requested_bytes"), piece["state"] == "in use");
+    if (piece["begin"] == ready_) {
+      EXPECT_EQ(piece["stream"], 0);
+    }
+  }
+  const Json& all = json["statistics"]["all"];
+  EXPECT_EQ(bytes["in use"], all["allocated_bytes"]["current"]);
+  EXPECT_EQ(bytes["in use"] + bytes["cached"], all["active_bytes"]["current"]);
+  EXPECT_EQ(bytes["in use"] + bytes["cached"] + bytes["free"], all["reserved_bytes"]["current"]);
+  EXPECT_EQ(requested, 1000 + 2 * kMiB + 1 + 70000 + 300);
+  EXPECT_GT(bytes["cached"], 0U);
+  EXPECT_GT(bytes["vacant"], 0U);
+}
+
+// The keys that the visualiser looks up, which are those of torch.cuda.memory._snapshot().
+TEST_F(PoolSnapshot, ForTorchHasItsKeys) {
+  const Json json = Json::parse(torch_snapshot_json(pool_, 2));
+  const auto keys = [](const Json& object) {
+    std::set<std::string> names;
+    for (const auto& [key, value] : object.items()) {
+      names.insert(key);
+    }
+    return names;
+  };
+  EXPECT_EQ(keys(json), (std::set<std::string>{"segments", "device_traces", "allocator_settings"}));
+  EXPECT_EQ(json["device_traces"], Json::parse("[[], [], []]"));
+  for (const Json& segment : json["segments"]) {
+    EXPECT_EQ(keys(segment), (std::set<std::string>{"device", "address", "total_size", "allocated_size",
+                                                    "active_size", "requested_size", "stream", "segment_type",
+                                                    "segment_pool_id", "is_expandable", "frames", "blocks"}));
+    EXPECT_EQ(segment["device"], 2);
+    for (const Json& block : segment["blocks"]) {
+      EXPECT_EQ(keys(block), (std::set<std::string>{"address", "size", "requested_size", "state", "frames"}));
+    }
+  }
+}
+
+// Segments neither overlap nor touch, and hold what is committed, block behind block.
+TEST_F(PoolSnapshot, ForTorchHasEveryCommittedByteOnce) {
+  const Json json = Json::parse(torch_snapshot_json(pool_, 0));
+  std::uint64_t total = 0;
+  std::uint64_t in_use = 0;
+  std::map<std::string, std::uint64_t> bytes;
+  for (const Json& segment : json["segments"]) {
+    std::uint64_t end = segment["address"];
+    for (const Json& block : segment["blocks"]) {
+      EXPECT_EQ(block["address"], end);
+      end += block["size"].get<std::uint64_t>();
+      bytes[block["state"]] += block["size"].get<std::uint64_t>();
+    }
+    EXPECT_EQ(end - segment["address"].get<std::uint64_t>(), segment["total_size"]);
+    total += segment["total_size"].get<std::uint64_t>();
+    in_use += segment["allocated_size"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(total, pool_.statistics().all.reserved.current);
+  EXPECT_EQ(in_use, pool_.statistics().all.allocated.current);
+  EXPECT_EQ(bytes["active_allocated"], in_use);
+  EXPECT_EQ(bytes["inactive"], total - in_use);
+}
+
+}  // namespace
+}  // namespace vdnn

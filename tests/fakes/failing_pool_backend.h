@@ -1,0 +1,45 @@
+#pragma once
+// A pool's backend that passes everything on to another one, until a call that it is told to fail.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "fakes/forwarding_backend.h"
+
+namespace vdnn {
+
+// The owner of what the other one forwards to, which must be there before and after it.
+struct OwnedBackend {
+  std::unique_ptr<PoolBackend> owned;
+};
+
+class FailingPoolBackend final : private OwnedBackend, public ForwardingBackend {
+ public:
+  // `strikes` is asked before each call that may fail, and throws where it is to.
+  FailingPoolBackend(std::unique_ptr<PoolBackend> backend, std::function<void(const char* call)> strikes)
+      : OwnedBackend{std::move(backend)}, ForwardingBackend(*owned), strikes_(std::move(strikes)) {}
+
+  AddressRange reserve(std::uint64_t bytes) override { return at("reserve").reserve(bytes); }
+  void unreserve(AddressRange reservation) override { at("unreserve").unreserve(reservation); }
+  void commit(AddressRange range) override { at("commit").commit(range); }
+  void decommit(AddressRange range) override { at("decommit").decommit(range); }
+  std::uint64_t stream_id(StreamHandle stream) override { return at("stream_id").stream_id(stream); }
+  bool is_capturing(StreamHandle stream) override { return at("is_capturing").is_capturing(stream); }
+  EventHandle record(StreamHandle stream) override { return at("record").record(stream); }
+  void wait(StreamHandle stream, EventHandle event) override { at("wait").wait(stream, event); }
+  bool reached(EventHandle event) override { return at("reached").reached(event); }
+  void synchronize(EventHandle event) override { at("synchronize").synchronize(event); }
+  void synchronize_all() override { at("synchronize_all").synchronize_all(); }
+
+ private:
+  PoolBackend& at(const char* call) {
+    strikes_(call);
+    return *owned;
+  }
+
+  std::function<void(const char*)> strikes_;
+};
+
+}  // namespace vdnn
