@@ -28,16 +28,26 @@ endif()
 
 # vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ...): one room. vdnn_tape is what others
 # link as vdnn::tape, here and installed. What programs that link us do not need (vdnn_flags, libraries of headers
-# alone) is $<BUILD_INTERFACE:...>; anything else has to be found again by vdnnConfig.cmake.in.
+# alone) is $<BUILD_INTERFACE:...>; anything else has to be found again by vdnnConfig.cmake.in. SHAREABLE: its code may
+# also become part of a shared library.
 function(vdnn_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "SHAREABLE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                      PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
+  if(arg_SHAREABLE)
+    vdnn_shareable(${name})
+  endif()
   vdnn_export(${name})
   set_property(GLOBAL APPEND PROPERTY VDNN_ROOMS ${name})
+endfunction()
+
+# Nobody puts other functions in place of the library's own, so calls of them stay direct and can be inlined.
+function(vdnn_shareable name)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${name} PRIVATE -fno-semantic-interposition)
 endfunction()
 
 # Others see vdnn_NAME as vdnn::NAME.

@@ -26,6 +26,10 @@ void CudaOrder::host_accesses(AddressRange range, const std::string& name) {
   races_.release(range, reporter(name));
 }
 
+void CudaOrder::gone(AddressRange range) {
+  races_.release(range, [](const Race&) {});
+}
+
 void CudaOrder::missing(AddressRange range, std::string_view name, const std::string& what) {
   const std::string later(name);
   findings_.add(SimFinding::Kind::kNotCommitted, "", later, range, "'" + later + "' is given " + what);

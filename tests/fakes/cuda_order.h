@@ -30,6 +30,8 @@ class CudaOrder {
   void host_waited(const Frontier& recorded) { races_.synchronize(recorded); }
   // The host reads or writes `range`, or takes it away.
   void host_accesses(AddressRange range, const std::string& name);
+  // `range` has ended in the order of a stream: who has touched it is forgotten.
+  void gone(AddressRange range);
   // `name` is given what is not there, or not its GPU's.
   void missing(AddressRange range, std::string_view name, const std::string& what);
 

@@ -1178,16 +1178,42 @@ CudaStatus FakeCuda::free(std::uint64_t address) {
   if (const CudaStatus status = begin("cudaFree", mine); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (mine == nullptr) {
+  if (mine == nullptr || mine->destroyed) {
     return misuse("cudaFree", "no such memory");
   }
+  order_.host_accesses(it->second.range, "cudaFree");
+  give_back(address);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  const auto it = allocated_.find(address);
+  Owned* const mine = it == allocated_.end() ? nullptr : &it->second;
+  if (const CudaStatus status = begin_unsafe("cudaFreeAsync", mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (mine == nullptr || mine->destroyed) {
+    return misuse("cudaFreeAsync", "no such memory");
+  }
+  const Access write{.range = it->second.range};
+  const Kernel end = [this, address] {
+    order_.gone(allocated_.at(address).range);
+    give_back(address);
+  };
+  const CudaStatus status =
+      give("cudaFreeAsync", stream, end, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
+  mine->destroyed = status == CudaStatus::kSuccess;
+  return status;
+}
+
+void FakeCuda::give_back(std::uint64_t address) {
+  const auto it = allocated_.find(address);
   const AddressRange range = it->second.range;
-  order_.host_accesses(range, "cudaFree");
   accessible_.erase(range);
   taken_[it->second.ordinal].bytes -= range.bytes;
   mapped_amount_.bytes -= range.bytes;
   allocated_.erase(it);
-  return CudaStatus::kSuccess;
 }
 
 CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, int) {

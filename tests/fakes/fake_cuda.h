@@ -89,6 +89,9 @@ class FakeCuda final : public CudaApi {
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
 
+  // cudaFreeAsync of what malloc() gave: memory goes in the stream's order.
+  CudaStatus free_async(std::uint64_t address, CudaStream stream);
+
   // Another process takes so much of a GPU.
   void take_memory(int ordinal, std::uint64_t bytes);
   // Whether the process has a context there.
@@ -365,6 +368,7 @@ class FakeCuda final : public CudaApi {
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);
+  void give_back(std::uint64_t address);
   void allow(AddressRange range, int ordinal);
   Block* find_block(std::uint64_t handle);
   void drop_if_unused(const Block& block);

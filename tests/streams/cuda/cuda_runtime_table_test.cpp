@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -40,6 +42,43 @@ TEST(CudaRuntimeTable, OneNameThatIsMissingIsNamedAlone) {
     return std::string_view(name) == "cudaStreamGetId" ? nullptr : dlsym(library, name);
   });
   EXPECT_EQ(api->why_missing(), "the CUDA runtime has no cudaStreamGetId");
+}
+
+// The same table on the stand-in, where calls have effects: memory of the driver's, filled and read back.
+TEST(CudaRuntimeTable, CallsReachTheRuntimeThatWasFound) {
+  void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto api = cuda::make_cuda_api([library](const char* name) { return dlsym(library, name); });
+  ASSERT_EQ(api->why_missing(), "");
+  const auto expect = [](CudaStatus status) { EXPECT_EQ(status, CudaStatus::kSuccess); };
+  expect(api->set_device(0));
+  CudaDeviceInfo info;
+  expect(api->device_info(info, 0));
+  EXPECT_EQ(info.name, "Fake GPU 0");
+  EXPECT_TRUE(info.virtual_memory);
+  std::uint64_t granule = 0;
+  expect(api->allocation_granularity(granule, 0));
+  AddressRange range{.begin = 0, .bytes = granule};
+  expect(api->address_reserve(range.begin, granule, granule));
+  std::uint64_t handle = 0;
+  expect(api->memory_create(handle, granule, 0));
+  expect(api->memory_map(range, handle));
+  expect(api->memory_release(handle));
+  constexpr std::array kUsers{0};
+  expect(api->memory_set_access(range, kUsers));
+  CudaStream stream = nullptr;
+  expect(api->stream_create(stream));
+  std::array<int, 4> content{1, 2, 3, 4};
+  std::array<int, 4> back{};
+  const auto address = [](auto& of) { return reinterpret_cast<std::uintptr_t>(of.data()); };
+  expect(
+      api->memcpy_async(range.begin, address(content), sizeof content, CopyDirection::kHostToDevice, stream));
+  expect(api->memcpy_async(address(back), range.begin, sizeof back, CopyDirection::kDeviceToHost, stream));
+  expect(api->stream_synchronize(stream));
+  EXPECT_EQ(back, content);
+  expect(api->stream_destroy(stream));
+  expect(api->memory_unmap(range));
+  expect(api->address_free(range));
 }
 
 }  // namespace

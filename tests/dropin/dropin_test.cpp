@@ -1,0 +1,83 @@
+// Programs that were built without knowledge of us, on the stand-in for CUDA's runtime.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/dropin/programs_run.h"
+#include "tests/temporary_directory.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ProgramRun;
+using ::testing::StartsWith;
+using ::testing::Values;
+
+constexpr const char* kMemory = "VDNN_STAND_IN_MEMORY=64MiB ";
+constexpr std::uint64_t kSeeds = 20;
+
+class StandInTest : public testing::TemporaryDirectory {
+ protected:
+  ProgramRun run(const std::string& program, const std::string& environment) {
+    SCOPED_TRACE(environment + " " + program);
+    return testing::run_program(program, kMemory + environment, directory_);
+  }
+};
+
+class DropinTest : public StandInTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  ProgramRun run(const std::string& environment) { return StandInTest::run(GetParam(), environment); }
+};
+
+std::string seed(std::uint64_t value) {
+  return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
+}
+
+TEST_P(DropinTest, AProgramSaysTheSameInEveryOrder) {
+  const ProgramRun first = run(seed(0));
+  EXPECT_THAT(first.outcome.text, StartsWith("checksum "));
+  for (std::uint64_t i = 0; i < kSeeds; ++i) {
+    const ProgramRun again = run(seed(i));
+    EXPECT_EQ(again.outcome.status, 0);
+    EXPECT_EQ(again.outcome.text, first.outcome.text) << seed(i);
+    EXPECT_THAT(again.wrong, IsEmpty()) << seed(i);
+    EXPECT_EQ(again.calls, first.calls) << seed(i);
+  }
+}
+
+// Held to the programs themselves, too: what fails is seen by them, and nothing of theirs stays behind.
+TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
+  for (const char* const failures : {"VDNN_STAND_IN_FAIL_EVERY=7", "VDNN_STAND_IN_FAIL_PERCENT=3"}) {
+    for (std::uint64_t i = 0; i < kSeeds / 2; ++i) {
+      const ProgramRun failing = run(seed(i) + failures);
+      EXPECT_THAT(failing.failed, Not(IsEmpty()));
+      EXPECT_THAT(failing.outcome.status, AnyOf(0, 3)) << seed(i) << failures;
+      EXPECT_THAT(failing.outcome.text, AnyOf(StartsWith("checksum "), StartsWith("failed: ")));
+      EXPECT_THAT(failing.wrong, IsEmpty()) << seed(i) << failures << "\n" << failing.outcome.text;
+    }
+  }
+}
+
+// What the other tests find clean is so by this judge.
+TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
+  const ProgramRun wrong = run("wrong", "");
+  EXPECT_EQ(wrong.outcome.status, 0);
+  EXPECT_THAT(wrong.wrong, ElementsAre("leak an allocation of 1000 bytes", "misuse cudaFree: no such memory",
+                                       AllOf(StartsWith("finding "), HasSubstr("a memset"))));
+  EXPECT_EQ(wrong.calls.at("cudaMalloc"), 3U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, DropinTest,
+                         Values("one_stream", "many_streams", "pinned", "out_of_memory", "threads", "graph",
+                                "kernels"),
+                         [](const auto& program) { return std::string(program.param); });
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,135 @@
+#pragma once
+// What the programs share: CUDA's runtime as anybody uses it, errors as exceptions, a checksum of what came
+// back. They know nothing of vdnn. Each prints "checksum X" and exits with 0, or "failed: CALL: ERROR" and
+// exits with 3.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace program {
+
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    throw Failure(std::string(call) + ": " + cudaGetErrorString(error));
+  }
+}
+
+#define CHECK(call) program::check(call, #call)
+
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes_) : bytes(bytes_) { CHECK(cudaMalloc(&data, bytes)); }
+  Buffer(Buffer&& other) noexcept : data(std::exchange(other.data, nullptr)), bytes(other.bytes) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data, other.data);
+    std::swap(bytes, other.bytes);
+    return *this;
+  }
+  ~Buffer() { cudaFree(data); }
+
+  void* data = nullptr;
+  std::size_t bytes;
+};
+
+// Memory of a stream, given back in the order of the stream where it dies.
+class Block {
+ public:
+  Block(std::size_t bytes_, cudaStream_t stream_) : bytes(bytes_), stream(stream_) {
+    CHECK(cudaMallocAsync(&data, bytes, stream));
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() { cudaFreeAsync(data, stream); }
+
+  void* data = nullptr;
+  std::size_t bytes;
+  cudaStream_t stream;  // may become another one, which comes after all uses
+};
+
+class PinnedBuffer {
+ public:
+  PinnedBuffer(std::size_t bytes_, unsigned flags) : bytes(bytes_) {
+    CHECK(flags == 0 ? cudaMallocHost(&data, bytes) : cudaHostAlloc(&data, bytes, flags));
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer() { cudaFreeHost(data); }
+
+  unsigned char* bytes_of() const { return static_cast<unsigned char*>(data); }
+
+  void* data = nullptr;
+  std::size_t bytes;
+};
+
+class Stream {
+ public:
+  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
+    CHECK(cudaStreamCreateWithFlags(&handle, flags));
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { cudaStreamDestroy(handle); }
+
+  cudaStream_t handle = nullptr;
+};
+
+class Event {
+ public:
+  Event() { CHECK(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { cudaEventDestroy(handle); }
+
+  cudaEvent_t handle = nullptr;
+};
+
+// FNV-1a.
+class Checksum {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    const auto* const begin = static_cast<const unsigned char*>(data);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      value_ = (value_ ^ begin[i]) * 0x100000001b3U;
+    }
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+inline std::vector<unsigned char> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<unsigned char> result(bytes);
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(result.data() + at, &word, std::min(sizeof word, bytes - at));
+  }
+  return result;
+}
+
+template <class Body>
+int run(const Body& body) {
+  try {
+    std::printf("checksum %016llx\n", static_cast<unsigned long long>(body()));
+    return 0;
+  } catch (const Failure& failure) {
+    std::printf("failed: %s\n", failure.what());
+    return 3;
+  }
+}
+
+}  // namespace program

@@ -1,0 +1,78 @@
+// Threads with a stream each, that hand buffers to one another: who takes one frees it.
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "program.h"
+
+namespace {
+
+using program::Buffer;
+
+constexpr std::size_t kThreads = 4;
+constexpr int kRounds = 40;
+
+struct Shared {
+  std::mutex mutex;  // guards what follows
+  std::vector<Buffer> left;
+  std::exception_ptr error;
+};
+
+// Sums of the thread's own contents: they do not depend on who was first.
+std::uint64_t work(Shared& shared, std::size_t index) {
+  std::mt19937_64 random(index);
+  program::Checksum sum;
+  const program::Stream stream;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::size_t bytes = 1'000 + random() % 100'000;
+    Buffer buffer(bytes);
+    const std::vector<unsigned char> content = program::pattern(bytes / 2, random());
+    CHECK(cudaMemsetAsync(buffer.data, round, bytes, stream.handle));
+    CHECK(
+        cudaMemcpyAsync(buffer.data, content.data(), content.size(), cudaMemcpyHostToDevice, stream.handle));
+    std::vector<unsigned char> back(bytes);
+    CHECK(cudaMemcpyAsync(back.data(), buffer.data, bytes, cudaMemcpyDeviceToHost, stream.handle));
+    CHECK(cudaStreamSynchronize(stream.handle));
+    sum.add(back.data(), bytes);
+    std::vector<Buffer> taken;
+    const std::lock_guard lock(shared.mutex);
+    if (shared.left.size() > 5) {
+      taken.swap(shared.left);
+    }
+    shared.left.push_back(std::move(buffer));
+  }
+  return sum.value();
+}
+
+std::uint64_t body() {
+  Shared shared;
+  std::array<std::uint64_t, kThreads> sums{};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        sums[i] = work(shared, i);
+      } catch (...) {
+        const std::lock_guard lock(shared.mutex);
+        shared.error = std::current_exception();
+      }
+    });
+  }
+  std::ranges::for_each(threads, &std::thread::join);
+  if (shared.error) {
+    std::rethrow_exception(shared.error);
+  }
+  program::Checksum sum;
+  sum.add(sums.data(), sizeof sums);
+  return sum.value();
+}
+
+}  // namespace
+
+int main() {
+  return program::run(body);
+}

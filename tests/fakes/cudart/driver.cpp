@@ -1,0 +1,170 @@
+// The driver's calls that a program can ask the runtime for.
+
+#include <cuda.h>
+
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "fakes/cudart/stand_in.h"
+
+namespace {
+
+using vdnn::CudaStatus;
+using vdnn::stand_in::StandIn;
+
+StandIn& cuda() {
+  return StandIn::instance();
+}
+
+template <class Work>
+CUresult call(std::string_view name, const Work& work, std::string_view releases = {}) {
+  return static_cast<CUresult>(cuda().call(name, work, releases));
+}
+
+// Marks what cuMemMap() maps, which no other process can be given.
+constexpr unsigned kVirtual = 1;
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_name(char* name, int bytes, CUdevice device) {
+  return call("cuDeviceGetName", [&] {
+    vdnn::CudaDeviceInfo info;
+    const CudaStatus status = cuda().fake().device_info(info, device);
+    std::snprintf(name, static_cast<std::size_t>(bytes), "%s", info.name.c_str());
+    return status;
+  });
+}
+
+CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  return call("cuDeviceGetAttribute", [&] {
+    vdnn::CudaDeviceInfo info;
+    const CudaStatus status = cuda().fake().device_info(info, device);
+    *value =
+        attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ? int{info.virtual_memory} : -1;
+    return status;
+  });
+}
+
+CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
+  return call("cuDevicePrimaryCtxGetState", [&] {
+    *flags = 0;
+    *active = cuda().fake().uses(device) ? 1 : 0;
+    return CudaStatus::kSuccess;
+  });
+}
+
+CUresult granularity(std::size_t* bytes, const CUmemAllocationProp* wanted,
+                     CUmemAllocationGranularity_flags) {
+  return call("cuMemGetAllocationGranularity", [&] {
+    std::uint64_t found = 0;
+    const CudaStatus status = cuda().fake().allocation_granularity(found, wanted->location.id);
+    *bytes = found;
+    return status;
+  });
+}
+
+CUresult address_reserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr,
+                         unsigned long long) {
+  return call("cuMemAddressReserve", [&] {
+    std::uint64_t made = 0;
+    const CudaStatus status = cuda().fake().address_reserve(made, bytes, alignment);
+    if (status == CudaStatus::kSuccess) {
+      cuda().add(made, {.bytes = bytes, .ordinal = cuda().ordinal(), .host_flags = kVirtual});
+      *address = made;
+    }
+    return status;
+  });
+}
+
+CUresult address_free(CUdeviceptr address, std::size_t bytes) {
+  return call(
+      "cuMemAddressFree",
+      [&] {
+        const CudaStatus status = cuda().fake().address_free({.begin = address, .bytes = bytes});
+        if (status == CudaStatus::kSuccess) {
+          cuda().remove(address);
+        }
+        return status;
+      },
+      "cuMemAddressFree");
+}
+
+CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* wanted,
+                unsigned long long) {
+  return call("cuMemCreate", [&] {
+    std::uint64_t made = 0;
+    const CudaStatus status = cuda().fake().memory_create(made, bytes, wanted->location.id);
+    *handle = made;
+    return status;
+  });
+}
+
+CUresult release(CUmemGenericAllocationHandle handle) {
+  return call(
+      "cuMemRelease", [&] { return cuda().fake().memory_release(handle); }, "cuMemRelease");
+}
+
+CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t, CUmemGenericAllocationHandle handle,
+             unsigned long long) {
+  return call("cuMemMap",
+              [&] { return cuda().fake().memory_map({.begin = address, .bytes = bytes}, handle); });
+}
+
+CUresult unmap(CUdeviceptr address, std::size_t bytes) {
+  return call(
+      "cuMemUnmap", [&] { return cuda().fake().memory_unmap({.begin = address, .bytes = bytes}); },
+      "cuMemUnmap");
+}
+
+CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                    std::size_t count) {
+  return call("cuMemSetAccess", [&] {
+    std::vector<int> ordinals;
+    for (std::size_t i = 0; i < count; ++i) {
+      ordinals.push_back(access[i].location.id);
+    }
+    return cuda().fake().memory_set_access({.begin = address, .bytes = bytes}, ordinals);
+  });
+}
+
+template <class Function>
+void* pointer(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+void* find(std::string_view name) {
+  static const std::map<std::string_view, void*> functions{
+      {"cuDeviceGet", pointer(device_get)},
+      {"cuDeviceGetName", pointer(device_get_name)},
+      {"cuDeviceGetAttribute", pointer(device_get_attribute)},
+      {"cuDevicePrimaryCtxGetState", pointer(primary_state)},
+      {"cuMemGetAllocationGranularity", pointer(granularity)},
+      {"cuMemAddressReserve", pointer(address_reserve)},
+      {"cuMemAddressFree", pointer(address_free)},
+      {"cuMemCreate", pointer(create)},
+      {"cuMemRelease", pointer(release)},
+      {"cuMemMap", pointer(map)},
+      {"cuMemUnmap", pointer(unmap)},
+      {"cuMemSetAccess", pointer(set_access)}};
+  const auto it = functions.find(name);
+  return it == functions.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                                        unsigned long long,
+                                                        cudaDriverEntryPointQueryResult* answer) {
+  return cuda().call("cudaGetDriverEntryPointByVersion", [&] {
+    *function = find(symbol);
+    if (answer != nullptr) {
+      *answer = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
+    }
+    return CudaStatus::kSuccess;
+  });
+}

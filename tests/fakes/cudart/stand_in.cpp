@@ -1,0 +1,408 @@
+#include "fakes/cudart/stand_in.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "streams/mapping.h"
+#include "vdnn/size.h"
+
+namespace vdnn::stand_in {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::uint64_t number(const char* name, std::uint64_t otherwise) {
+  const std::string text = environment(name);
+  return text.empty() ? otherwise : parse_size(text);
+}
+
+Settings read_settings() {
+  Settings settings;
+  settings.fake.seed = number("VDNN_STAND_IN_SEED", 0);
+  settings.fake.memory_bytes = number("VDNN_STAND_IN_MEMORY", std::uint64_t{1} << 30);
+  settings.fake.gpus = static_cast<int>(number("VDNN_STAND_IN_GPUS", 1));
+  settings.fail_every = number("VDNN_STAND_IN_FAIL_EVERY", 0);
+  settings.fail_percent = static_cast<unsigned>(number("VDNN_STAND_IN_FAIL_PERCENT", 0));
+  settings.report = environment("VDNN_STAND_IN_REPORT");
+  return settings;
+}
+
+std::uint64_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+bool is_allocation(std::string_view name) {
+  return name.starts_with("cudaMalloc") || name == "cudaHostAlloc" || name == "cuMemCreate";
+}
+
+// At the end of the process, after its own static objects and what it has registered with atexit().
+__attribute__((destructor)) void report() {
+  StandIn::instance().write_report();
+}
+
+}  // namespace
+
+StandIn& StandIn::instance() {
+  static StandIn* const instance = new StandIn(read_settings());
+  return *instance;
+}
+
+StandIn::StandIn(Settings settings)
+    : settings_(std::move(settings)), fake_(settings_.fake), random_(settings_.fake.seed) {}
+
+void StandIn::enter_thread() {
+  // The runtime makes its context current to each thread that calls it.
+  if (threads_.insert(std::this_thread::get_id()).second) {
+    fake_.set_device(ordinal());
+  }
+}
+
+CudaStatus StandIn::next_failure(std::string_view name) {
+  ++failable_calls_;
+  constexpr unsigned kPercents = 100;
+  const bool fails = (settings_.fail_every != 0 && failable_calls_ % settings_.fail_every == 0) ||
+                     (settings_.fail_percent != 0 && random_() % kPercents < settings_.fail_percent);
+  if (!fails) {
+    return CudaStatus::kSuccess;
+  }
+  failed_.emplace_back(name);
+  // What does not mean that the device is lost.
+  return is_allocation(name) ? CudaStatus::kMemoryAllocation
+                             : static_cast<CudaStatus>(cudaErrorOperatingSystem);
+}
+
+cudaError_t StandIn::finish(CudaStatus status) {
+  const auto error = static_cast<cudaError_t>(status);
+  if (error != cudaSuccess && error != cudaErrorNotReady) {
+    last_errors_[std::this_thread::get_id()] = error;
+  }
+  return error;
+}
+
+cudaError_t StandIn::take_last_error(bool forget) {
+  const std::lock_guard lock(mutex_);
+  cudaError_t& last = last_errors_[std::this_thread::get_id()];
+  return forget ? std::exchange(last, cudaSuccess) : last;
+}
+
+// --- streams -----------------------------------------------------------------------------------------------
+
+int StandIn::ordinal() {
+  int found = 0;
+  fake_.get_device(found);
+  return found;
+}
+
+Stream* StandIn::start(std::unique_ptr<Stream>& stream) {
+  if (!stream) {
+    stream = std::make_unique<Stream>();
+  }
+  if (!stream->alive) {
+    stream->alive = fake_.stream_create(stream->fake) == CudaStatus::kSuccess;
+    stream->id = next_id_++;
+    stream->ordinal = ordinal();
+    stream->given = 0;
+    stream->after.clear();
+  }
+  return stream->alive ? stream.get() : nullptr;
+}
+
+Stream* StandIn::find(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy) {
+    return start(legacy_[ordinal()]);
+  }
+  if (handle == cudaStreamPerThread) {
+    return start(of_threads_[{std::this_thread::get_id(), ordinal()}]);
+  }
+  const auto it = std::ranges::find(streams_, static_cast<const void*>(handle),
+                                    [](const auto& each) -> const void* { return each.get(); });
+  return it == streams_.end() || !(*it)->alive ? nullptr : it->get();
+}
+
+void StandIn::order(Stream& earlier, Stream& later) {
+  std::uint64_t& known = later.after[earlier.id];
+  if (&earlier == &later || known == earlier.given) {
+    return;
+  }
+  CudaEvent event = nullptr;
+  fake_.event_create(event, false);
+  fake_.event_record(event, earlier.fake);
+  fake_.stream_wait_event(later.fake, event);
+  fake_.event_destroy(event);
+  known = earlier.given;
+}
+
+Stream* StandIn::find_for_work(cudaStream_t handle) {
+  Stream* const mine = find(handle);
+  if (mine == nullptr) {
+    return nullptr;
+  }
+  bool capturing = false;
+  fake_.stream_is_capturing(capturing, mine->fake);
+  const auto legacy = legacy_.find(mine->ordinal);
+  if (!capturing && legacy != legacy_.end() && legacy->second.get() == mine) {
+    const auto take_turns = [&](const std::unique_ptr<Stream>& other) {
+      if (other && other->alive && other->blocking && other->ordinal == mine->ordinal) {
+        order(*other, *mine);
+      }
+    };
+    std::ranges::for_each(streams_, take_turns);
+    for (const auto& [thread, stream] : of_threads_) {
+      take_turns(stream);
+    }
+  } else if (!capturing && legacy != legacy_.end() && legacy->second->alive && mine->blocking) {
+    order(*legacy->second, *mine);
+  }
+  ++mine->given;
+  return mine;
+}
+
+CudaStatus StandIn::create(cudaStream_t& handle, bool blocking) {
+  const auto free = std::ranges::find(streams_, false, [](const auto& each) { return each->alive; });
+  std::unique_ptr<Stream>& place = free == streams_.end() ? streams_.emplace_back() : *free;
+  Stream* const made = start(place);
+  if (made == nullptr) {
+    return CudaStatus::kMemoryAllocation;
+  }
+  made->blocking = blocking;
+  handle = reinterpret_cast<cudaStream_t>(made);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus StandIn::destroy(cudaStream_t handle) {
+  Stream* const mine = find(handle);
+  if (mine == nullptr || handle == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const CudaStatus status = fake_.stream_destroy(mine->fake);
+  mine->alive = mine->alive && status != CudaStatus::kSuccess;
+  return status;
+}
+
+void StandIn::end(Stream& stream) {
+  if (stream.alive) {
+    fake_.stream_destroy(stream.fake);
+    stream.alive = false;
+  }
+}
+
+void StandIn::end_default_streams(int ordinal) {
+  if (const auto legacy = legacy_.find(ordinal); legacy != legacy_.end()) {
+    end(*legacy->second);
+  }
+  for (const auto& [key, stream] : of_threads_) {
+    if (key.second == ordinal) {
+      end(*stream);
+    }
+  }
+}
+
+CudaStatus StandIn::launch(cudaStream_t stream) {
+  Stream* const mine = find_for_work(stream);
+  return mine == nullptr ? CudaStatus::kInvalidResourceHandle : FakeCuda::launch(mine->fake, [] {});
+}
+
+CudaStatus StandIn::add_event(CudaEvent event) {
+  events_.insert(event);
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus StandIn::remove_event(CudaEvent event) {
+  if (!events_.contains(event)) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const CudaStatus status = fake_.event_destroy(event);
+  if (status == CudaStatus::kSuccess) {
+    events_.erase(event);
+  }
+  return status;
+}
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+const std::pair<const std::uint64_t, Memory>* StandIn::find_memory(std::uint64_t address) const {
+  const auto next = memory_.upper_bound(address);
+  if (next == memory_.begin()) {
+    return nullptr;
+  }
+  const auto& found = *std::prev(next);
+  return address - found.first < found.second.bytes ? &found : nullptr;
+}
+
+CudaStatus StandIn::allocate(void** address, std::size_t bytes) {
+  if (bytes == 0) {
+    *address = nullptr;
+    return CudaStatus::kSuccess;
+  }
+  std::uint64_t made = 0;
+  CudaStatus status = fake_.malloc(made, bytes);
+  if (status == CudaStatus::kMemoryAllocation) {
+    fake_.rest();  // what is freed in the order of a stream counts until it has run
+    status = fake_.malloc(made, bytes);
+  }
+  if (status == CudaStatus::kSuccess) {
+    add(made, {.bytes = bytes, .ordinal = ordinal()});
+    *address = pointer_to<void>(made);
+  }
+  return status;
+}
+
+CudaStatus StandIn::free(void* address) {
+  if (address == nullptr) {
+    return CudaStatus::kSuccess;
+  }
+  if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const CudaStatus status = fake_.free(address_of(address));
+  if (status == CudaStatus::kSuccess) {
+    remove(address_of(address));
+  }
+  return status;
+}
+
+CudaStatus StandIn::free_async(void* address, cudaStream_t stream) {
+  if (address == nullptr) {
+    return CudaStatus::kSuccess;
+  }
+  Stream* const mine = find_for_work(stream);
+  if (mine == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const CudaStatus status = fake_.free_async(address_of(address), mine->fake);
+  if (status == CudaStatus::kSuccess) {
+    remove(address_of(address));
+  }
+  return status;
+}
+
+CudaStatus StandIn::allocate_host(void** address, std::size_t bytes, unsigned flags) {
+  if (bytes == 0) {
+    *address = nullptr;
+    return CudaStatus::kSuccess;
+  }
+  std::optional<Mapping> made = Mapping::make(bytes, kPageBytes, Mapping::Kind::kUntouched);
+  if (!made) {
+    return CudaStatus::kMemoryAllocation;
+  }
+  const AddressRange range{.begin = made->range().begin, .bytes = bytes};
+  if (const CudaStatus status = fake_.host_register(range); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  *address = pointer_to<void>(range.begin);
+  add(range.begin, {.bytes = bytes,
+                    .type = cudaMemoryTypeHost,
+                    .ordinal = ordinal(),
+                    .host_flags = flags,
+                    .host = std::move(made)});
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus StandIn::free_host(void* address) {
+  if (address == nullptr) {
+    return CudaStatus::kSuccess;
+  }
+  if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const CudaStatus status = fake_.host_unregister(address_of(address));
+  if (status == CudaStatus::kSuccess) {
+    remove(address_of(address));
+  }
+  return status;
+}
+
+CudaStatus StandIn::copy(void* destination, const void* source, std::size_t bytes, cudaStream_t stream) {
+  Stream* const mine = find_for_work(stream);
+  if (mine == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const Access write{.range = {.begin = address_of(destination), .bytes = bytes}};
+  const Access read{.range = {.begin = address_of(source), .bytes = bytes}};
+  const bool from_pageable = find_memory(read.range.begin) == nullptr;
+  const bool to_pageable = find_memory(write.range.begin) == nullptr;
+  // Ordinary memory of the host is read before the call returns, and written before it does.
+  std::shared_ptr<std::vector<char>> staged;
+  if (from_pageable) {
+    const char* const begin = static_cast<const char*>(source);
+    staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
+  }
+  const CudaStatus status =
+      FakeCuda::launch(mine->fake,
+                       [destination, source, bytes, staged] {
+                         std::memmove(destination, staged ? staged->data() : source, bytes);
+                       },
+                       {.name = "a copy",
+                        .reads = {&read, from_pageable ? std::size_t{0} : std::size_t{1}},
+                        .writes = {&write, to_pageable ? std::size_t{0} : std::size_t{1}}});
+  return status == CudaStatus::kSuccess && to_pageable ? fake_.stream_synchronize(mine->fake) : status;
+}
+
+CudaStatus StandIn::set(void* destination, int value, std::size_t bytes, cudaStream_t stream) {
+  Stream* const mine = find_for_work(stream);
+  if (mine == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const Access write{.range = {.begin = address_of(destination), .bytes = bytes}};
+  return FakeCuda::launch(mine->fake, [=] { std::memset(destination, value, bytes); },
+                          {.name = "a memset", .reads = {}, .writes = {&write, 1}});
+}
+
+CudaStatus StandIn::reset() {
+  const int mine = ordinal();
+  if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  for (const auto& stream : streams_) {
+    if (stream->ordinal == mine) {
+      end(*stream);
+    }
+  }
+  end_default_streams(mine);
+  std::ranges::for_each(std::exchange(events_, {}), [&](CudaEvent event) { fake_.event_destroy(event); });
+  for (auto it = memory_.begin(); it != memory_.end();) {
+    const bool gone = it->second.ordinal == mine && it->second.type == cudaMemoryTypeDevice &&
+                      fake_.free(it->first) == CudaStatus::kSuccess;
+    it = gone ? memory_.erase(it) : std::next(it);
+  }
+  return fake_.device_reset();
+}
+
+// --- the end -----------------------------------------------------------------------------------------------
+
+void StandIn::write_report() {
+  const std::lock_guard lock(mutex_);
+  if (settings_.report.empty()) {
+    return;
+  }
+  fake_.rest();
+  for (int gpu = 0; gpu < settings_.fake.gpus; ++gpu) {
+    end_default_streams(gpu);
+  }
+  std::ofstream file(settings_.report);
+  for (const auto& [name, count] : calls_) {
+    file << "call " << name << ' ' << count << '\n';
+  }
+  for (const std::string& name : failed_) {
+    file << "failed " << name << '\n';
+  }
+  for (const std::string& leak : fake_.leaks()) {
+    file << "leak " << leak << '\n';
+  }
+  for (const std::string& misuse : fake_.misuses()) {
+    file << "misuse " << misuse << '\n';
+  }
+  for (const SimFinding& finding : fake_.findings()) {
+    file << "finding " << finding.text << '\n';
+  }
+}
+
+}  // namespace vdnn::stand_in

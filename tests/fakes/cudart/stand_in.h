@@ -1,0 +1,155 @@
+#pragma once
+// CUDA's runtime for programs that are linked with it and know nothing of us: libcudart.so.13 over one fake
+// runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: the default streams,
+// handles that are given again to other streams, ordinary host memory in copies, the process's environment
+// and a report at its end.
+//
+//   VDNN_STAND_IN_SEED=7            the order in which streams run
+//   VDNN_STAND_IN_MEMORY=64MiB      of each GPU
+//   VDNN_STAND_IN_GPUS=2
+//   VDNN_STAND_IN_FAIL_EVERY=50     every 50th call fails
+//   VDNN_STAND_IN_FAIL_PERCENT=2    so many fail, by seed
+//   VDNN_STAND_IN_REPORT=FILE       lines: "call NAME COUNT", "failed NAME", "leak ...", "misuse ...",
+//   "finding ..."
+//
+// Kernels are not computed: a launch orders what its stream is given and no more.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fakes/fake_cuda.h"
+
+namespace vdnn::stand_in {
+
+// A stream of the program: its handle is this object's address, which another stream has after it.
+struct Stream {
+  CudaStream fake = nullptr;
+  std::uint64_t id = 0;
+  int ordinal = 0;
+  bool blocking = true;  // takes turns with the legacy default stream
+  bool alive = false;
+  std::uint64_t given = 0;                       // pieces of work
+  std::map<std::uint64_t, std::uint64_t> after;  // of other streams by id: how many pieces it waits for
+};
+
+struct Memory {
+  std::uint64_t bytes = 0;
+  cudaMemoryType type = cudaMemoryTypeDevice;
+  int ordinal = 0;
+  unsigned host_flags = 0;
+  std::optional<Mapping> host;  // what cudaMallocHost has given
+};
+
+struct Settings {
+  FakeCudaOptions fake;
+  std::uint64_t fail_every = 0;  // 0: none
+  unsigned fail_percent = 0;
+  std::string report;  // a file, or ""
+};
+
+class StandIn {
+ public:
+  // Lives as long as the process, its static objects' destructors included.
+  static StandIn& instance();
+
+  explicit StandIn(Settings settings);
+
+  FakeCuda& fake() { return fake_; }
+
+  // The program's call `name`, which may be one that fails. `work` returns a CudaStatus. `releases` is the
+  // fake's name for what the call gives back: a failure then is the fake's own, so that it excuses what stays
+  // behind.
+  template <class Work>
+  cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
+    const std::lock_guard lock(mutex_);
+    enter_thread();
+    ++calls_[std::string(name)];
+    const CudaStatus failure = next_failure(name);
+    if (failure != CudaStatus::kSuccess && releases.empty()) {
+      return finish(failure);
+    }
+    if (failure != CudaStatus::kSuccess) {
+      fake_.fail_call(1, failure, releases);
+    }
+    fake_.get_last_error();  // what a launch returns is to be its own
+    const cudaError_t error = finish(work());
+    fake_.fail_call(0, CudaStatus::kSuccess);  // where it was not reached
+    return error;
+  }
+  // A call that cannot fail; it is not counted.
+  template <class Work>
+  auto quietly(const Work& work) {
+    const std::lock_guard lock(mutex_);
+    return work();
+  }
+  cudaError_t take_last_error(bool forget);
+
+  // --- for what calls do
+  // ------------------------------------------------------------------------------------
+  int ordinal();
+  // Null: there is no such stream.
+  Stream* find(cudaStream_t handle);
+  // Likewise, for work that it is given now: after what the default streams' rules say.
+  Stream* find_for_work(cudaStream_t handle);
+  CudaStatus create(cudaStream_t& handle, bool blocking);
+  CudaStatus destroy(cudaStream_t handle);
+
+  void add(std::uint64_t address, Memory memory) { memory_.emplace(address, std::move(memory)); }
+  void remove(std::uint64_t address) { memory_.erase(address); }
+  // What `address` lies in, or null: ordinary memory of the host.
+  const std::pair<const std::uint64_t, Memory>* find_memory(std::uint64_t address) const;
+
+  CudaStatus allocate(void** address, std::size_t bytes);
+  CudaStatus free(void* address);
+  CudaStatus free_async(void* address, cudaStream_t stream);
+  CudaStatus allocate_host(void** address, std::size_t bytes, unsigned flags);
+  CudaStatus free_host(void* address);
+  CudaStatus copy(void* destination, const void* source, std::size_t bytes, cudaStream_t stream);
+  CudaStatus set(void* destination, int value, std::size_t bytes, cudaStream_t stream);
+  CudaStatus launch(cudaStream_t stream);
+  CudaStatus add_event(CudaEvent event);
+  CudaStatus remove_event(CudaEvent event);
+  CudaStatus reset();
+
+  void write_report();
+
+ private:
+  void enter_thread();
+  CudaStatus next_failure(std::string_view name);
+  cudaError_t finish(CudaStatus status);
+  Stream* start(std::unique_ptr<Stream>& stream);
+  // What `later` is given from now on comes after all that `earlier` has been given.
+  void order(Stream& earlier, Stream& later);
+  void end(Stream& stream);
+  void end_default_streams(int ordinal);
+
+  const Settings settings_;
+  std::mutex mutex_;  // guards what follows
+  FakeCuda fake_;
+  std::mt19937_64 random_;
+  std::uint64_t failable_calls_ = 0;
+  std::map<std::string, std::uint64_t> calls_;
+  std::vector<std::string> failed_;
+  std::map<std::thread::id, cudaError_t> last_errors_;
+  std::set<std::thread::id> threads_;
+  std::uint64_t next_id_ = 1;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::map<int, std::unique_ptr<Stream>> legacy_;                                  // by ordinal
+  std::map<std::pair<std::thread::id, int>, std::unique_ptr<Stream>> of_threads_;  // by ordinal, too
+  std::set<CudaEvent> events_;
+  std::map<std::uint64_t, Memory> memory_;  // by begin
+};
+
+}  // namespace vdnn::stand_in
