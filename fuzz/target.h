@@ -1,7 +1,7 @@
 #pragma once
-// Fuzz targets: readers of what others wrote, each held to its contract for any bytes at all. A target asks
-// more than that nothing crashes: only the exceptions that the reader's header names may come out, and what
-// is accepted comes back the same after it was written again.
+// Fuzz targets: readers of what others wrote, and the C interface called in any order, each held to its
+// contract for any bytes at all. A target asks more than that nothing crashes: only the exceptions that the
+// reader's header names may come out, and what is accepted comes back the same after it was written again.
 //
 // Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) looks for inputs; the
 // test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
@@ -73,6 +73,8 @@ inline Bytes to_bytes(std::string_view text) {
 
 bool run_allocation_log(Input input);
 std::vector<Seed> allocation_log_seeds();
+bool run_c_abi(Input input);
+std::vector<Seed> c_abi_seeds();
 bool run_checkpoint(Input input);
 std::vector<Seed> checkpoint_seeds();
 bool run_cifar10(Input input);

@@ -5,6 +5,7 @@ namespace vdnn::fuzz {
 const std::vector<Target>& targets() {
   static const std::vector<Target> kTargets{
       {"allocation_log", run_allocation_log, allocation_log_seeds},
+      {"c_abi", run_c_abi, c_abi_seeds},
       {"checkpoint", run_checkpoint, checkpoint_seeds},
       {"cifar10", run_cifar10, cifar10_seeds},
       {"engine_timings", run_engine_timings, engine_timings_seeds},
