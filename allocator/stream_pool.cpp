@@ -534,6 +534,7 @@ class StreamPool::Impl {
   // `stream`: in whose order; null: all that has used the block is done.
   void free_claimed(BlockRecord& record, PoolStream* stream) {
     const std::lock_guard lock(mutex_);
+    sink_to_mark();
     const bool has_readers = record.has_readers;
     Tlsf::Extent merged;
     PoolStream& owner = *record.owner;
@@ -554,7 +555,7 @@ class StreamPool::Impl {
       owner.tally.remove(record.kind, record.requested, record.bytes);
       owner.tally.settle(peaks_);
     }
-    sink_to_mark(merged);
+    mark_for_sinking(merged);
   }
 
   // Behind what a block that is freed now may be used again.
@@ -731,21 +732,35 @@ class StreamPool::Impl {
     return least;
   }
 
-  // Above the high-water mark, after a free that made `merged`.
-  void sink_to_mark(Tlsf::Extent merged) noexcept {
-    const std::uint64_t mark = options_.high_water_bytes;
-    if (mark == 0 || reserved_.current <= mark || whole_granules(merged, granule_).bytes == 0) {
+  bool is_above_mark() const {
+    return options_.high_water_bytes != 0 && reserved_.current > options_.high_water_bytes;
+  }
+
+  // Above the high-water mark: gives back what is done by now. Before a block is freed, since what it is
+  // merged with is done no sooner than the block.
+  void sink_to_mark() noexcept {
+    if (!is_above_mark() || !marked_) {
       return;
     }
     try {
-      give_back(reserved_.current - mark, false, {});
-      if (reserved_.current > mark) {
-        for (const FreeGranules& each : free_granules({})) {
-          order_.mark(each.frontier);
-        }
+      give_back(reserved_.current - options_.high_water_bytes, false, {});
+    } catch (...) {
+      // That no memory could be given back is not the failure of who frees a block.
+    }
+  }
+
+  // So that the next frees see when what is free now, `merged` too, is done.
+  void mark_for_sinking(Tlsf::Extent merged) noexcept {
+    if (!is_above_mark() || whole_granules(merged, granule_).bytes == 0) {
+      return;
+    }
+    marked_ = true;
+    try {
+      for (const FreeGranules& each : free_granules({})) {
+        order_.mark(each.frontier);
       }
     } catch (...) {
-      // The block is free; that no memory could be given back is not the caller's failure.
+      // As above.
     }
   }
 
@@ -801,6 +816,7 @@ class StreamPool::Impl {
   mutable StreamOrder order_;
   PoolFigure active_;
   PoolFigure reserved_;
+  bool marked_ = false;             // some of what is free has been above the high-water mark
   std::deque<PoolRegion> regions_;  // by kind
   std::deque<BlockRecord> records_;
   BlockRecord* spare_ = nullptr;  // chained

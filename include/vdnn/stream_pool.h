@@ -53,8 +53,9 @@ struct StreamPoolOptions {
   // Bytes that the pool may have committed, in all kinds together; rounded down to granules. 0: the backend's
   // memory.
   std::uint64_t budget_bytes = 0;
-  // A soft mark: while more is committed, a free gives granules that are wholly free, and whose work is done,
-  // back to the device. 0: none is given back but by trim().
+  // A soft mark: while more is committed, granules that are wholly free are given back to the device by the
+  // first free that finds their work done; what caches hold is not. Such frees cost more: they ask for
+  // events. 0: memory is given back by trim() alone.
   std::uint64_t high_water_bytes = 0;
   // The largest small block. Sizes of small blocks are rounded up to classes, 32 in every power of two.
   std::uint64_t small_bytes = std::uint64_t{1} << 20;

@@ -1,0 +1,156 @@
+// What allocate and free of the stream pool cost, on a backend on which nothing happens: from the cache of a
+// stream and beside it, in the orders of a stack, of a queue and at random, beside few and many blocks that
+// lie idle; and what two threads on two streams do in the time of one.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/side_by_side.h"
+#include "src/base/random.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn::bench {
+namespace {
+
+constexpr int kBatch = 16;     // blocks that are taken before they are given back
+constexpr int kBatches = 500;  // a run
+constexpr int kPairs = kBatch * kBatches;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+class NullBackend final : public PoolBackend {
+ public:
+  NullBackend()
+      : PoolBackend({.name = "nothing",
+                     .memory_bytes = 256 * kGiB,
+                     .granule_bytes = 2 << 20,
+                     .alignment_bytes = 512}) {}
+
+  AddressRange reserve(std::uint64_t bytes) override {
+    const AddressRange range{.begin = next_, .bytes = bytes};
+    next_ += bytes;
+    return range;
+  }
+  void unreserve(AddressRange) override {}
+  void commit(AddressRange) override {}
+  void decommit(AddressRange) override {}
+  std::uint64_t stream_id(StreamHandle stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
+  bool is_capturing(StreamHandle) override { return false; }
+  EventHandle record(StreamHandle) override { return nullptr; }
+  void wait(StreamHandle, EventHandle) override {}
+  bool reached(EventHandle) override { return true; }
+  void synchronize(EventHandle) override {}
+  void synchronize_all() override {}
+  void release(EventHandle) noexcept override {}
+
+ private:
+  std::uint64_t next_ = 2 << 20;
+};
+
+enum class Order { kStack, kQueue, kRandom };
+
+// Takes and gives back `kBatch` blocks at a time.
+class Pairs {
+ public:
+  Pairs(StreamPool& pool, StreamId stream, std::uint64_t bytes, Order order)
+      : pool_(pool), stream_(stream_handle(stream)), bytes_(bytes), blocks_(kBatch), order_(kBatch) {
+    SplitMix64 random(1);
+    for (int i = 0; i < kBatch; ++i) {
+      order_[i] = order == Order::kStack ? kBatch - 1 - i : i;
+    }
+    if (order == Order::kRandom) {
+      for (std::size_t i = order_.size(); i > 1; --i) {
+        std::swap(order_[i - 1], order_[random.below(i)]);
+      }
+    }
+  }
+
+  void operator()() {
+    for (int batch = 0; batch < kBatches; ++batch) {
+      for (std::uint64_t& block : blocks_) {
+        block = pool_.allocate(bytes_, stream_)->begin;
+      }
+      for (const std::size_t each : order_) {
+        pool_.free(blocks_[each]);
+      }
+    }
+  }
+
+ private:
+  StreamPool& pool_;
+  StreamHandle stream_;
+  std::uint64_t bytes_;
+  std::vector<std::uint64_t> blocks_;
+  std::vector<std::size_t> order_;
+};
+
+// A pool in which so many blocks of the stream lie idle.
+class IdlePool {
+ public:
+  explicit IdlePool(int idle) {
+    for (int i = 0; i < idle; ++i) {
+      pool.allocate(512 * (1 + i % 8), stream_handle(0));
+    }
+  }
+
+  NullBackend backend;
+  StreamPool pool{backend, {}};
+};
+
+double nanoseconds_a_call(double seconds) {
+  return seconds * 1e9 / (2 * kPairs);
+}
+
+// Ten idle blocks beside a million.
+void by_idle_blocks(benchmark::State& state, std::uint64_t bytes) {
+  IdlePool few(10);
+  IdlePool many(1000000);
+  std::vector<Contender> contenders;
+  for (const auto& [name, order] : {std::pair("stack", Order::kStack), std::pair("queue", Order::kQueue),
+                                    std::pair("random", Order::kRandom)}) {
+    contenders.push_back({std::string(name) + " 10 ns", Pairs(few.pool, 0, bytes, order)});
+    contenders.push_back({std::string(name) + " 1M ns", Pairs(many.pool, 0, bytes, order)});
+  }
+  const std::vector<Figures> figures = side_by_side(state, contenders, nanoseconds_a_call);
+  report_ratio(state, "stack 1M/10", figures[1], figures[0]);
+  report_ratio(state, "queue 1M/10", figures[3], figures[2]);
+  report_ratio(state, "random 1M/10", figures[5], figures[4]);
+}
+BENCHMARK_CAPTURE(by_idle_blocks, small, 4096)->Name("stream_pool/small")->UseManualTime();
+BENCHMARK_CAPTURE(by_idle_blocks, large, 4 << 20)->Name("stream_pool/large")->UseManualTime();
+
+// The same work once by one thread, and twice by two, each on a stream of its own.
+void two_threads(benchmark::State& state, std::uint64_t bytes) {
+  constexpr int kRounds = 100;
+  IdlePool rig(10);
+  Pairs first(rig.pool, 0, bytes, Order::kStack);
+  Pairs second(rig.pool, 1, bytes, Order::kStack);
+  const auto many = [](Pairs& pairs) {
+    return [&pairs] {
+      for (int i = 0; i < kRounds; ++i) {
+        pairs();
+      }
+    };
+  };
+  const auto both = [&] {
+    std::thread other(many(second));
+    many(first)();
+    other.join();
+  };
+  const Figure pairs_a_second = [](double seconds) { return kRounds * kPairs / seconds; };
+  const std::vector<Figures> figures =
+      side_by_side(state, {{"one thread", many(first)}, {"of each of two", both}}, pairs_a_second);
+  Figures of_both = figures[1];
+  for (double& each : of_both) {
+    each *= 2;
+  }
+  report_ratio(state, "two threads/one", of_both, figures[0]);
+}
+BENCHMARK_CAPTURE(two_threads, small, 4096)->Name("stream_pool/two_threads")->UseManualTime();
+
+}  // namespace
+}  // namespace vdnn::bench

@@ -1,0 +1,404 @@
+// The stream pool's contract, one promise at a time: sizes, misuse, limits, what it says of itself, and what
+// happens where its device refuses.
+
+#include "vdnn/stream_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fakes/forwarding_backend.h"
+#include "fakes/heap.h"
+#include "vdnn/sim_device.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kMiB = kKiB * kKiB;
+constexpr std::uint64_t kGranule = 64 * kKiB;  // of the simulated machine
+
+class StreamPoolTest : public ::testing::Test {
+ protected:
+  StreamPoolTest() {
+    SimDeviceOptions options;
+    options.profile = sim_profile("cpu");
+    device_ = make_sim_device(options);
+    device_->create_stream("first");
+    device_->create_stream("second");
+    backend_ = make_pool_backend(*device_);
+  }
+  StreamPool& make(const StreamPoolOptions& options) {
+    pool_ = std::make_unique<StreamPool>(*backend_, options);
+    return *pool_;
+  }
+  StreamPool& make() { return make({.budget_bytes = 4 * kMiB}); }
+
+  const StreamHandle first_ = stream_handle(0);
+  const StreamHandle second_ = stream_handle(1);
+  std::unique_ptr<SimDevice> device_;
+  std::unique_ptr<PoolBackend> backend_;
+  std::unique_ptr<StreamPool> pool_;
+};
+
+// --- sizes -------------------------------------------------------------------------------------------------
+
+TEST_F(StreamPoolTest, NothingIsOneByte) {
+  StreamPool& pool = make();
+  const auto block = pool.allocate(0, first_);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(block->bytes, 1U);
+  EXPECT_EQ(pool.find(block->begin), block);
+  pool.free(block->begin);
+}
+
+TEST_F(StreamPoolTest, SizesBeyondTheBudgetAreRefusedUpToTheLargest) {
+  StreamPool& pool = make();
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t bytes : {4 * kMiB + 1, kMax / 2, kMax - 511, kMax - 1, kMax}) {
+    EXPECT_EQ(pool.allocate(bytes, first_), std::nullopt) << bytes;
+    EXPECT_EQ(pool.allocate(bytes, first_, BlockLife::kPersistent), std::nullopt) << bytes;
+    EXPECT_EQ(pool.allocate_ready(bytes), std::nullopt) << bytes;
+    EXPECT_EQ(pool.shortage(bytes).asked, bytes);
+  }
+  EXPECT_EQ(pool.statistics().failures, 15U);
+  EXPECT_EQ(pool.statistics().all.reserved.peak, 0U);
+  EXPECT_TRUE(pool.allocate(4 * kMiB, first_));
+}
+
+// --- misuse ------------------------------------------------------------------------------------------------
+
+TEST_F(StreamPoolTest, MisuseIsRefusedAndChangesNothing) {
+  StreamPool& pool = make();
+  StreamPool other(*backend_, {.budget_bytes = kMiB});
+  const std::uint64_t small = pool.allocate(1000, first_)->begin;
+  const std::uint64_t large = pool.allocate(2 * kMiB, first_)->begin;
+  const std::uint64_t cached = pool.allocate(100, first_)->begin;
+  const std::uint64_t merged = pool.allocate(100 * kKiB, second_, BlockLife::kPersistent)->begin;
+  pool.free(cached);
+  pool.free(merged);
+  const std::uint64_t foreign = other.allocate(1000, first_)->begin;
+  const StreamPoolStatistics before = pool.statistics();
+  for (const std::uint64_t address : {std::uint64_t{0}, small + 1, small + 256, large + kMiB, cached, merged,
+                                      foreign, std::numeric_limits<std::uint64_t>::max()}) {
+    EXPECT_THROW(pool.free(address), InvalidArgument);
+    EXPECT_THROW(pool.free(address, first_), InvalidArgument);
+    EXPECT_THROW(pool.free(address, second_), InvalidArgument);
+    EXPECT_THROW(pool.free_idle(address), InvalidArgument);
+    EXPECT_THROW(pool.used_on(address, first_), InvalidArgument);
+    EXPECT_THROW(pool.used_on(address, second_), InvalidArgument);
+    EXPECT_EQ(pool.find(address), std::nullopt);
+  }
+  EXPECT_EQ(pool.statistics().all.allocated, before.all.allocated);
+  EXPECT_EQ(pool.statistics().all.active, before.all.active);
+  EXPECT_TRUE(pool.owns(small + 1) && pool.owns(cached));
+  EXPECT_FALSE(pool.owns(foreign) || pool.owns(0));
+  pool.free(small);
+  pool.free(large);
+  try {
+    pool.free(large);
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(std::to_string(large)), HasSubstr("which is the pool's")));
+  }
+  try {
+    pool.free(foreign);
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("which is not the pool's"));
+  }
+}
+
+TEST_F(StreamPoolTest, StreamsThatDoNotExistAreRefused) {
+  StreamPool& pool = make();
+  const std::uint64_t block = pool.allocate(1000, first_)->begin;
+  for (const StreamHandle stream : {StreamHandle{nullptr}, stream_handle(2), stream_handle(1000000)}) {
+    EXPECT_THROW(pool.allocate(1, stream), InvalidArgument);
+    EXPECT_THROW(pool.free(block, stream), InvalidArgument);
+    EXPECT_THROW(pool.used_on(block, stream), InvalidArgument);
+  }
+  pool.free(block);
+  EXPECT_EQ(pool.statistics().all.blocks.current, 0U);
+}
+
+TEST_F(StreamPoolTest, OptionsThatCannotBeAreRefused) {
+  EXPECT_THROW(make({.budget_bytes = kGranule - 1}), InvalidArgument);
+  EXPECT_THROW(make({.small_bytes = 0}), InvalidArgument);
+  EXPECT_THROW(make({.small_bytes = std::uint64_t{1} << 50}), InvalidArgument);
+}
+
+TEST_F(StreamPoolTest, APoolThatDiesGivesBackWhatIsStillInUse) {
+  make();
+  ASSERT_TRUE(pool_->allocate(kMiB, first_) && pool_->allocate(1, second_));
+  pool_.reset();
+  EXPECT_EQ(device_->counters().committed_bytes, 0U);
+}
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+TEST_F(StreamPoolTest, KindsAreApart) {
+  StreamPool& pool = make({.small_bytes = 10000});
+  pool.allocate(10000, first_);
+  pool.allocate(10001, first_);
+  pool.allocate(5, first_, BlockLife::kPersistent);
+  const StreamPoolStatistics now = pool.statistics();
+  EXPECT_EQ(now.of(BlockKind::kSmall).requested.current, 10000U);
+  EXPECT_EQ(now.of(BlockKind::kLarge).requested.current, 10001U);
+  EXPECT_EQ(now.of(BlockKind::kPersistent).requested.current, 5U);
+  EXPECT_EQ(now.all.requested.current, 20006U);
+  EXPECT_EQ(now.all.reserved.current, 3 * kGranule);
+}
+
+TEST_F(StreamPoolTest, FragmentsAreMovedWhereABlockNeedsThem) {
+  StreamPool& pool = make();
+  std::vector<std::uint64_t> blocks(64);
+  std::ranges::generate(blocks, [&] { return pool.allocate(kGranule, first_)->begin; });
+  for (std::size_t i = 0; i < blocks.size(); i += 2) {
+    pool.free(blocks[i]);
+  }
+  EXPECT_FALSE(pool.allocate(2 * kMiB + kGranule, first_));
+  const auto large = pool.allocate(2 * kMiB, first_);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(pool.statistics().all.reserved.current, 4 * kMiB);
+  EXPECT_EQ(pool.statistics().retries, 2U);
+  // And back.
+  pool.free(large->begin);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) {
+    EXPECT_TRUE(pool.allocate(kGranule, second_));
+  }
+  EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
+}
+
+TEST_F(StreamPoolTest, ThePoolAsksTheProgramBeforeItFails) {
+  std::vector<std::uint64_t> spare;
+  std::uint64_t asked = 0;
+  StreamPool& pool = make({.budget_bytes = 4 * kMiB, .on_exhausted = [&](std::uint64_t bytes) {
+                             asked = bytes;
+                             if (spare.empty()) {
+                               return false;
+                             }
+                             pool_->free(spare.back());
+                             spare.pop_back();
+                             return true;
+                           }});
+  for (int i = 0; i < 4; ++i) {
+    spare.push_back(pool.allocate(kMiB, first_)->begin);
+  }
+  EXPECT_TRUE(pool.allocate(2 * kMiB, second_));
+  EXPECT_EQ(asked, 2 * kMiB);
+  EXPECT_EQ(spare.size(), 2U);
+  EXPECT_FALSE(pool.allocate(3 * kMiB, second_));
+  EXPECT_EQ(pool.statistics().failures, 1U);
+  EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
+}
+
+TEST_F(StreamPoolTest, AboveTheMarkIdleMemoryIsGivenBack) {
+  StreamPool& pool = make({.budget_bytes = 4 * kMiB, .high_water_bytes = kMiB, .cache_bytes = 0});
+  std::vector<std::uint64_t> blocks(3);
+  std::ranges::generate(blocks, [&] { return pool.allocate(kMiB, first_)->begin; });
+  pool.free(blocks[0]);  // an event is recorded for it
+  EXPECT_EQ(pool.statistics().all.reserved.current, 3 * kMiB);
+  device_->synchronize_all();
+  pool.free(blocks[1]);  // which is seen to have been reached
+  EXPECT_EQ(pool.statistics().all.reserved.current, 2 * kMiB);
+  EXPECT_EQ(pool.statistics().host_waits, 0U);
+  device_->synchronize_all();
+  pool.free(blocks[2]);
+  EXPECT_EQ(pool.statistics().all.reserved.current, kMiB) << "and not below the mark";
+}
+
+TEST_F(StreamPoolTest, TrimKeepsWhatItIsToldTo) {
+  StreamPool& pool = make();
+  for (const std::uint64_t block : {pool.allocate(kMiB, first_)->begin, pool.allocate(1000, first_)->begin,
+                                    pool.allocate(2 * kMiB, second_)->begin}) {
+    pool.free(block);
+  }
+  const std::uint64_t kept = pool.allocate(1, first_, BlockLife::kPersistent)->begin;
+  const std::uint64_t reserved = pool.statistics().all.reserved.current;
+  EXPECT_EQ(pool.trim(reserved), 0U);
+  EXPECT_EQ(pool.trim(reserved - 1), kGranule);
+  EXPECT_EQ(pool.trim(), reserved - 2 * kGranule);
+  EXPECT_EQ(pool.statistics().all.reserved.current, kGranule);
+  pool.free(kept);
+  EXPECT_EQ(pool.trim(), kGranule);
+}
+
+// --- figures -----------------------------------------------------------------------------------------------
+
+TEST_F(StreamPoolTest, FiguresAreKeptByStreamToo) {
+  StreamPool& pool = make();
+  const std::uint64_t a = pool.allocate(1000, first_)->begin;
+  const std::uint64_t b = pool.allocate(2 * kMiB, second_)->begin;
+  pool.free(a, second_);
+  pool.free(b);
+  pool.allocate(10, second_);
+  EXPECT_EQ(pool.statistics(first_).all.requested,
+            (PoolFigure{.current = 0, .peak = 1000, .added = 1000, .removed = 1000}));
+  EXPECT_EQ(pool.statistics(second_).all.requested,
+            (PoolFigure{.current = 10, .peak = 2 * kMiB, .added = 2 * kMiB + 10, .removed = 2 * kMiB}));
+  EXPECT_EQ(pool.statistics(second_).of(BlockKind::kSmall).blocks.added, 1U);
+  pool.reset_peaks();
+  EXPECT_EQ(pool.statistics(second_).all.requested.peak, 10U);
+  EXPECT_EQ(pool.statistics().all.requested.peak, 10U);
+  EXPECT_EQ(pool.statistics().all.reserved.peak, pool.statistics().all.reserved.current);
+}
+
+TEST_F(StreamPoolTest, APictureShowsKindsAndHoles) {
+  StreamPool& pool = make();
+  const std::uint64_t hole = pool.allocate(1.5 * kMiB, first_)->begin;
+  pool.allocate(1.25 * kMiB, first_);
+  pool.free(hole);
+  pool.free(pool.allocate(100, first_)->begin);
+  EXPECT_THAT(pool.picture(),
+              AllOf(HasSubstr("small blocks\n"), HasSubstr("in caches of streams: 1, 256 bytes"),
+                    HasSubstr("large blocks\n  segments: 1, 2.75 MiB"), HasSubstr("in use: 1, 1.25 MiB"),
+                    HasSubstr("    of 1.5 MiB"), HasSubstr("persistent blocks\n  segments: 0, 0 bytes")));
+}
+
+// --- refusals ----------------------------------------------------------------------------------------------
+
+// The n-th call from now on fails; those of each kind that a pool makes.
+class Refusing final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  void fail(std::uint64_t nth) { left_ = nth; }
+
+  AddressRange reserve(std::uint64_t bytes) override { return count(), ForwardingBackend::reserve(bytes); }
+  void commit(AddressRange range) override { count(), ForwardingBackend::commit(range); }
+  void decommit(AddressRange range) override { count(), ForwardingBackend::decommit(range); }
+  std::uint64_t stream_id(StreamHandle stream) override {
+    return count(), ForwardingBackend::stream_id(stream);
+  }
+  bool is_capturing(StreamHandle stream) override { return count(), ForwardingBackend::is_capturing(stream); }
+  EventHandle record(StreamHandle stream) override { return count(), ForwardingBackend::record(stream); }
+  void wait(StreamHandle stream, EventHandle event) override {
+    count(), ForwardingBackend::wait(stream, event);
+  }
+  bool reached(EventHandle event) override { return count(), ForwardingBackend::reached(event); }
+  void synchronize(EventHandle event) override { count(), ForwardingBackend::synchronize(event); }
+
+ private:
+  void count() {
+    if (left_ != 0 && --left_ == 0) {
+      throw DeviceError("refused");
+    }
+  }
+
+  std::uint64_t left_ = 0;
+};
+
+// What fails has changed nothing but, at most, how much is committed; the same call works the next time.
+TEST_F(StreamPoolTest, AfterARefusalTheSameCallWorks) {
+  std::uint64_t refused = 0;
+  for (std::uint64_t nth = 1; nth < 200; ++nth) {
+    Refusing backend(*backend_);
+    StreamPool pool(backend, {.budget_bytes = 4 * kMiB, .high_water_bytes = 3 * kMiB, .cache_bytes = 0});
+    backend.fail(nth);
+    const auto again = [&](const auto& call) {
+      const StreamPoolStatistics before = pool.statistics();
+      try {
+        return call();
+      } catch (const DeviceError&) {
+        ++refused;
+        EXPECT_EQ(pool.statistics().all.allocated, before.all.allocated);
+        EXPECT_EQ(pool.statistics().all.active.current, before.all.active.current);
+        EXPECT_EQ(pool.statistics().all.reserved.current, device_->counters().committed_bytes);
+        return call();
+      }
+    };
+    const auto allocate = [&](std::uint64_t bytes, StreamHandle stream) {
+      return again([&] { return pool.allocate(bytes, stream); }).value().begin;
+    };
+    const auto free = [&](std::uint64_t block) { again([&] { return pool.free(block), 0; }); };
+    std::vector<std::uint64_t> blocks;
+    for (int i = 0; i < 8; ++i) {
+      blocks.push_back(allocate(512 * kKiB, i % 2 == 0 ? first_ : second_));
+    }
+    for (std::size_t i = 0; i < blocks.size(); i += 2) {
+      free(blocks[i]);
+    }
+    again([&] { return pool.used_on(blocks[1], first_), 0; });
+    free(blocks[1]);
+    blocks[0] = allocate(1536 * kKiB, second_);
+    blocks[1] = again([&] { return pool.allocate_ready(512 * kKiB); }).value().begin;
+    for (const std::size_t i : {0, 1, 3, 5, 7}) {
+      free(blocks[i]);
+    }
+    again([&] { return pool.forget(first_), 0; });
+    again([&] { return pool.trim(), 0; });
+    EXPECT_EQ(pool.statistics().all.reserved.current, 0U);
+    EXPECT_EQ(pool.snapshot().size(), kBlockKinds);
+  }
+  EXPECT_GT(refused, 30U);
+}
+
+// --- the pool's own memory ---------------------------------------------------------------------------------
+
+// Without memory for its books a call changes nothing, too.
+TEST_F(StreamPoolTest, WithoutHostMemoryTheSameCallWorksTheNextTime) {
+  std::uint64_t refused = 0;
+  for (std::uint64_t nth = 1; nth < 100; ++nth) {
+    StreamPool pool(*backend_, {.budget_bytes = 4 * kMiB, .cache_bytes = 4 * kKiB});
+    std::vector<std::uint64_t> blocks;
+    blocks.reserve(16);
+    {
+      const HeapFailure failure(nth);
+      const auto again = [&](const auto& call) {
+        try {
+          return call();
+        } catch (const std::bad_alloc&) {
+          ++refused;
+          return call();
+        }
+      };
+      for (const std::uint64_t bytes : {100, 2000, 70000, 1500000, 100, 2000}) {
+        for (const StreamHandle stream : {first_, second_}) {
+          if (const auto block = again([&] { return pool.allocate(bytes, stream); })) {
+            blocks.push_back(block->begin);
+          }
+        }
+      }
+      again([&] { return pool.used_on(blocks[0], second_), 0; });
+      for (const std::uint64_t block : blocks) {
+        again([&] { return pool.free(block), 0; });
+      }
+      blocks[0] = again([&] { return pool.allocate_ready(3000000); })->begin;
+    }
+    EXPECT_EQ(pool.statistics().all.blocks.current, 1U);
+    pool.free(blocks[0]);
+    pool.trim();
+    EXPECT_EQ(pool.snapshot().size(), kBlockKinds) << nth;
+  }
+  EXPECT_GT(refused, 30U);
+}
+
+TEST_F(StreamPoolTest, InTheSteadyStateNothingIsTakenFromTheHeap) {
+  StreamPool& pool = make();
+  const auto step = [&] {
+    for (const std::uint64_t bytes : {100, 2000, 70000, 1500000}) {
+      const std::uint64_t block = pool.allocate(bytes, first_)->begin;
+      pool.free(pool.allocate(bytes, first_)->begin);
+      pool.free(block);
+    }
+  };
+  step();
+  step();
+  const std::uint64_t before = heap_allocations();
+  step();
+  EXPECT_EQ(heap_allocations(), before);
+}
+
+}  // namespace
+}  // namespace vdnn
