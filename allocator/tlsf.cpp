@@ -79,8 +79,8 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
   Block block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
   Frontier behind = block.frontier;
   prepare_nodes(1);
-  prepare_entry();
-  enter(node);
+  in_use_.reserve(in_use_.size() + 1);
+  in_use_.insert(nodes_[node].offset, node);
   unlist(node);
   nodes_[node].state = State::kInUse;
   nodes_[node].asked = asked;
@@ -114,12 +114,12 @@ void Tlsf::grow(std::uint64_t bytes) {
 }
 
 Tlsf::Index Tlsf::lookup(std::uint64_t offset, std::uint64_t asked) const {
-  const auto found = in_use_.find(offset);
-  if (found == in_use_.end() || nodes_[found->second].asked != asked) {
+  const std::optional<Index> found = in_use_.find(offset);
+  if (!found || nodes_[*found].asked != asked) {
     throw InvalidArgument("no block of " + format_size(asked) + " is in use at offset " +
                           std::to_string(offset));
   }
-  return found->second;
+  return *found;
 }
 
 Tlsf::Block Tlsf::in_use(std::uint64_t offset, std::uint64_t asked) const {
@@ -147,7 +147,7 @@ Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontie
     joined.join(beyond_);
     beyond_.clear();
   }
-  leave(offset);
+  in_use_.erase(offset);
   in_use_bytes_ -= nodes_[node].bytes;
   asked_bytes_ -= asked;
   nodes_[node].state = State::kFree;
@@ -255,32 +255,6 @@ void Tlsf::prepare_nodes(std::size_t count) {
     nodes_.back().next = spare_;
     spare_ = static_cast<Index>(nodes_.size() - 1);
   }
-}
-
-void Tlsf::prepare_entry() {
-  const std::size_t wanted = in_use_.size() + 1;
-  if (static_cast<float>(wanted) > in_use_.max_load_factor() * static_cast<float>(in_use_.bucket_count())) {
-    in_use_.reserve(2 * wanted);
-  }
-  if (spare_entries_.capacity() < wanted) {
-    spare_entries_.reserve(2 * wanted);
-  }
-  if (spare_entries_.empty()) {
-    Entries fresh{{0, kNone}};
-    spare_entries_.push_back(fresh.extract(fresh.begin()));
-  }
-}
-
-void Tlsf::enter(Index node) {
-  Entries::node_type& entry = spare_entries_.back();
-  entry.key() = nodes_[node].offset;
-  entry.mapped() = node;
-  in_use_.insert(std::move(entry));
-  spare_entries_.pop_back();
-}
-
-void Tlsf::leave(std::uint64_t offset) {
-  spare_entries_.push_back(in_use_.extract(offset));
 }
 
 Tlsf::Index Tlsf::append(Index before, std::uint64_t offset, std::uint64_t bytes) {

@@ -38,9 +38,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
+#include "allocator/offset_table.h"
 #include "vdnn/frontier.h"
 
 namespace vdnn {
@@ -107,7 +107,7 @@ class Tlsf {
   // `extent`, part of the free block `block`, loses its memory. It cannot fail behind prepare_to_vacate().
   void prepare_to_vacate(Index block);
   void vacate(Index block, Extent extent);
-  // Calls visit(block, extent, frontier) for each free block, in no order; it changes nothing.
+  // Calls visit(block, extent, frontier) for each free block, in no order; it must not change anything.
   template <class Visit>
   void for_each_free(const Visit& visit) const;
   // Calls visit(extent, state) for everything in order of offset, from the end.
@@ -172,10 +172,6 @@ class Tlsf {
   void relist(Index node);
   // A place that begins (or, where `backwards`, ends) where `from` does.
   std::optional<Room> room_at(Index from, std::uint64_t bytes, std::uint64_t granule, bool backwards) const;
-  // Makes sure that enter and the leave() that follows need none.
-  void prepare_entry();
-  void enter(Index node);
-  void leave(std::uint64_t offset);
   // A new free block behind `before` in address order.
   Index append(Index before, std::uint64_t offset, std::uint64_t bytes);
   // The rest carries `frontier`.
@@ -203,11 +199,7 @@ class Tlsf {
   std::array<std::uint32_t, kFirstLevel> second_level_{};
   std::array<Index, kClasses> heads_{};
 
-  using Entries = std::unordered_map<std::uint64_t, Index>;
-  Entries in_use_;  // by offset
-  // Of blocks that were in use, for those to come. (A pool resource that has been refused memory once is no
-  // longer sound in libstdc++ 12.)
-  std::vector<Entries::node_type> spare_entries_;
+  OffsetTable in_use_;
   Frontier prepared_;  // see prepare_to_vacate()
 };
 
