@@ -185,9 +185,13 @@ bool Device::Recording::has(StreamId stream) const {
   return std::ranges::find(streams, stream) != streams.end();
 }
 
-void Device::check_not_capturing(const char* what) const {
+bool Device::capturing() const {
   const std::lock_guard lock(mutex_);
-  if (recording_ && recording_->replayed == nullptr && recording_->thread == std::this_thread::get_id()) {
+  return recording_ && recording_->replayed == nullptr && recording_->thread == std::this_thread::get_id();
+}
+
+void Device::check_not_capturing(const char* what) const {
+  if (capturing()) {
     throw InvalidArgument(properties_.name + ": " + what + " on the thread of a capture that has not ended");
   }
 }

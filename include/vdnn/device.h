@@ -172,7 +172,8 @@ class Device {
   // Waits for everything, then forgets which streams have failed, so that they take work again; what the
   // failed work has left in memory is the caller's to put right. Throws where the device is lost.
   void recover();
-  // Does not block. For statistics and polling by users; nothing in this project decides by it.
+  // Does not block. For statistics and polling: no placement and no order of submissions depends on it under
+  // the executor.
   bool reached(const Frontier& frontier);
 
   // --- time and observation --------------------------------------------------------------------------------
@@ -208,6 +209,8 @@ class Device {
   // something is thrown in the middle there is no graph: nothing inside will run, its points count as work
   // that has failed with what was thrown, and that is thrown on. One capture or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
+  // Whether the calling thread is in a capture: what might wait is refused it, see capture().
+  bool capturing() const;
   std::unique_ptr<DeviceGraph> capture(std::span<const StreamId> streams,
                                        const std::function<void()>& submit_all);
   // The same once more from a graph: what `submit_all` submits is counted, and the graph launched in its

@@ -150,6 +150,10 @@ class Rank {
     });
   }
   void wait() { communicator_->wait(device_->frontier(compute_)); }
+  void capture(const std::function<void()>& submit_all) {
+    const std::array streams{compute_, communication_};
+    device_->capture(streams, submit_all);
+  }
 
  private:
   void submit(const FakeAccesses& accesses, const std::function<void()>& kernel) {
@@ -309,6 +313,27 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
     const auto seen = rank.all_reduce(3);
     rank.wait();
     expect_sums(rank, *seen);
+  }),
+              Each(kNothing));
+}
+
+// What failed before: the second collective of a capture was refused when it had been submitted already, and
+// a wait inside, which is misuse, ended the communicator.
+TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
+  Ranks ranks({.ranks = 1});
+  EXPECT_THAT(ranks.run_started([](Rank& rank) {
+    const auto before = rank.all_reduce(3);
+    std::array<std::shared_ptr<const std::vector<float>>, 2> seen;
+    rank.capture([&] {
+      seen = {rank.all_reduce(5), rank.all_reduce(7)};
+      EXPECT_THROW(rank.wait(), InvalidArgument);
+    });
+    rank.wait();
+    expect_sums(rank, *before);
+    EXPECT_EQ(seen[0]->size(), 5U);
+    EXPECT_EQ(seen[1]->size(), 7U);
+    expect_sums(rank, *seen[0]);
+    expect_sums(rank, *seen[1]);
   }),
               Each(kNothing));
 }

@@ -114,6 +114,7 @@ class FakeNccl {
   // The two pieces of work.
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
                     const Outcome& outcome, CudaStream stream);
+  bool is_alone(const Comm& comm) const;
   void excuse(NcclComm comm);
 
   void rest();

@@ -76,7 +76,7 @@ class NcclCommunicator final : public Communicator {
   void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
   NcclStatus poll();
   void check_async();
-  void check_submitted(const Frontier& frontier) const;
+  void check_can_wait(const Frontier& frontier) const;
   // The first collective in `frontier` that has not completed, or "".
   std::string unfinished(const Frontier& frontier);
   void forget_completed();  // guarded by the caller
@@ -269,8 +269,12 @@ Point NcclCommunicator::submit(StreamId stream, const Collective& collective, st
   const Point point = device_.submit(
       stream,
       {.name = collective.name, .reads = reads, .writes = writes, .cost = collective.cost, .run = launch});
+  // A thread that captures is not told what is reached.
+  const bool may_ask = !device_.capturing();
   const std::lock_guard lock(mutex_);
-  forget_completed();
+  if (may_ask) {
+    forget_completed();
+  }
   in_flight_.push_back({.name = what, .point = point});
   return point;
 }
@@ -282,7 +286,10 @@ void NcclCommunicator::check_async() {
 // --- waiting and failing
 // ---------------------------------------------------------------------------------------
 
-void NcclCommunicator::check_submitted(const Frontier& frontier) const {
+void NcclCommunicator::check_can_wait(const Frontier& frontier) const {
+  if (device_.capturing()) {
+    throw InvalidArgument(who_ + ": a wait on the thread of a capture that has not ended");
+  }
   for (const Point& point : frontier.points()) {
     if (!device_.frontier(point.stream).dominates(point)) {
       throw InvalidArgument(who_ + ": a wait for submission " + std::to_string(point.count) + " of stream '" +
@@ -292,7 +299,7 @@ void NcclCommunicator::check_submitted(const Frontier& frontier) const {
 }
 
 void NcclCommunicator::wait(const Frontier& frontier) {
-  check_submitted(frontier);
+  check_can_wait(frontier);
   try {
     double deadline = api_->now_seconds() + options_.wait_seconds;
     for (; !device_.reached(frontier); api_->rest()) {
