@@ -58,7 +58,7 @@ struct CudaDeviceOptions {
 
 // Throws DeviceError, which says whether the driver, the GPU or the library's own CUDA is missing or too old,
 // or which peer cannot touch memory of which GPU, InvalidArgument for an ordinal, a peer or a budget that
-// cannot be, OutOfMemory where less than the budget is free.
+// cannot be, OutOfMemory where less than the budget is free, or too little for a default one.
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
 }  // namespace vdnn

@@ -144,6 +144,10 @@ int parse_ordinal(const std::string& device) {
 RunTarget resolve_target(const RunOptions& options) {
   require_positive(options.memory_bytes, "--memory");
   require_positive(options.host_memory_bytes, "--host-memory");
+  if (options.memory_bytes && options.gpu_reserve_bytes) {
+    throw InvalidArgument("a reserve is kept back of what a GPU has free, not of --memory " +
+                          format_size(*options.memory_bytes));
+  }
   RunTarget target{.name = options.device, .threads = compute_threads(options.threads)};
   if (options.device == "auto") {
     resolve_auto(target, options);

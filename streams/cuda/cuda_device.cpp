@@ -30,14 +30,8 @@ std::string name_of(const CudaDeviceOptions& options) {
 // Of GPUs without virtual memory management, whose own pages do not show: as large as others have them.
 constexpr std::uint64_t kPlainGranule = std::uint64_t{2} << 20;
 
-CudaDeviceInfo info_of(CudaContext& context) {
-  CudaDeviceInfo info;
-  context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
-  return info;
-}
-
 std::uint64_t granule_of(CudaContext& context) {
-  if (!info_of(context).virtual_memory) {
+  if (!info_of(context, context.ordinal()).virtual_memory) {
     return kPlainGranule;
   }
   std::uint64_t granule = 0;
@@ -102,13 +96,21 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
   const std::uint64_t granule = granule_of(context);
   const CardMemory memory = memory_of(context);
   const ProcessBudget budget = process_budget(context, options, memory, library);
-  if (budget.bytes < checked_add(library, granule)) {
-    throw InvalidArgument(
+  if (const std::uint64_t least = checked_add(library, granule); budget.bytes < least) {
+    const std::string what =
         context.owner() + ": a budget of " + format_size(budget.bytes) + " is less than one granule of " +
         format_size(granule) + " beside " + format_size(library) + " of context and libraries" +
         (budget.reserve == 0
              ? ""
-             : ", with " + format_size(budget.reserve) + " kept back for what they take later"));
+             : ", with " + format_size(budget.reserve) + " kept back for what they take later");
+    if (budget.bytes == options.budget_bytes) {
+      throw InvalidArgument(what);
+    }
+    // Nobody asked for it: it is what others have left.
+    throw OutOfMemory(what, {.asked = least,
+                             .in_use = memory.total - memory.free,
+                             .budget = memory.total,
+                             .would_have_fitted = budget.bytes});
   }
   return {.name = context.owner(),
           .memory_bytes = memory.total,
@@ -196,7 +198,7 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<CudaContext> context, const CudaDeviceOptions& options)
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
-        info_(info_of(*context_)),
+        info_(info_of(*context_, context_->ordinal())),
         memory_(*context_, properties().granule_bytes, info_.virtual_memory, options.peers),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),

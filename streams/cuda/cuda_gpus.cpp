@@ -13,9 +13,7 @@ std::string format_version(int version) {
 }
 
 std::string name_of(CudaContext& context, int ordinal) {
-  CudaDeviceInfo info;
-  context.check(context.api().device_info(info, ordinal), "cudaGetDeviceProperties");
-  return "cuda:" + std::to_string(ordinal) + " (" + info.name + ")";
+  return "cuda:" + std::to_string(ordinal) + " (" + info_of(context, ordinal).name + ")";
 }
 
 std::optional<std::uint64_t> card_free_bytes(CudaContext& context) {
@@ -37,6 +35,13 @@ void require_ordinal(int ordinal, int count, const std::string& who) {
 }
 
 }  // namespace
+
+CudaDeviceInfo info_of(CudaContext& context, int ordinal) {
+  CudaDeviceInfo info;
+  context.check(context.api().device_info(info, ordinal), "cuDeviceGetAttribute",
+                [ordinal] { return std::to_string(ordinal); });
+  return info;
+}
 
 CardMemory memory_of(CudaContext& context) {
   CardMemory memory;

@@ -20,6 +20,9 @@ void require_gpu(CudaContext& context);
 // DeviceError where one of them cannot touch memory of the context's. Uses none of them.
 void require_peers(CudaContext& context, std::span<const int> peers);
 
+// Of a GPU that is there. Uses it no more than that.
+CudaDeviceInfo info_of(CudaContext& context, int ordinal);
+
 struct CardMemory {
   std::uint64_t free = 0;
   std::uint64_t total = 0;

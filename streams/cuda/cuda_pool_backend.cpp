@@ -43,8 +43,7 @@ class BesideCaptures {
 PoolBackendProperties properties_of(CudaContext& context) {
   require_gpu(context);
   const CudaContext::Scope scope = context.enter();
-  CudaDeviceInfo info;
-  context.check(context.api().device_info(info, context.ordinal()), "cudaGetDeviceProperties");
+  const CudaDeviceInfo info = info_of(context, context.ordinal());
   if (!info.virtual_memory) {
     throw DeviceError(context.owner() + ": " + info.name + " has no virtual memory management");
   }

@@ -323,7 +323,7 @@ CudaStatus FakeCuda::set_device(int ordinal) {
 
 CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaGetDeviceProperties"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin("cuDeviceGetAttribute"); status != CudaStatus::kSuccess) {
     return status;
   }
   info = {.name = "Fake GPU " + std::to_string(ordinal),

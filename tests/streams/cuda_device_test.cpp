@@ -304,6 +304,9 @@ TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   EXPECT_EQ(made(1024 * kMiB, {.reserve_bytes = 24 * kMiB}).budget_bytes, 1000 * kMiB);
   EXPECT_THAT(thrown_by([&] { made(100 * kMiB, {}); }),
               AllOf(HasSubstr("a budget of 0 bytes"), HasSubstr("with 100 MiB"), HasSubstr("kept back")));
+  // What failed before: a card that others have filled was told as a wrong argument.
+  EXPECT_THROW(made(100 * kMiB, {}), OutOfMemory);
+  EXPECT_THROW(made(100 * kMiB, {.budget_bytes = 1}), InvalidArgument);
   // A budget that was asked for is that.
   EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).budget_bytes, 1024 * kMiB);
   EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).reserve_bytes, 0U);
@@ -321,6 +324,10 @@ TEST(CudaDevice, ABudgetGivesWayAsFarAsItIsTold) {
   EXPECT_EQ(budget_of(10 << 20), 10U << 20);
   EXPECT_THROW(budget_of((10 << 20) + 1), OutOfMemory);
   EXPECT_THROW(budget_of((12 << 20) + 1), InvalidArgument);
+  // Given way down to nothing.
+  EXPECT_THROW(make_cuda_device({.budget_bytes = 12 << 20, .least_budget_bytes = 0},
+                                strict_fake({.memory_bytes = 1 << 20})),
+               OutOfMemory);
 }
 
 TEST(CudaDevice, ASecondDeviceOfTheGpuCountsTheContextNoMore) {

@@ -163,6 +163,10 @@ TEST_F(GpuTraining, TheDefaultBudgetLeavesTheReserveThatIsAskedFor) {
               ::testing::ThrowsMessage<OutOfMemory>(HasSubstr("beside 1020 MiB")));
   run.device = "cpu";
   EXPECT_THROW(plan_run(run), InvalidArgument);
+  // What failed before: `auto` took `cpu` for it.
+  run.memory_bytes = 512 * kMiB;
+  run.device = "auto";
+  EXPECT_THROW(plan_run(run), InvalidArgument);
 }
 
 // What failed before: a session wanted all that had been free when its run was planned.
@@ -439,6 +443,21 @@ TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   run.memory_bytes = FakeCudaOptions().memory_bytes;
   plan_run(run);
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// What failed before: a card that was full by then was told as a wrong argument, and ended the planning.
+TEST_F(TriedGpu, WhereNothingIsFreeEnginesAreNotTried) {
+  int made = 0;
+  have_library([this, &made] {
+    if (++made == 2) {  // after it has been measured
+      cuda_->take_memory(0, FakeCudaOptions().memory_bytes);
+    }
+    return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda());
+  });
+  RunOptions run = tried(false);
+  run.memory_bytes = FakeCudaOptions().memory_bytes;
+  plan_run(run);
+  EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engines are not tried")));
 }
 
 // Once told as no stall at all, of steps that nobody had timed; a trace shows the last four.

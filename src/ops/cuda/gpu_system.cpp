@@ -88,11 +88,7 @@ class CudaGpus final : public GpuSystem {
     return require_gpus(context);
   }
   std::uint64_t free_bytes(int ordinal) override { return free_bytes_of_gpu(*context_of(ordinal)); }
-  std::string gpu_name(int ordinal) override {
-    CudaDeviceInfo info;
-    context_of(ordinal)->check(parts_.api->device_info(info, ordinal), "cudaGetDeviceProperties");
-    return info.name;
-  }
+  std::string gpu_name(int ordinal) override { return info_of(*context_of(ordinal), ordinal).name; }
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
     CudaDeviceOptions measured = options;
     if (!measured.library_bytes) {
