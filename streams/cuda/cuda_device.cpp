@@ -103,7 +103,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
         (budget.reserve == 0
              ? ""
              : ", with " + format_size(budget.reserve) + " kept back for what they take later");
-    if (budget.bytes == options.budget_bytes) {
+    if (options.budget_bytes != 0 && budget.bytes == options.budget_bytes) {
       throw InvalidArgument(what);
     }
     // Nobody asked for it: it is what others have left.
@@ -512,6 +512,9 @@ void CudaDevice::join(const Stream& waiting, const Stream& awaited) {
 
 void CudaDevice::do_begin_capture(std::span<const StreamId> streams) {
   const CudaContext::Scope scope = context_->enter();
+  if (tracing()) {
+    clock_.require_started();  // what this thread gives other streams meanwhile is timed, too
+  }
   Stream& origin = stream(streams.front());
   context_->check(context_->api().stream_begin_capture(origin.native), "cudaStreamBeginCapture");
   capturing_ = origin.native;

@@ -27,13 +27,15 @@ void DeviceClock::start() {
   base_ = std::move(base);
 }
 
-EventPool::Event DeviceClock::stamp(CudaStream stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!base_) {
-      start();
-    }
+void DeviceClock::require_started() {
+  const std::lock_guard lock(mutex_);
+  if (!base_) {
+    start();
   }
+}
+
+EventPool::Event DeviceClock::stamp(CudaStream stream) {
+  require_started();
   EventPool::Event event = stamps_.take();
   context_.check(context_.api().event_record(event.get(), stream), "cudaEventRecord");
   return event;

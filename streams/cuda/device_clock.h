@@ -21,6 +21,8 @@ class DeviceClock {
 
   double host_seconds() const;
 
+  // Waits for the device, the first time: for who is about to capture, and may not wait in stamp() then.
+  void require_started();
   // The moment at which `stream` gets here.
   EventPool::Event stamp(CudaStream stream);
   // Of a stamp that is past.

@@ -768,6 +768,18 @@ TEST_F(GraphTest, MemoryThatIsAskedOfTheDeviceInsideIsRefusedBeforeCudaSeesIt) {
   EXPECT_EQ(said.size(), 8U);
 }
 
+// What failed before: the first stamp of a trace waits for the device, which gave the capture up.
+TEST_F(GraphTest, OtherStreamsAreTracedMeanwhile) {
+  device->set_tracing(true);
+  capture([this] {
+    step();
+    say(outside, 'o');
+  });
+  device->synchronize_all();
+  EXPECT_EQ(said.size(), 5U);
+  EXPECT_THAT(device->take_trace(), ::testing::Contains(::testing::Field(&TraceEvent::stream, outside)));
+}
+
 TEST_F(GraphTest, WantOfMemoryForAGraphIsOutOfMemory) {
   fake->fail_call(1, CudaStatus::kMemoryAllocation, "cudaGraphInstantiate");
   try {
