@@ -31,12 +31,6 @@ namespace {
 // Without the heap, so that it works where that is exhausted, and while a thread ends.
 thread_local std::array<char, 4096> last_error{};
 
-vdnn_status fail(vdnn_status status, std::string_view text) noexcept {
-  const std::size_t length = text.copy(last_error.data(), last_error.size() - 1);
-  last_error.at(length) = '\0';
-  return status;
-}
-
 // What `body` returns, or what it throws in the terms of C.
 template <class Body>
 vdnn_status guarded(const Body& body) noexcept {
@@ -212,6 +206,12 @@ vdnn_status give_back(vdnn_allocator* allocator, const void* address, const Free
 }
 
 }  // namespace
+
+vdnn_status fail(vdnn_status status, std::string_view text) noexcept {
+  const std::size_t length = text.copy(last_error.data(), last_error.size() - 1);
+  last_error.at(length) = '\0';
+  return status;
+}
 
 vdnn_status create_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options,
                              vdnn_allocator** allocator) noexcept {

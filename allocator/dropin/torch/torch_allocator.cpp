@@ -1,0 +1,298 @@
+#include "allocator/dropin/torch/torch_allocator.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "allocator/dropin/c_abi.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr TorchPoolId kNobodys{0, 0};
+
+// Nothing may leave; what `body` throws becomes the thread's last error.
+template <class Body>
+vdnn_status guarded(const Body& body) noexcept {
+  try {
+    return body();
+  } catch (const InvalidArgument& error) {
+    return fail(VDNN_INVALID_ARGUMENT, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(VDNN_NO_HOST_MEMORY, "no host memory");
+  } catch (const std::exception& error) {
+    return fail(VDNN_DEVICE_ERROR, error.what());
+  } catch (...) {
+    return fail(VDNN_INTERNAL_ERROR, "something was thrown that is no exception of the standard library");
+  }
+}
+
+// No block is in use, and the device has taken back what was cached. Where it refuses, the pool stays until
+// it is asked again: in its destruction a refusal would leave the memory behind.
+bool is_empty(vdnn_allocator* allocator) {
+  vdnn_allocator_statistics statistics{.version = VDNN_ALLOCATOR_VERSION};
+  return vdnn_allocator_get_statistics(allocator, &statistics) == VDNN_OK &&
+         statistics.all.blocks.current == 0 && vdnn_allocator_trim(allocator, 0, nullptr) == VDNN_OK;
+}
+
+[[noreturn]] void refuse_block() {
+  throw InvalidArgument("this address is no pool's");
+}
+
+}  // namespace
+
+void TorchAllocator::init(int devices) noexcept {
+  const std::lock_guard lock(mutex_);
+  devices_ = devices;
+}
+
+TorchAllocator::Gpu& TorchAllocator::gpu(int device) {
+  const std::lock_guard lock(mutex_);
+  if (device < 0 || (devices_ >= 0 && device >= devices_)) {
+    throw InvalidArgument("there is no GPU " + std::to_string(device));
+  }
+  std::unique_ptr<Gpu>& found = gpus_[device];
+  if (found == nullptr) {
+    found = std::make_unique<Gpu>();
+  }
+  return *found;
+}
+
+std::vector<TorchAllocator::Gpu*> TorchAllocator::gpus() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Gpu*> all;
+  all.reserve(gpus_.size());
+  for (const auto& [device, gpu] : gpus_) {
+    if (gpu != nullptr) {
+      all.push_back(gpu.get());
+    }
+  }
+  return all;
+}
+
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::make_pool(Gpu& gpu, int device, TorchPoolId id) {
+  std::unique_ptr<PoolBackend> backend = make_backend_(device);
+  vdnn_allocator_options options;
+  vdnn_allocator_options_init(&options, VDNN_ALLOCATOR_VERSION);
+  options.budget_bytes =
+      static_cast<std::uint64_t>(gpu.fraction * static_cast<double>(backend->properties().memory_bytes));
+  options.on_exhausted = [](void* exhausted, std::uint64_t) {
+    return trim(*static_cast<Gpu*>(exhausted)) ? 1 : 0;
+  };
+  options.user_data = &gpu;
+  vdnn_allocator* made = nullptr;
+  if (create_allocator(std::move(backend), &options, &made) != VDNN_OK) {
+    throw DeviceError(vdnn_last_error());
+  }
+  auto pool = std::make_shared<Pool>();
+  pool->id = id;
+  pool->allocator.reset(made);
+  return pool;
+}
+
+void TorchAllocator::make_shared_pool(Gpu& gpu, int device) {
+  if (gpu.pools.empty()) {
+    gpu.pools.push_back(make_pool(gpu, device, kNobodys));
+  }
+}
+
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::pool_for(int device, void* stream) {
+  Gpu& of = gpu(device);
+  const std::lock_guard lock(of.mutex);
+  make_shared_pool(of, device);
+  const auto own = std::find_if(of.pools.rbegin(), of.pools.rend(),
+                                [&](const auto& pool) { return pool->filter && pool->filter(stream); });
+  return own == of.pools.rend() ? of.pools.front() : *own;
+}
+
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::owner_of(const void* block) {
+  for (Gpu* const gpu : gpus()) {
+    const std::lock_guard lock(gpu->mutex);
+    for (const std::shared_ptr<Pool>& pool : gpu->pools) {
+      int owns = 0;
+      if (vdnn_allocator_owns(pool->allocator.get(), block, &owns) == VDNN_OK && owns == 1) {
+        return pool;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::find(Gpu& gpu, TorchPoolId id) {
+  const auto found = std::ranges::find_if(gpu.pools, [&](const auto& pool) { return pool->id == id; });
+  return found == gpu.pools.end() ? nullptr : *found;
+}
+
+// Whether anything was given back.
+bool TorchAllocator::trim(Gpu& gpu) {
+  std::vector<std::shared_ptr<Pool>> pools;
+  {
+    const std::lock_guard lock(gpu.mutex);
+    pools = gpu.pools;
+  }
+  std::uint64_t all = 0;
+  for (const std::shared_ptr<Pool>& pool : pools) {
+    std::uint64_t released = 0;
+    vdnn_allocator_trim(pool->allocator.get(), 0, &released);
+    all += released;
+  }
+  return all > 0;
+}
+
+void TorchAllocator::drop_unused(Gpu& gpu) {
+  const std::lock_guard lock(gpu.mutex);
+  std::erase_if(gpu.pools, [](const auto& pool) {
+    // Who has just been handed the pool may be about to allocate from it.
+    const bool in_hand = pool.use_count() > 1;
+    return pool->id != kNobodys && pool->uses == 0 && !in_hand && is_empty(pool->allocator.get());
+  });
+}
+
+void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream) noexcept {
+  void* block = nullptr;
+  guarded([&] {
+    if (bytes < 0) {
+      throw InvalidArgument("a block of " + std::to_string(bytes) + " bytes");
+    }
+    const std::shared_ptr<Pool> pool = pool_for(device, stream);
+    return vdnn_allocator_allocate(pool->allocator.get(), static_cast<std::uint64_t>(bytes), stream,
+                                   VDNN_TRANSIENT, &block);
+  });
+  return block;
+}
+
+void TorchAllocator::give_back(void* block) noexcept {
+  guarded([&] {
+    if (block == nullptr) {
+      return VDNN_OK;
+    }
+    std::shared_ptr<Pool> pool = owner_of(block);
+    if (pool == nullptr) {
+      refuse_block();
+    }
+    const vdnn_status status = vdnn_allocator_free(pool->allocator.get(), block);
+    const bool of_a_graph = pool->id != kNobodys;
+    pool.reset();
+    if (of_a_graph) {
+      for (Gpu* const gpu : gpus()) {
+        drop_unused(*gpu);
+      }
+    }
+    return status;
+  });
+}
+
+void TorchAllocator::used_on(void* block, void* stream) noexcept {
+  guarded([&] {
+    if (block == nullptr) {
+      return VDNN_OK;
+    }
+    const std::shared_ptr<Pool> pool = owner_of(block);
+    if (pool == nullptr) {
+      refuse_block();
+    }
+    return vdnn_allocator_used_on(pool->allocator.get(), block, stream);
+  });
+}
+
+void* TorchAllocator::base_of(void* block, std::size_t* bytes) noexcept {
+  std::uint64_t found = 0;
+  const vdnn_status status = guarded([&] {
+    const std::shared_ptr<Pool> pool = owner_of(block);
+    if (pool == nullptr) {
+      refuse_block();
+    }
+    return vdnn_allocator_block_bytes(pool->allocator.get(), block, &found);
+  });
+  if (bytes != nullptr) {
+    *bytes = found;
+  }
+  return status == VDNN_OK ? block : nullptr;
+}
+
+void TorchAllocator::empty_caches() noexcept {
+  guarded([&] {
+    for (Gpu* const gpu : gpus()) {
+      trim(*gpu);
+      drop_unused(*gpu);
+    }
+    return VDNN_OK;
+  });
+}
+
+void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
+  guarded([&] {
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    if (!(fraction > 0 && fraction <= 1)) {
+      throw InvalidArgument("a fraction of " + std::to_string(fraction) + " of the memory");
+    }
+    if (!of.pools.empty()) {
+      throw InvalidArgument("the fraction of the memory is fixed with the first block");
+    }
+    of.fraction = fraction;
+    return VDNN_OK;
+  });
+}
+
+void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept {
+  guarded([&] {
+    if (id == kNobodys || !filter) {
+      throw InvalidArgument("a pool of one's own has a number and a filter of streams");
+    }
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    make_shared_pool(of, device);
+    std::shared_ptr<Pool> pool = find(of, id);
+    if (pool == nullptr) {
+      pool = make_pool(of, device, id);
+      of.pools.push_back(pool);
+    }
+    ++pool->uses;
+    pool->filter = std::move(filter);
+    return VDNN_OK;
+  });
+}
+
+void TorchAllocator::end(int device, TorchPoolId id) noexcept {
+  guarded([&] {
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    const std::shared_ptr<Pool> pool = find(of, id);
+    if (pool == nullptr || !pool->filter) {
+      throw InvalidArgument("there is no such pool, or nothing was begun");
+    }
+    pool->filter = nullptr;
+    return VDNN_OK;
+  });
+}
+
+void TorchAllocator::release(int device, TorchPoolId id) noexcept {
+  guarded([&] {
+    Gpu& of = gpu(device);
+    {
+      const std::lock_guard lock(of.mutex);
+      const std::shared_ptr<Pool> pool = find(of, id);
+      if (pool == nullptr || pool->uses == 0) {
+        throw InvalidArgument("there is no such pool, or it was released");
+      }
+      --pool->uses;
+    }
+    drop_unused(of);
+    return VDNN_OK;
+  });
+}
+
+vdnn_status TorchAllocator::statistics(int device, vdnn_allocator_statistics* statistics) noexcept {
+  return guarded([&] {
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    make_shared_pool(of, device);
+    return vdnn_allocator_get_statistics(of.pools.front()->allocator.get(), statistics);
+  });
+}
+
+}  // namespace vdnn

@@ -1,0 +1,89 @@
+#pragma once
+// What PyTorch's pluggable allocator asks for, over one pool a GPU (torch_hooks.h is what PyTorch sees).
+// Pools are made when the first block is asked for. What a graph is captured into gets a pool of its own,
+// since its blocks are used again by every replay, whenever they were freed; it lives until it was released
+// and its last block was freed. When a pool has no memory left, the others of its GPU give back what they
+// cache.
+//
+// Nothing is thrown; what cannot be had is null, and vdnn_last_error() says why. Thread-safe.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "vdnn/allocator.h"
+#include "vdnn/pool_backend.h"
+
+namespace vdnn {
+
+// PyTorch's MempoolId_t.
+using TorchPoolId = std::pair<unsigned long long, unsigned long long>;
+using TorchStreamFilter = std::function<bool(void* stream)>;
+
+class TorchAllocator {
+ public:
+  using MakeBackend = std::function<std::unique_ptr<PoolBackend>(int device)>;
+  explicit TorchAllocator(MakeBackend make_backend) : make_backend_(std::move(make_backend)) {}
+
+  // There are GPUs 0 to `devices` - 1; before that is known, all from 0 on.
+  void init(int devices) noexcept;
+  void* allocate(std::int64_t bytes, int device, void* stream) noexcept;
+  // A block that the device refuses to take back stays in use.
+  void give_back(void* block) noexcept;
+  void used_on(void* block, void* stream) noexcept;
+  // The block that begins at `block`, and its size; null where there is none.
+  void* base_of(void* block, std::size_t* bytes) noexcept;
+  void empty_caches() noexcept;
+  // Of what its backend offers a pool. Before the first block of the GPU only.
+  void set_memory_fraction(double fraction, int device) noexcept;
+
+  // From now on what is allocated for streams that `filter` names comes from the pool `id`; until end().
+  void begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept;
+  void end(int device, TorchPoolId id) noexcept;
+  // As often as begin(): then the pool goes with its last block.
+  void release(int device, TorchPoolId id) noexcept;
+
+  // Of the pool that is nobody's own.
+  vdnn_status statistics(int device, vdnn_allocator_statistics* statistics) noexcept;
+
+ private:
+  struct Destroy {
+    void operator()(vdnn_allocator* allocator) const { vdnn_allocator_destroy(allocator); }
+  };
+  struct Pool {
+    TorchPoolId id;
+    std::unique_ptr<vdnn_allocator, Destroy> allocator;
+    unsigned uses = 0;         // begun and not released
+    TorchStreamFilter filter;  // empty: no allocation goes here
+  };
+  // All pools of one; the first is nobody's own.
+  struct Gpu {
+    std::mutex mutex;  // guards what follows
+    double fraction = 1;
+    std::vector<std::shared_ptr<Pool>> pools;
+  };
+
+  // Throws InvalidArgument where there is no such GPU.
+  Gpu& gpu(int device);
+  std::vector<Gpu*> gpus();
+  // With gpu.mutex.
+  std::shared_ptr<Pool> make_pool(Gpu& gpu, int device, TorchPoolId id);
+  void make_shared_pool(Gpu& gpu, int device);
+  std::shared_ptr<Pool> pool_for(int device, void* stream);
+  // Null where the block is nobody's.
+  std::shared_ptr<Pool> owner_of(const void* block);
+  static std::shared_ptr<Pool> find(Gpu& gpu, TorchPoolId id);
+  static bool trim(Gpu& gpu);
+  static void drop_unused(Gpu& gpu);
+
+  MakeBackend make_backend_;
+  std::mutex mutex_;  // guards what follows
+  int devices_ = -1;  // unknown
+  std::map<int, std::unique_ptr<Gpu>> gpus_;
+};
+
+}  // namespace vdnn

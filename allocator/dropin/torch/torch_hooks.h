@@ -1,0 +1,34 @@
+#pragma once
+// libvdnn_torch.so, what PyTorch looks up by name:
+//
+//   allocator = torch.cuda.memory.CUDAPluggableAllocator(
+//       "libvdnn_torch.so", "vdnn_torch_malloc", "vdnn_torch_free")
+//   torch.cuda.memory.change_current_allocator(allocator)
+//
+// The others are optional; their addresses go to allocator.allocator().set_record_stream_fn() and so on.
+// Their types are those of torch/csrc/cuda/CUDAPluggableAllocator.h; streams are cudaStream_t. What each does
+// says torch_allocator.h. The allocator lives as long as the process: PyTorch frees while the process ends.
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "allocator/dropin/torch/torch_allocator.h"
+
+#define VDNN_TORCH_HOOK extern "C" __attribute__((visibility("default")))
+
+VDNN_TORCH_HOOK void* vdnn_torch_malloc(ssize_t bytes, int device, void* stream);
+VDNN_TORCH_HOOK void vdnn_torch_free(void* block, ssize_t bytes, int device, void* stream);
+VDNN_TORCH_HOOK void vdnn_torch_init(int devices);
+VDNN_TORCH_HOOK void vdnn_torch_reset();  // empties the caches
+VDNN_TORCH_HOOK void vdnn_torch_set_memory_fraction(double fraction, int device);
+VDNN_TORCH_HOOK void* vdnn_torch_get_base_allocation(void* block, std::size_t* bytes);
+VDNN_TORCH_HOOK void vdnn_torch_record_stream(void* block, void* stream);
+VDNN_TORCH_HOOK void vdnn_torch_begin_allocate_to_pool(int device, vdnn::TorchPoolId id,
+                                                       vdnn::TorchStreamFilter filter);
+VDNN_TORCH_HOOK void vdnn_torch_end_allocate_to_pool(int device, vdnn::TorchPoolId id);
+VDNN_TORCH_HOOK void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id);
+// PyTorch has no hook for it: what torch.cuda.memory_stats() would say.
+VDNN_TORCH_HOOK vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics);
+// Why a call of this thread failed.
+VDNN_TORCH_HOOK const char* vdnn_torch_last_error();

@@ -1,0 +1,296 @@
+// PyTorch's hooks: over streams of the `cpu` device, and as PyTorch finds them in the library.
+
+#include "allocator/dropin/torch/torch_allocator.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fakes/failing_pool_backend.h"
+#include "vdnn/cpu_device.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kBudget = 8 * kMiB;
+constexpr TorchPoolId kGraph{0, 7};
+
+class TorchAllocatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& device : devices_) {
+      device->create_stream("one");
+      device->create_stream("other");
+    }
+  }
+
+  std::unique_ptr<PoolBackend> make_backend(int device) {
+    if (static_cast<std::size_t>(device) >= devices_.size()) {
+      throw DeviceError("there is no such GPU");
+    }
+    return std::make_unique<FailingPoolBackend>(make_pool_backend(*devices_.at(device)), strikes_);
+  }
+
+  vdnn_allocator_statistics statistics(int device = 0) {
+    vdnn_allocator_statistics found{.version = VDNN_ALLOCATOR_VERSION};
+    EXPECT_EQ(torch_.statistics(device, &found), VDNN_OK);
+    return found;
+  }
+  std::uint64_t committed(int device = 0) { return devices_.at(device)->counters().committed_bytes; }
+
+  std::vector<std::unique_ptr<Device>> two_devices() {
+    std::vector<std::unique_ptr<Device>> devices(2);
+    for (std::unique_ptr<Device>& device : devices) {
+      device = make_cpu_device({.budget_bytes = kBudget});
+    }
+    return devices;
+  }
+
+  std::vector<std::unique_ptr<Device>> devices_ = two_devices();
+  std::function<void(const char*)> strikes_ = [](const char*) {};
+  StreamHandle one_ = stream_handle(0);
+  StreamHandle other_ = stream_handle(1);
+  TorchAllocator torch_{[this](int device) { return make_backend(device); }};
+};
+
+TEST_F(TorchAllocatorTest, EachGpuHasAPoolOfItsOwn) {
+  void* const first = torch_.allocate(1000, 0, one_);
+  void* const second = torch_.allocate(kMiB, 1, one_);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  std::memset(second, 1, kMiB);
+  EXPECT_EQ(statistics(0).all.requested.current, 1000U);
+  EXPECT_EQ(statistics(1).all.requested.current, kMiB);
+  torch_.give_back(second);
+  EXPECT_EQ(statistics(0).all.blocks.current, 1U);
+  EXPECT_EQ(statistics(1).all.blocks.current, 0U);
+  torch_.give_back(first);
+}
+
+TEST_F(TorchAllocatorTest, EmptyingCachesGivesMemoryBack) {
+  torch_.give_back(torch_.allocate(3 * kMiB, 0, one_));
+  torch_.give_back(torch_.allocate(100, 1, one_));
+  EXPECT_GT(committed(0), 0U);
+  EXPECT_GT(committed(1), 0U);
+  torch_.empty_caches();
+  EXPECT_EQ(committed(0), 0U);
+  EXPECT_EQ(committed(1), 0U);
+}
+
+TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
+  void* const block = torch_.allocate(2 * kMiB, 0, one_);
+  torch_.used_on(block, other_);
+  torch_.give_back(block);
+  torch_.give_back(torch_.allocate(2 * kMiB, 0, one_));
+  EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
+}
+
+TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
+  char* const block = static_cast<char*>(torch_.allocate(1000, 0, one_));
+  std::size_t bytes = 0;
+  EXPECT_EQ(torch_.base_of(block, &bytes), block);
+  EXPECT_EQ(bytes, 1000U);
+  EXPECT_EQ(torch_.base_of(block, nullptr), block);
+  EXPECT_EQ(torch_.base_of(block + 1, &bytes), nullptr);
+  EXPECT_EQ(bytes, 0U);
+  EXPECT_EQ(torch_.base_of(&bytes, &bytes), nullptr);
+  torch_.give_back(block);
+}
+
+TEST_F(TorchAllocatorTest, MemoryFractionIsTheBudget) {
+  torch_.set_memory_fraction(0.5, 0);
+  EXPECT_EQ(torch_.allocate(kBudget / 2 + 1, 0, one_), nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("budget 4 MiB"));
+  void* const block = torch_.allocate(kBudget / 2, 0, one_);
+  EXPECT_NE(block, nullptr);
+  torch_.give_back(block);
+  torch_.set_memory_fraction(1, 0);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("first block"));
+  for (const double fraction : {0.0, -1.0, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    torch_.set_memory_fraction(fraction, 1);
+    EXPECT_THAT(vdnn_last_error(), HasSubstr("a fraction of"));
+  }
+  EXPECT_NE(torch_.allocate(kBudget, 1, one_), nullptr) << "nothing was changed";
+}
+
+TEST_F(TorchAllocatorTest, MisuseIsRefusedAndSaid) {
+  torch_.give_back(nullptr);
+  torch_.used_on(nullptr, one_);
+  EXPECT_EQ(torch_.base_of(nullptr, nullptr), nullptr);
+  EXPECT_EQ(torch_.allocate(1, -1, one_), nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no GPU -1"));
+  EXPECT_EQ(torch_.allocate(1, 2, one_), nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no such GPU"));
+  torch_.init(2);
+  EXPECT_EQ(torch_.allocate(1, 2, one_), nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no GPU 2"));
+  EXPECT_EQ(torch_.allocate(-1, 0, one_), nullptr);
+  EXPECT_EQ(torch_.allocate(std::numeric_limits<std::int64_t>::max(), 0, one_), nullptr);
+  void* const block = torch_.allocate(0, 0, one_);
+  EXPECT_NE(block, nullptr) << "of size 1";
+  torch_.give_back(block);
+  torch_.give_back(block);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no block in use"));
+  torch_.give_back(&torch_);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no pool's"));
+  EXPECT_EQ(statistics().all.blocks.removed, 1U);
+}
+
+// What a replay of a graph writes must not lie where others were given memory since.
+TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
+  torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
+  void* const captured = torch_.allocate(kMiB, 0, one_);
+  void* const beside = torch_.allocate(kMiB, 0, other_);
+  EXPECT_EQ(statistics().all.blocks.current, 1U) << "the other stream's alone";
+  torch_.give_back(captured);
+  EXPECT_EQ(torch_.allocate(kMiB, 0, one_), captured) << "used again inside";
+  torch_.give_back(captured);
+  torch_.end(0, kGraph);
+  std::set<void*> others;
+  for (int i = 0; i < 4; ++i) {
+    void* const block = torch_.allocate(kMiB, 0, one_);
+    ASSERT_NE(block, nullptr);
+    EXPECT_NE(block, captured);
+    others.insert(block);
+  }
+  EXPECT_EQ(statistics().all.blocks.current, 5U);
+  torch_.give_back(beside);
+  for (void* const block : others) {
+    torch_.give_back(block);
+  }
+}
+
+TEST_F(TorchAllocatorTest, PoolOfAGraphGoesWithItsLastBlock) {
+  const auto all = [](void*) { return true; };
+  torch_.begin(0, kGraph, all);
+  void* const block = torch_.allocate(kMiB, 0, one_);
+  torch_.end(0, kGraph);
+  torch_.begin(0, kGraph, all);
+  torch_.end(0, kGraph);
+  torch_.release(0, kGraph);
+  torch_.give_back(torch_.allocate(kMiB, 0, one_));
+  torch_.empty_caches();
+  EXPECT_EQ(committed(), kMiB);
+  torch_.release(0, kGraph);
+  EXPECT_EQ(committed(), kMiB) << "a block lives";
+  torch_.give_back(block);
+  EXPECT_EQ(committed(), 0U);
+  torch_.release(0, kGraph);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no such pool"));
+  torch_.end(0, kGraph);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("no such pool"));
+  torch_.begin(0, {0, 0}, all);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("of one's own"));
+  torch_.begin(0, kGraph, nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("of one's own"));
+}
+
+// A GPU of 8 MiB, whose other pool caches 6: the request was refused by the device.
+TEST_F(TorchAllocatorTest, PoolsGiveToEachOtherWhatTheyCache) {
+  torch_.give_back(torch_.allocate(6 * kMiB, 0, one_));
+  torch_.begin(0, kGraph, [](void*) { return true; });
+  void* const block = torch_.allocate(5 * kMiB, 0, one_);
+  EXPECT_NE(block, nullptr) << vdnn_last_error();
+  torch_.give_back(block);
+}
+
+TEST_F(TorchAllocatorTest, FilterThatThrowsIsAFailure) {
+  torch_.begin(0, kGraph, [](void*) -> bool { throw std::runtime_error("thrown by the filter"); });
+  EXPECT_EQ(torch_.allocate(1, 0, one_), nullptr);
+  EXPECT_STREQ(vdnn_last_error(), "thrown by the filter");
+  torch_.end(0, kGraph);
+  void* const block = torch_.allocate(1, 0, one_);
+  EXPECT_NE(block, nullptr);
+  torch_.give_back(block);
+}
+
+// At every call of the backend in turn: nothing is thrown, a block whose free was refused can be freed again,
+// and in the end all is free.
+class TorchFailures : public TorchAllocatorTest {
+ protected:
+  // What was allocated, or null.
+  std::vector<void*> use() {
+    torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
+    std::vector<void*> blocks(4);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      blocks[i] = torch_.allocate(static_cast<std::int64_t>(i * kMiB / 2), 0, i % 2 == 0 ? one_ : other_);
+    }
+    torch_.used_on(blocks[1], one_);
+    torch_.end(0, kGraph);
+    give_back(blocks);
+    torch_.release(0, kGraph);
+    torch_.empty_caches();
+    return blocks;
+  }
+  void give_back(const std::vector<void*>& blocks) {
+    for (void* const block : blocks) {
+      torch_.give_back(block);
+    }
+  }
+};
+
+TEST_F(TorchFailures, OfEveryCallOfTheBackendStayInside) {
+  std::uint64_t fail_at = 0;
+  std::uint64_t calls = 0;
+  do {
+    calls = 0;
+    ++fail_at;
+    strikes_ = [&](const char*) {
+      if (++calls == fail_at) {
+        throw DeviceError("made to fail");
+      }
+    };
+    const std::vector<void*> blocks = use();
+    strikes_ = [](const char*) {};
+    give_back(blocks);
+    torch_.empty_caches();
+    ASSERT_EQ(committed(), 0U) << "after a failure of call " << fail_at;
+  } while (fail_at <= calls);
+  EXPECT_GT(fail_at, 20U);
+  EXPECT_EQ(statistics().all.blocks.current, 0U);
+}
+
+// --- the library -------------------------------------------------------------------------------------------
+
+TEST(TorchLibrary, ExportsTheHooksAndNothingElseOfOurs) {
+  void* const library = dlopen(VDNN_TORCH_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const char* hook :
+       {"vdnn_torch_malloc", "vdnn_torch_free", "vdnn_torch_init", "vdnn_torch_reset",
+        "vdnn_torch_set_memory_fraction", "vdnn_torch_get_base_allocation", "vdnn_torch_record_stream",
+        "vdnn_torch_begin_allocate_to_pool", "vdnn_torch_end_allocate_to_pool", "vdnn_torch_release_pool",
+        "vdnn_torch_statistics", "vdnn_torch_last_error"}) {
+    EXPECT_NE(dlsym(library, hook), nullptr) << hook;
+  }
+  EXPECT_EQ(dlsym(library, "vdnn_allocator_create"), nullptr);
+  EXPECT_EQ(dlsym(library, "cudaMalloc"), nullptr) << "the runtime inside is not the program's";
+}
+
+// Where there is a GPU, too, this one is not there.
+TEST(TorchLibrary, SaysWhyThereIsNoMemory) {
+  void* const library = dlopen(VDNN_TORCH_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto allocate = reinterpret_cast<void* (*)(ssize_t, int, void*)>(dlsym(library, "vdnn_torch_malloc"));
+  const auto free = reinterpret_cast<void (*)(void*, ssize_t, int, void*)>(dlsym(library, "vdnn_torch_free"));
+  const auto error = reinterpret_cast<const char* (*)()>(dlsym(library, "vdnn_torch_last_error"));
+  EXPECT_EQ(allocate(1000, 4096, nullptr), nullptr);
+  EXPECT_STRNE(error(), "");
+  free(nullptr, 0, 0, nullptr);
+}
+
+}  // namespace
+}  // namespace vdnn
