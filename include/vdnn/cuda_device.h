@@ -4,9 +4,9 @@
 // A stream is a non-blocking CUDA stream. Each submission is followed by an event from a pool (timing off),
 // so that a wait names exactly what it waits for, also when the stream has been given more since. The host
 // sleeps in `synchronize`; besides, only where the end of a graph's launch cannot be recorded, which fails
-// that launch, and, for an idle stream, before the first submission that is traced. `Work::run` is called at
-// once, on the submitting thread, with the cudaStream_t: it submits kernels, and what it throws surfaces
-// late, as on every device.
+// that launch, and, for an idle stream, before the first submission or capture while tracing. `Work::run` is
+// called at once, on the submitting thread, with the cudaStream_t: it submits kernels, and what it throws
+// surfaces late, as on every device.
 //
 // Device memory is virtual: a reservation is address space, commit() maps it granule by granule (2 MiB on
 // today's GPUs) and decommit() unmaps it. A GPU without virtual memory management gives a reservation's
