@@ -60,7 +60,7 @@ class BlockTable {
         count_((bytes + granule - 1) >> leaf_bits_) {}
   ~BlockTable() {
     for (std::uint64_t i = 0; i < count_; ++i) {
-      std::free(leaves_.get()[i]);
+      std::free(leaves_.get()[i].slots);
     }
   }
   BlockTable(const BlockTable&) = delete;
@@ -71,25 +71,31 @@ class BlockTable {
     if ((offset & ((std::uint64_t{1} << unit_bits_) - 1)) != 0) {
       return nullptr;
     }
-    const Leaf leaf = std::atomic_ref(leaves_.get()[offset >> leaf_bits_]).load(std::memory_order_acquire);
-    return leaf == nullptr ? nullptr
-                           : std::atomic_ref(leaf[index_of(offset)]).load(std::memory_order_acquire);
+    Slot* const slots =
+        std::atomic_ref(leaves_.get()[offset >> leaf_bits_].slots).load(std::memory_order_acquire);
+    return slots == nullptr ? nullptr
+                            : std::atomic_ref(slots[index_of(offset)].record).load(std::memory_order_acquire);
   }
   // Makes sure that set() needs no memory.
   void prepare(std::uint64_t offset) {
-    const std::atomic_ref leaf(leaves_.get()[offset >> leaf_bits_]);
-    if (leaf.load(std::memory_order_relaxed) == nullptr) {
-      leaf.store(zeroed<BlockRecord*>(std::uint64_t{1} << (leaf_bits_ - unit_bits_)).release(),
-                 std::memory_order_release);
+    const std::atomic_ref slots(leaves_.get()[offset >> leaf_bits_].slots);
+    if (slots.load(std::memory_order_relaxed) == nullptr) {
+      slots.store(zeroed<Slot>(std::uint64_t{1} << (leaf_bits_ - unit_bits_)).release(),
+                  std::memory_order_release);
     }
   }
   void set(std::uint64_t offset, BlockRecord* record) {
-    std::atomic_ref(leaves_.get()[offset >> leaf_bits_][index_of(offset)])
+    std::atomic_ref(leaves_.get()[offset >> leaf_bits_].slots[index_of(offset)].record)
         .store(record, std::memory_order_release);
   }
 
  private:
-  using Leaf = BlockRecord**;
+  struct Slot {
+    BlockRecord* record;
+  };
+  struct Leaf {
+    Slot* slots;
+  };
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };

@@ -182,6 +182,7 @@ std::vector<Point> StreamOrder::most_telling_first(const Frontier& frontier) {
     return std::ranges::count_if(points, [&](const Point& other) { return after.dominates(other); });
   };
   std::vector<std::pair<std::ptrdiff_t, Point>> order;
+  order.reserve(points.size());
   for (const Point& point : points) {
     order.emplace_back(-told(point), point);
   }

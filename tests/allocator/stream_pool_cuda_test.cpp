@@ -193,8 +193,8 @@ std::string texts(const std::vector<SimFinding>& findings) {
 StreamPoolOptions options_of(std::uint64_t seed) {
   return {.budget_bytes = seed % 2 == 0 ? 64 * kMiB : 24 * kMiB,
           .high_water_bytes = seed % 3 == 0 ? 16 * kMiB : 0,
-          .small_bytes = 64 * 1024,
-          .cache_bytes = 256 * 1024};
+          .small_bytes = kMiB / 16,
+          .cache_bytes = kMiB / 4};
 }
 
 // Runs a program and says what is wrong with it, once all of it is gone.
@@ -288,6 +288,7 @@ TEST_F(OnCuda, ThePoolMayTakeWhatIsFree) {
 // The budget would allow it, but others have taken it: granules of the pool's own are moved.
 TEST_F(OnCuda, WhenTheGpuHasNoMoreThePoolMovesWhatItHas) {
   std::vector<AddressRange> blocks;
+  blocks.reserve(4);
   for (int i = 0; i < 4; ++i) {
     blocks.push_back(pool_->allocate(4 * kMiB, streams_[0]).value());
   }

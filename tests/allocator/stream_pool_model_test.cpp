@@ -43,7 +43,7 @@ std::vector<Setting> settings() {
           {.name = "TightWithoutCaches",
            .options = {.budget_bytes = 32 * kMiB, .cache_bytes = 0},
            .live_bytes = 40 * kMiB},
-          {.name = "SmallCaches", .options = {.budget_bytes = 256 * kMiB, .cache_bytes = 256 * 1024}},
+          {.name = "SmallCaches", .options = {.budget_bytes = 256 * kMiB, .cache_bytes = kMiB / 4}},
           {.name = "HighWater",
            .options = {.budget_bytes = 256 * kMiB, .high_water_bytes = 16 * kMiB, .ends_are_told = true}}};
 }

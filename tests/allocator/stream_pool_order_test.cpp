@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/foreign_program.h"
 #include "fakes/forwarding_backend.h"
 #include "tests/extent.h"
 #include "vdnn/sim_device.h"
@@ -21,7 +22,7 @@ namespace vdnn {
 namespace {
 
 constexpr StreamId kStreams = 4;
-constexpr int kBlocks = 80;
+constexpr std::uint64_t kBlocks = 80;
 constexpr std::uint64_t kKiB = 1024;
 
 std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed) {
@@ -41,141 +42,15 @@ std::string first_finding(const SimDevice& device) {
   return device.findings().empty() ? "" : device.findings().front().text;
 }
 
-// Budgets that suffice, or for which memory has to be moved; with and without caches and a high-water mark.
-StreamPoolOptions draw_options(std::mt19937_64& random) {
-  return {.budget_bytes = random() % 2 == 0 ? 16384 * kKiB : 384 * kKiB,
-          .high_water_bytes = random() % 4 == 0 ? 192 * kKiB : 0,
-          .small_bytes = 8 * kKiB,
-          .cache_bytes = random() % 4 == 0 ? 0 : 16 * kKiB,
-          .ends_are_told = random() % 2 == 0};
-}
-
-// A program that uses its blocks in every way that the pool's contract allows.
-class ForeignProgram {
- public:
-  ForeignProgram(SimDevice& device, StreamPool& pool, std::mt19937_64& random)
-      : device_(device), pool_(pool), random_(random) {}
-
-  void run() {
-    for (int blocks = 0; blocks < kBlocks || !live_.empty();) {
-      const auto what = below(100);
-      if (blocks < kBlocks && (live_.empty() || what < 45)) {
-        allocate();
-        ++blocks;
-      } else if (what < 60 && !live_.empty()) {
-        use_elsewhere(live_[below(live_.size())]);
-      } else if (what < 63) {
-        end_stream(any_stream());
-      } else if (what < 64) {
-        pool_.trim(128 * kKiB);
-      } else if (!live_.empty()) {
-        free_any();
-      }
-    }
-  }
-
- private:
-  struct Block {
-    Access access;
-    std::optional<StreamId> owner;  // none: it has ended, or there was none
-    bool of_host = false;           // of allocate_ready()
-    Frontier written;
-    Frontier uses;    // all of them
-    Frontier hidden;  // of which the pool has not been told
-  };
-
-  std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
-  StreamId any_stream() { return static_cast<StreamId>(below(kStreams)); }
-
-  void allocate() {
-    const std::uint64_t bytes = 1 + below(std::uint64_t{1} << (1 + below(16)));
-    const BlockLife life = below(16) == 0 ? BlockLife::kPersistent : BlockLife::kTransient;
-    const StreamId stream = any_stream();
-    const bool ready = below(10) == 0;
-    const auto range =
-        ready ? pool_.allocate_ready(bytes, life) : pool_.allocate(bytes, stream_handle(stream), life);
-    if (!range) {
-      if (!live_.empty()) {
-        free_any();
-      }
-      return;
-    }
-    Block block;
-    block.access = {.range = *range, .version = ++version_};
-    block.of_host = ready;
-    if (!ready) {
-      block.owner = stream;
-    }
-    // Some are never used by who took them.
-    if (below(8) != 0) {
-      const Frontier end(device_.submit(
-          stream, {.name = "write", .reads = {}, .writes = {&block.access, 1}, .cost = {}, .run = {}}));
-      block.written = device_.frontier(stream);
-      block.uses = end;
-      block.hidden = ready ? end : Frontier();
-    }
-    live_.push_back(block);
-  }
-
-  // What the device's stream is given from now on is another stream's to the program and to the pool.
-  void end_stream(StreamId stream) {
-    pool_.forget(stream_handle(stream));
-    for (Block& block : live_) {
-      if (block.owner == stream) {
-        block.owner.reset();
-      }
-    }
-  }
-
-  void use_elsewhere(Block& block) {
-    const StreamId stream = any_stream();
-    if (block.written.empty()) {
-      return;
-    }
-    device_.wait(stream, block.written);
-    const Frontier end(device_.submit(
-        stream, {.name = "read", .reads = {&block.access, 1}, .writes = {}, .cost = {}, .run = {}}));
-    block.uses.join(end);
-    if (below(2) == 0) {
-      pool_.used_on(block.access.range.begin, stream_handle(stream));
-    } else if (block.owner != stream) {
-      block.hidden.join(end);
-    }
-  }
-
-  void free_any() {
-    std::swap(live_[below(live_.size())], live_.back());
-    const Block block = live_.back();
-    live_.pop_back();
-    const std::uint64_t address = block.access.range.begin;
-    const auto way = below(8);
-    if (way == 0) {
-      device_.synchronize(block.uses);
-      pool_.free_idle(address);
-    } else if (way < 3 || (!block.owner && !block.hidden.empty()) || block.of_host) {
-      const StreamId stream = any_stream();
-      device_.wait(stream, block.uses);
-      pool_.free(address, stream_handle(stream));
-    } else {
-      if (block.owner) {
-        device_.wait(*block.owner, block.hidden);
-      }
-      pool_.free(address);
-    }
-  }
-
-  SimDevice& device_;
-  StreamPool& pool_;
-  std::mt19937_64& random_;
-  std::uint64_t version_ = 0;
-  std::vector<Block> live_;
-};
-
 void run(SimDevice& device, PoolBackend& backend, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  StreamPool pool(backend, draw_options(random));
-  ForeignProgram(device, pool, random).run();
-  pool.trim();
+  const Choice choice = [&random](std::uint64_t bound) { return random() % bound; };
+  StreamPool pool(backend, foreign_options(choice));
+  ForeignProgram program(device, pool, kStreams, choice);
+  while (program.allocations() < kBlocks) {
+    program.step();
+  }
+  program.finish();
   EXPECT_EQ(pool.statistics().all.reserved.current, 0U);
 }
 

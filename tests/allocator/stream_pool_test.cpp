@@ -323,6 +323,7 @@ TEST_F(StreamPoolTest, AfterARefusalTheSameCallWorks) {
     };
     const auto free = [&](std::uint64_t block) { again([&] { return pool.free(block), 0; }); };
     std::vector<std::uint64_t> blocks;
+    blocks.reserve(8);
     for (int i = 0; i < 8; ++i) {
       blocks.push_back(allocate(512 * kKiB, i % 2 == 0 ? first_ : second_));
     }

@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(RoomyAndTight, StreamPoolThreads,
                          ::testing::Values(StreamPoolOptions{.budget_bytes = 128 * kMiB},
                                            StreamPoolOptions{.budget_bytes = 24 * kMiB,
                                                              .high_water_bytes = 16 * kMiB,
-                                                             .cache_bytes = 64 * 1024}),
+                                                             .cache_bytes = kMiB / 16}),
                          [](const auto& test) { return test.index == 0 ? "Roomy" : "Tight"; });
 
 TEST_P(StreamPoolThreads, BlocksAreWholeAndFiguresExact) {
@@ -156,6 +156,7 @@ TEST_P(StreamPoolThreads, BlocksAreWholeAndFiguresExact) {
   StreamPool pool(*backend_, GetParam());
   Exchange exchange;
   std::vector<Worker> workers;
+  workers.reserve(kThreads);
   for (StreamId stream = 0; stream < kThreads; ++stream) {
     workers.emplace_back(pool, stream, exchange);
   }
@@ -169,6 +170,7 @@ TEST_P(StreamPoolThreads, BlocksAreWholeAndFiguresExact) {
     }
   });
   std::vector<std::thread> threads;
+  threads.reserve(workers.size());
   for (Worker& worker : workers) {
     threads.emplace_back([&worker, steps] { worker.run(steps); });
   }

@@ -1,0 +1,162 @@
+#pragma once
+// Programs of several streams that take their memory from a stream pool, which does not see what the streams
+// are given, and use it in every way that the pool's contract allows: what the tests of order run on `sim`.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vdnn/device.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+
+// A number below `bound`: drawn, or read.
+using Choice = std::function<std::uint64_t(std::uint64_t bound)>;
+
+// Budgets that suffice, or for which memory has to be moved; with and without caches and a high-water mark.
+inline StreamPoolOptions foreign_options(const Choice& choice) {
+  constexpr std::uint64_t kKiB = 1024;
+  return {.budget_bytes = choice(2) == 0 ? 16384 * kKiB : 384 * kKiB,
+          .high_water_bytes = choice(4) == 0 ? 192 * kKiB : 0,
+          .small_bytes = 8 * kKiB,
+          .cache_bytes = choice(4) == 0 ? 0 : 16 * kKiB,
+          .ends_are_told = choice(2) == 0};
+}
+
+class ForeignProgram {
+ public:
+  // `choice` outlives the program; on streams 0 to `streams` - 1 of the device.
+  ForeignProgram(Device& device, StreamPool& pool, StreamId streams, const Choice& choice)
+      : device_(device), pool_(pool), streams_(streams), choice_(choice) {}
+
+  std::uint64_t allocations() const { return allocations_; }
+
+  void step() {
+    const auto what = below(100);
+    if (live_.empty() || what < 45) {
+      allocate();
+    } else if (what < 60) {
+      use_elsewhere(live_[below(live_.size())]);
+    } else if (what < 63) {
+      end_stream(any_stream());
+    } else if (what < 64) {
+      pool_.trim(128 << 10);
+    } else {
+      free_any();
+    }
+  }
+  // Frees everything, and has the pool give it back.
+  void finish() {
+    while (!live_.empty()) {
+      free_any();
+    }
+    pool_.trim();
+  }
+
+ private:
+  struct Block {
+    Access access;
+    std::optional<StreamId> owner;  // none: it has ended, or there was none
+    bool of_host = false;           // of allocate_ready()
+    Frontier written;
+    Frontier uses;    // all of them
+    Frontier hidden;  // of which the pool has not been told
+  };
+
+  std::uint64_t below(std::uint64_t bound) { return choice_(bound); }
+  StreamId any_stream() { return static_cast<StreamId>(below(streams_)); }
+
+  void allocate() {
+    ++allocations_;
+    const std::uint64_t bytes = 1 + below(std::uint64_t{1} << (1 + below(16)));
+    const BlockLife life = below(16) == 0 ? BlockLife::kPersistent : BlockLife::kTransient;
+    const StreamId stream = any_stream();
+    const bool ready = below(10) == 0;
+    const auto range =
+        ready ? pool_.allocate_ready(bytes, life) : pool_.allocate(bytes, stream_handle(stream), life);
+    if (!range) {
+      if (!live_.empty()) {
+        free_any();
+      }
+      return;
+    }
+    Block block;
+    block.access = {.range = *range, .version = ++version_};
+    block.of_host = ready;
+    if (!ready) {
+      block.owner = stream;
+    }
+    // Some are never used by who took them.
+    if (below(8) != 0) {
+      const Frontier end(device_.submit(
+          stream, {.name = "write", .reads = {}, .writes = {&block.access, 1}, .cost = {}, .run = {}}));
+      block.written = device_.frontier(stream);
+      block.uses = end;
+      block.hidden = ready ? end : Frontier();
+    }
+    live_.push_back(block);
+  }
+
+  // What the device's stream is given from now on is another stream's to the program and to the pool.
+  void end_stream(StreamId stream) {
+    pool_.forget(stream_handle(stream));
+    for (Block& block : live_) {
+      if (block.owner == stream) {
+        block.owner.reset();
+      }
+    }
+  }
+
+  void use_elsewhere(Block& block) {
+    const StreamId stream = any_stream();
+    if (block.written.empty()) {
+      return;
+    }
+    device_.wait(stream, block.written);
+    const Frontier end(device_.submit(
+        stream, {.name = "read", .reads = {&block.access, 1}, .writes = {}, .cost = {}, .run = {}}));
+    block.uses.join(end);
+    if (below(2) == 0) {
+      pool_.used_on(block.access.range.begin, stream_handle(stream));
+    } else if (block.owner != stream) {
+      block.hidden.join(end);
+    }
+  }
+
+  void free_any() {
+    std::swap(live_[below(live_.size())], live_.back());
+    const Block block = live_.back();
+    live_.pop_back();
+    const std::uint64_t address = block.access.range.begin;
+    const auto way = below(8);
+    if (way == 0) {
+      device_.synchronize(block.uses);
+      pool_.free_idle(address);
+    } else if (way < 3 || (!block.owner && !block.hidden.empty()) || block.of_host) {
+      const StreamId stream = any_stream();
+      device_.wait(stream, block.uses);
+      pool_.free(address, stream_handle(stream));
+    } else {
+      if (block.owner) {
+        device_.wait(*block.owner, block.hidden);
+      }
+      pool_.free(address);
+    }
+  }
+
+  Device& device_;
+  StreamPool& pool_;
+  const StreamId streams_;
+  const Choice& choice_;
+  std::uint64_t allocations_ = 0;
+  std::uint64_t version_ = 0;
+  std::vector<Block> live_;
+};
+
+}  // namespace vdnn
