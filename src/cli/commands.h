@@ -19,5 +19,6 @@ using Command = std::function<void()>;
 Command add_train_command(CLI::App& app);
 Command add_plan_command(CLI::App& app);
 Command add_replay_command(CLI::App& app);
+Command add_run_command(CLI::App& app);
 
 }  // namespace vdnn

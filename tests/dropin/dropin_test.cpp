@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 using ::testing::Values;
 
 constexpr const char* kMemory = "VDNN_STAND_IN_MEMORY=64MiB ";
-constexpr std::uint64_t kSeeds = 20;
+constexpr std::uint64_t kSeeds = 10;
 
 class StandInTest : public testing::TemporaryDirectory {
  protected:
@@ -55,7 +55,7 @@ TEST_P(DropinTest, AProgramSaysTheSameInEveryOrder) {
 // Held to the programs themselves, too: what fails is seen by them, and nothing of theirs stays behind.
 TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
   for (const char* const failures : {"VDNN_STAND_IN_FAIL_EVERY=7", "VDNN_STAND_IN_FAIL_PERCENT=3"}) {
-    for (std::uint64_t i = 0; i < kSeeds / 2; ++i) {
+    for (std::uint64_t i = 0; i < kSeeds / 3; ++i) {
       const ProgramRun failing = run(seed(i) + failures);
       EXPECT_THAT(failing.failed, Not(IsEmpty()));
       EXPECT_THAT(failing.outcome.status, AnyOf(0, 3)) << seed(i) << failures;

@@ -37,14 +37,14 @@ std::uint64_t body() {
       const std::vector<unsigned char> content = program::pattern(bytes / 2, random());
       CHECK(cudaMemcpyAsync(made.data, content.data(), content.size(), cudaMemcpyHostToDevice, from));
       wait_for(from, to);
+      made.stream = to;  // who uses it from here on
       const program::Block copied(bytes, to);
       CHECK(cudaMemcpyAsync(copied.data, made.data, bytes, cudaMemcpyDeviceToDevice, to));
       CHECK(cudaMemcpyAsync(result.bytes_of() + consumer * 200'000, copied.data, bytes,
                             cudaMemcpyDeviceToHost, to));
-      if (random() % 2 == 0) {
-        made.stream = to;
-      } else {
+      if (random() % 2 != 0) {
         wait_for(to, from);
+        made.stream = from;
       }
     }
     for (const auto& stream : streams) {

@@ -38,7 +38,11 @@ class Buffer {
     std::swap(bytes, other.bytes);
     return *this;
   }
-  ~Buffer() { cudaFree(data); }
+  ~Buffer() {
+    if (data != nullptr) {
+      cudaFree(data);
+    }
+  }
 
   void* data = nullptr;
   std::size_t bytes;

@@ -29,6 +29,7 @@ Settings read_settings() {
   settings.fake.seed = number("VDNN_STAND_IN_SEED", 0);
   settings.fake.memory_bytes = number("VDNN_STAND_IN_MEMORY", std::uint64_t{1} << 30);
   settings.fake.gpus = static_cast<int>(number("VDNN_STAND_IN_GPUS", 1));
+  settings.fake.virtual_memory = number("VDNN_STAND_IN_VIRTUAL_MEMORY", 1) != 0;
   settings.fail_every = number("VDNN_STAND_IN_FAIL_EVERY", 0);
   settings.fail_percent = static_cast<unsigned>(number("VDNN_STAND_IN_FAIL_PERCENT", 0));
   settings.report = environment("VDNN_STAND_IN_REPORT");

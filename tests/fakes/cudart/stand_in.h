@@ -7,6 +7,7 @@
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
 //   VDNN_STAND_IN_MEMORY=64MiB      of each GPU
 //   VDNN_STAND_IN_GPUS=2
+//   VDNN_STAND_IN_VIRTUAL_MEMORY=0  the GPUs have no virtual memory management
 //   VDNN_STAND_IN_FAIL_EVERY=50     every 50th call fails
 //   VDNN_STAND_IN_FAIL_PERCENT=2    so many fail, by seed
 //   VDNN_STAND_IN_REPORT=FILE       lines: "call NAME COUNT", "failed NAME", "leak ...", "misuse ...",

@@ -1,0 +1,61 @@
+// The functions of CUDA's runtime that programs find here first.
+
+#include "allocator/dropin/preload/preload.h"
+
+namespace {
+
+using vdnn::preload::Preload;
+
+template <class Work>
+cudaError_t with_preload(const Work& work) {
+  Preload* const preload = Preload::instance();
+  return preload == nullptr ? cudaErrorInitializationError : work(*preload);
+}
+
+// After the program's own static objects are gone.
+__attribute__((destructor)) void finish() {
+  if (Preload* const preload = Preload::existing(); preload != nullptr) {
+    preload->finish();
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** address, std::size_t bytes) {
+  return with_preload([&](Preload& preload) { return preload.allocate(address, bytes); });
+}
+cudaError_t cudaFree(void* address) {
+  return with_preload([&](Preload& preload) { return preload.free(address); });
+}
+cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stream) {
+  return with_preload([&](Preload& preload) { return preload.allocate(address, bytes, stream); });
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  return with_preload([&](Preload& preload) { return preload.free(address, stream); });
+}
+cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  return with_preload(
+      [&](Preload& preload) { return preload.allocate_host(address, bytes, cudaHostAllocDefault); });
+}
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags) {
+  return with_preload([&](Preload& preload) { return preload.allocate_host(address, bytes, flags); });
+}
+cudaError_t cudaFreeHost(void* address) {
+  return with_preload([&](Preload& preload) { return preload.free_host(address); });
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return with_preload([&](Preload& preload) { return preload.memory_info(free, total); });
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return with_preload([&](Preload& preload) { return preload.destroy_stream(stream); });
+}
+cudaError_t cudaDeviceReset() {
+  return with_preload([&](Preload& preload) { return preload.reset_device(); });
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
+  return with_preload([&](Preload& preload) { return preload.ipc_handle(handle, address); });
+}
+
+}  // extern "C"

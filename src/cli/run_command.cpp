@@ -1,0 +1,103 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/cli/commands.h"
+#include "src/cli/fields.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ProgramArguments {
+  std::optional<std::string> memory;
+  std::optional<std::string> host_cache;
+  std::optional<std::string> summary;
+  bool ordered_free = false;
+  bool ipc = false;
+  std::vector<std::string> command;
+};
+
+// Beside the command as it is built, or where both are installed.
+fs::path preload_library() {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const char* const place : {"libvdnn_preload.so", VDNN_PRELOAD_INSTALLED}) {
+    if (fs::exists(here / place)) {
+      return fs::canonical(here / place);
+    }
+  }
+  throw InvalidArgument("libvdnn_preload.so is not there: it is built where the CUDA toolkit is");
+}
+
+void set_environment(const char* name, const std::string& value) {
+  if (setenv(name, value.c_str(), 1) != 0) {
+    throw Error(std::string(name) + ": " + std::strerror(errno));
+  }
+}
+
+void set_size(const char* name, const std::optional<std::string>& size) {
+  if (size) {
+    set_environment(name, std::to_string(parse_size(*size)));
+  }
+}
+
+// In front of what is preloaded already.
+void preload(const fs::path& library) {
+  const char* const others = std::getenv("LD_PRELOAD");
+  set_environment("LD_PRELOAD", library.string() + (others == nullptr ? "" : ":" + std::string(others)));
+}
+
+// The process becomes the program.
+void run(const ProgramArguments& arguments) {
+  preload(preload_library());
+  set_size("VDNN_PRELOAD_MEMORY", arguments.memory);
+  set_size("VDNN_PRELOAD_HOST_CACHE", arguments.host_cache);
+  if (arguments.summary) {
+    set_environment("VDNN_PRELOAD_SUMMARY", *arguments.summary);
+  }
+  if (arguments.ordered_free) {
+    set_environment("VDNN_PRELOAD_FREE", "ordered");
+  }
+  if (arguments.ipc) {
+    set_environment("VDNN_PRELOAD_IPC", "1");
+  }
+  std::vector<std::string> command = arguments.command;
+  std::vector<char*> words(command.size() + 1, nullptr);
+  std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
+  execvp(words.front(), words.data());
+  throw InvalidArgument("cannot run " + command.front() + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Command add_run_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ProgramArguments>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a CUDA program whose memory comes from a stream pool: vdnn run [options] -- PROGRAM ...");
+  add_option(*command, "memory", arguments->memory,
+             "budget of the pool of each GPU (default: all of the GPU's)");
+  add_option(*command, "host-cache", arguments->host_cache,
+             "page-locked memory that is kept for reuse (default: 256MiB)");
+  add_option(*command, "summary", arguments->summary, "at the end: a file, or 1: standard error");
+  command->add_flag(
+      "--ordered-free", arguments->ordered_free,
+      "cudaFree does not synchronise: for programs that use what cudaMalloc gives on the default stream "
+      "alone, or synchronise themselves");
+  command->add_flag("--ipc", arguments->ipc,
+                    "what cudaMalloc gives can be shared with other processes and bypasses the pool");
+  command->add_option("program", arguments->command, "the program and its arguments")->required();
+  return [arguments] { run(*arguments); };
+}
+
+}  // namespace vdnn

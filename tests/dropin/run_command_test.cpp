@@ -1,0 +1,54 @@
+// `vdnn run -- PROGRAM`: the program, with libvdnn_preload.so in front and its exit status behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/process.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::run_process;
+using ::testing::StartsWith;
+
+const std::string kProgram = VDNN_PROGRAMS "/one_stream";
+
+Outcome run(const std::string& arguments) {
+  return run_process("VDNN_STAND_IN_MEMORY=64MiB " VDNN_COMMAND " run " + arguments);
+}
+
+TEST(RunCommand, TheProgramSaysTheSameAndThePoolServesIt) {
+  const Outcome plain = run_process("VDNN_STAND_IN_MEMORY=64MiB " + kProgram);
+  ASSERT_THAT(plain.text, StartsWith("checksum "));
+  EXPECT_EQ(run("-- " + kProgram).text, plain.text);
+  const Outcome summed = run("--summary 1 --memory 16MiB --ordered-free -- " + kProgram);
+  EXPECT_EQ(summed.status, 0);
+  EXPECT_THAT(summed.text, HasSubstr(plain.text));
+  EXPECT_THAT(summed.text, HasSubstr("cudaMalloc: 158 calls, 0 passed on"));
+}
+
+TEST(RunCommand, OptionsReachThePreloadedLibrary) {
+  EXPECT_THAT(run("--summary 1 --ipc -- " + kProgram).text, HasSubstr("cudaFree: 158 calls, 158 passed on"));
+  EXPECT_THAT(run("--summary 1 --host-cache 0 -- " VDNN_PROGRAMS "/pinned").text,
+              HasSubstr("cudaMallocHost, cudaHostAlloc: 0 calls"));
+}
+
+TEST(RunCommand, TheExitStatusIsTheProgramsAndItsArgumentsAreItsOwn) {
+  EXPECT_EQ(run("-- sh -c 'exit 7'").status, 7);
+  EXPECT_EQ(run("-- echo --memory x").text, "--memory x\n");
+}
+
+TEST(RunCommand, WhatCannotRunIsBadUsage) {
+  const Outcome absent = run("-- /nonexistent/program");
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.text, HasSubstr("cannot run /nonexistent/program: No such file or directory"));
+  EXPECT_EQ(run("").status, 2);
+  EXPECT_EQ(run("--memory much -- " + kProgram).status, 2);
+}
+
+}  // namespace
+}  // namespace vdnn
