@@ -109,7 +109,7 @@ void StreamOrder::vanish(PoolStream& stream) {
 }
 
 bool StreamOrder::is_there(const PoolStream& stream) {
-  if (ends_are_told_) {
+  if (ends_are_told_ && !stream.of_thread) {
     return true;
   }
   try {

@@ -94,7 +94,7 @@ class IdlePool {
  public:
   explicit IdlePool(int idle) {
     for (int i = 0; i < idle; ++i) {
-      pool.allocate(512 * (1 + i % 8), stream_handle(0));
+      pool.allocate(std::uint64_t{512} * (1 + i % 8), stream_handle(0));
     }
   }
 

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allocator/foreign_program.h"
@@ -381,6 +384,65 @@ TEST_F(EndsOfStreams, HundredsOfStreamsComeAndGo) {
   EXPECT_EQ(reused_.statistics().all.blocks.added, 300U);
   EXPECT_EQ(reused_.statistics().all.blocks.removed, 300U);
   EXPECT_EQ(reused_.statistics().growths, 1U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+// --- per-thread default streams ----------------------------------------------------------------------------
+
+// One handle: the first stream on the thread that made it, the second on all others.
+class PerThreadHandle final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  static StreamHandle handle() { return stream_handle(100); }
+
+  bool is_of_thread(StreamHandle) const override { return true; }
+  std::uint64_t stream_id(StreamHandle) override { return ForwardingBackend::stream_id(meant()); }
+  EventHandle record(StreamHandle) override { return ForwardingBackend::record(meant()); }
+  void wait(StreamHandle, EventHandle event) override { ForwardingBackend::wait(meant(), event); }
+
+ private:
+  StreamHandle meant() const { return stream_handle(std::this_thread::get_id() == first_ ? 0 : 1); }
+
+  const std::thread::id first_ = std::this_thread::get_id();
+};
+
+class PerThreadStreams : public StreamPoolOrderTest {
+ protected:
+  static void on_another_thread(const std::function<void()>& work) { std::thread(work).join(); }
+  AddressRange take() { return shared_.allocate(64 * kKiB, PerThreadHandle::handle()).value(); }
+
+  PerThreadHandle handles_{*backend_};
+  StreamPool shared_{handles_,
+                     {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB, .ends_are_told = true}};
+};
+
+TEST_F(PerThreadStreams, RecordAnEventWithEveryFree) {
+  const AddressRange block = take();
+  write(block, 0, "use");
+  shared_.free(block.begin);
+  EXPECT_EQ(shared_.statistics().events_recorded, 1U);
+  on_another_thread([&] {
+    ASSERT_EQ(take(), block);
+    write(block, 1, "reuse on another thread");
+  });
+  EXPECT_EQ(shared_.statistics().stream_waits, 1U);
+  EXPECT_EQ(shared_.statistics().device_waits, 0U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
+// Nobody else can say when the stream is done with it. Failed before where ends of streams are told: the
+// event was recorded on the other thread's stream, which the handle means there.
+TEST_F(PerThreadStreams, AFreeByAnotherThreadCostsAWaitForTheDevice) {
+  const AddressRange block = take();
+  write(block, 0, "use");
+  on_another_thread([&] {
+    shared_.free(block.begin);
+    ASSERT_EQ(take(), block);
+    write(block, 1, "reuse");
+  });
+  EXPECT_EQ(shared_.statistics().events_recorded, 0U);
+  EXPECT_EQ(shared_.statistics().device_waits, 1U);
   EXPECT_EQ(first_finding(*device_), "");
 }
 
