@@ -42,7 +42,8 @@ class TorchAllocatorTest : public ::testing::Test {
     if (static_cast<std::size_t>(device) >= devices_.size()) {
       throw DeviceError("there is no such GPU");
     }
-    return std::make_unique<FailingPoolBackend>(make_pool_backend(*devices_.at(device)), strikes_);
+    return std::make_unique<FailingPoolBackend>(make_pool_backend(*devices_.at(device)),
+                                                [this](const char* call) { strikes_(call); });
   }
 
   vdnn_allocator_statistics statistics(int device = 0) {

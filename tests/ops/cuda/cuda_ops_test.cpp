@@ -294,7 +294,8 @@ class FakeVendor : public ::testing::Test {
   }
 
   FakeVendorLibrary library_;
-  std::unique_ptr<cuda::VendorOp> product_ = library_.matrix_product({.rows = 4, .columns = 4, .inner = 8});
+  std::unique_ptr<cuda::VendorOp> product_ =
+      library_.matrix_product({.rows = 4, .columns = 4, .inner = 8, .most_workspace_bytes = 4096});
 
  private:
   static constexpr std::size_t kFloat = sizeof(float);
