@@ -350,7 +350,7 @@ TEST(CudaDevice, AGpuThatDoesNotExistIsRefusedWithTheLastThatDoes) {
 TEST(CudaDevice, PeersThatCannotBeAreRefused) {
   const auto refusal = [](const std::vector<int>& peers) {
     const auto fake = strict_fake({.gpus = 3, .peers = peers != std::vector{0, 2}});
-    const std::string said = thrown_by([&] { make_cuda_device({.ordinal = 1, .peers = peers}, fake); });
+    std::string said = thrown_by([&] { make_cuda_device({.ordinal = 1, .peers = peers}, fake); });
     EXPECT_FALSE(fake->uses(1)) << "it was refused, and yet begun to use";
     return said;
   };
