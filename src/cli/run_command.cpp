@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/environment.h"
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
 #include "vdnn/error.h"
@@ -54,8 +55,8 @@ void set_size(const char* name, const std::optional<std::string>& size) {
 
 // In front of what is preloaded already.
 void preload(const fs::path& library) {
-  const char* const others = std::getenv("LD_PRELOAD");
-  set_environment("LD_PRELOAD", library.string() + (others == nullptr ? "" : ":" + std::string(others)));
+  const std::optional<std::string> others = environment("LD_PRELOAD");
+  set_environment("LD_PRELOAD", library.string() + (others ? ":" + *others : ""));
 }
 
 // The process becomes the program.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/judging_sim.h"
 #include "allocator/pool_program.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
@@ -29,15 +30,7 @@ SimDeviceOptions checking() {
 }
 
 std::unique_ptr<SimDevice> make(const SimDeviceOptions& options) {
-  auto device = make_sim_device(options);
-  for (StreamId stream = 0; stream < kStreams; ++stream) {
-    device->create_stream("stream " + std::to_string(stream));
-  }
-  return device;
-}
-
-std::string first_finding(const SimDevice& device) {
-  return device.findings().empty() ? "" : device.findings().front().text;
+  return make_sim_with_streams(options, kStreams);
 }
 
 void run_twice(SimDevice& device, const DevicePoolOptions& options, std::uint64_t seed) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "allocator/foreign_program.h"
+#include "allocator/judging_sim.h"
 #include "fakes/forwarding_backend.h"
 #include "tests/extent.h"
 #include "vdnn/sim_device.h"
@@ -34,15 +35,7 @@ std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed) 
   options.check_races = !order_seed;
   options.check_versions = true;
   options.order_seed = order_seed;
-  auto device = make_sim_device(options);
-  for (StreamId stream = 0; stream < kStreams; ++stream) {
-    device->create_stream("stream " + std::to_string(stream));
-  }
-  return device;
-}
-
-std::string first_finding(const SimDevice& device) {
-  return device.findings().empty() ? "" : device.findings().front().text;
+  return make_sim_with_streams(options, kStreams);
 }
 
 void run(SimDevice& device, PoolBackend& backend, std::uint64_t seed) {

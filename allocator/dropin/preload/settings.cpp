@@ -1,7 +1,6 @@
 #include "allocator/dropin/preload/settings.h"
 
-#include <cstdlib>
-
+#include "src/base/environment.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -10,8 +9,7 @@ namespace vdnn::preload {
 namespace {
 
 std::string value_of(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
+  return environment(name).value_or("");
 }
 
 std::uint64_t size_of(const char* name, std::uint64_t otherwise) {

@@ -1,13 +1,12 @@
 #pragma once
-// What the process's environment says to libvdnn_preload.so: the one place that reads it.
+// What the process's environment says to libvdnn_preload.so:
 //
-//   VDNN_PRELOAD_MEMORY=SIZE        what the pool of each GPU may have committed; default: all memory of the
-//   GPU VDNN_PRELOAD_FREE=ordered       cudaFree does not synchronise; default: synchronous. See
-//   docs/allocator.md VDNN_PRELOAD_IPC=1              what cudaMalloc gives can be shared with other
-//   processes: it bypasses the pool VDNN_PRELOAD_HOST_CACHE=SIZE    page-locked memory that is kept for the
-//   next cudaMallocHost or cudaHostAlloc;
-//                                   0: none; default: 256 MiB
-//   VDNN_PRELOAD_SUMMARY=1 | FILE   at the end, to standard error or to a file
+// * VDNN_PRELOAD_MEMORY=SIZE: what the pool of each GPU may have committed; default: all memory of the GPU.
+// * VDNN_PRELOAD_FREE=ordered: cudaFree does not synchronise; default: synchronous. See docs/allocator.md.
+// * VDNN_PRELOAD_IPC=1: what cudaMalloc gives can be shared with other processes: it bypasses the pool.
+// * VDNN_PRELOAD_HOST_CACHE=SIZE: page-locked memory that is kept for the next cudaMallocHost or
+//   cudaHostAlloc; 0: none; default: 256 MiB.
+// * VDNN_PRELOAD_SUMMARY=1 or a file: at the end, to standard error or to the file.
 
 #include <cstdint>
 #include <string>

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include "src/base/environment.h"
 #include "streams/mapping.h"
 #include "vdnn/size.h"
 
@@ -14,13 +14,8 @@ namespace vdnn::stand_in {
 
 namespace {
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 std::uint64_t number(const char* name, std::uint64_t otherwise) {
-  const std::string text = environment(name);
+  const std::string text = environment(name).value_or("");
   return text.empty() ? otherwise : parse_size(text);
 }
 
@@ -32,7 +27,7 @@ Settings read_settings() {
   settings.fake.virtual_memory = number("VDNN_STAND_IN_VIRTUAL_MEMORY", 1) != 0;
   settings.fail_every = number("VDNN_STAND_IN_FAIL_EVERY", 0);
   settings.fail_percent = static_cast<unsigned>(number("VDNN_STAND_IN_FAIL_PERCENT", 0));
-  settings.report = environment("VDNN_STAND_IN_REPORT");
+  settings.report = environment("VDNN_STAND_IN_REPORT").value_or("");
   return settings;
 }
 
