@@ -8,7 +8,8 @@
 // functions may be called from any thread at any time, but a handle must not be used any more once
 // vdnn_allocator_destroy() has been called with it, as memory after free().
 //
-// A stream is a cudaStream_t, null for the legacy default stream. Sizes are bytes.
+// A stream is a cudaStream_t, null for the legacy default stream. Sizes are bytes. Blocks begin at multiples
+// of 512, as what cudaMalloc() gives.
 //
 // Structs begin with the version of this header that the program was compiled with: a library that is newer
 // reads and writes what was there then, an older one refuses it.

@@ -1,0 +1,51 @@
+#pragma once
+// The stream pool for programs that take temporary storage of CUB from a cub::CachingDeviceAllocator: the
+// same calls, the same answers. Headers alone, over a handle of vdnn/allocator.h; C++17.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "vdnn/allocator.h"
+
+namespace vdnn {
+
+// Thread-safe, and as cheap to copy as the handle, which must outlive it.
+//
+// Want of memory is cudaErrorMemoryAllocation, misuse cudaErrorInvalidValue, any other failure
+// cudaErrorUnknown; vdnn_last_error() says more. cudaGetLastError() knows of none of them.
+class CubAllocator {
+ public:
+  explicit CubAllocator(vdnn_allocator* allocator) noexcept : allocator_(allocator) {}
+
+  // Null where it fails.
+  cudaError_t DeviceAllocate(void** block, std::size_t bytes, cudaStream_t stream = nullptr) noexcept {
+    if (block == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    *block = nullptr;
+    return error_of(vdnn_allocator_allocate(allocator_, bytes, stream, VDNN_TRANSIENT, block));
+  }
+
+  // In the order of the stream that it was allocated for.
+  cudaError_t DeviceFree(void* block) noexcept { return error_of(vdnn_allocator_free(allocator_, block)); }
+
+ private:
+  static cudaError_t error_of(vdnn_status status) noexcept {
+    switch (status) {
+      case VDNN_OK:
+        return cudaSuccess;
+      case VDNN_OUT_OF_MEMORY:
+      case VDNN_NO_HOST_MEMORY:
+        return cudaErrorMemoryAllocation;
+      case VDNN_INVALID_ARGUMENT:
+        return cudaErrorInvalidValue;
+      default:
+        return cudaErrorUnknown;
+    }
+  }
+
+  vdnn_allocator* allocator_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,84 @@
+#pragma once
+// The stream pool for Thrust: an allocator of its containers and of its algorithms' temporary storage.
+// Headers alone, over a handle of vdnn/allocator.h; C++17.
+//
+//   vdnn::ThrustAllocator<char> temporary(allocator, stream);
+//   thrust::sort(thrust::cuda::par_nosync(temporary).on(stream), first, last);
+//
+//   thrust::device_vector<int, vdnn::ThrustAllocator<int>> numbers(n, vdnn::ThrustAllocator<int>(allocator));
+//
+// Temporary storage belongs to the stream that the algorithm runs on. Containers fill and copy on the default
+// stream, so the stream of their allocator is that one: null, or cudaStreamPerThread where the program is
+// compiled with --default-stream per-thread. Who uses a container on another stream waits for it there before
+// the container dies.
+
+#include <cuda_runtime_api.h>
+#include <thrust/device_ptr.h>
+#include <thrust/device_reference.h>
+
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+#include "vdnn/allocator.h"
+#include "vdnn/allocator_failure.h"
+
+namespace vdnn {
+
+// Thread-safe, and as cheap to copy as handle and stream, which must outlive it and all blocks. Throws as
+// vdnn/allocator_failure.h says.
+template <class T>
+class ThrustAllocator {
+ public:
+  using value_type = T;
+  using pointer = thrust::device_ptr<T>;
+  using const_pointer = thrust::device_ptr<const T>;
+  using reference = thrust::device_reference<T>;
+  using const_reference = thrust::device_reference<const T>;
+  using size_type = std::size_t;
+  using difference_type = std::ptrdiff_t;
+  // A container takes its memory along, and that is given back in the order that it was used in.
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+  template <class U>
+  struct rebind {
+    using other = ThrustAllocator<U>;
+  };
+
+  explicit ThrustAllocator(vdnn_allocator* allocator, cudaStream_t stream = nullptr) noexcept
+      : allocator_(allocator), stream_(stream) {}
+  template <class U>
+  ThrustAllocator(const ThrustAllocator<U>& other) noexcept
+      : allocator_(other.allocator()), stream_(other.stream()) {}
+
+  vdnn_allocator* allocator() const noexcept { return allocator_; }
+  cudaStream_t stream() const noexcept { return stream_; }
+
+  pointer allocate(size_type count) {
+    if (count > std::numeric_limits<size_type>::max() / sizeof(T)) {
+      throw std::bad_array_new_length();
+    }
+    void* block = nullptr;
+    throw_unless_ok(vdnn_allocator_allocate(allocator_, count * sizeof(T), stream_, VDNN_TRANSIENT, &block));
+    return pointer(static_cast<T*>(block));
+  }
+  void deallocate(pointer block, size_type) noexcept {
+    vdnn_allocator_free(allocator_, thrust::raw_pointer_cast(block));
+  }
+
+  // Whether each may give back what the other has given.
+  friend bool operator==(const ThrustAllocator& one, const ThrustAllocator& other) noexcept {
+    return one.allocator_ == other.allocator_ && one.stream_ == other.stream_;
+  }
+  friend bool operator!=(const ThrustAllocator& one, const ThrustAllocator& other) noexcept {
+    return !(one == other);
+  }
+
+ private:
+  vdnn_allocator* allocator_;
+  cudaStream_t stream_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,201 @@
+// The pool behind CCCL's memory resources, in both spellings.
+
+#include "vdnn/cccl_resource.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <concepts>
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "tests/allocator/dropin/cpu_allocator.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What later versions of CCCL require, in words of our own, so that this holds with the version that is
+// installed, too: `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL 3.1.2
+// (CUDA 13.1), the same in 3.2 and 3.5.
+template <class R>
+concept LaterSynchronousResource = std::equality_comparable<R> &&
+    requires(R& resource, void* block, std::size_t bytes, std::size_t alignment) {
+  { resource.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
+  { resource.deallocate_sync(block, bytes, alignment) } -> std::same_as<void>;
+};
+template <class R>
+concept LaterResource = LaterSynchronousResource<R> &&
+    requires(R& resource, void* block, std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
+  { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
+  { resource.deallocate(stream, block, bytes, alignment) } -> std::same_as<void>;
+};
+// Those of CCCL 3.0 (CUDA 13.0): `resource` and `async_resource`.
+template <class R>
+concept EarlierResource = std::equality_comparable<R> &&
+    requires(R& resource, void* block, std::size_t bytes, std::size_t alignment) {
+  { resource.allocate(bytes, alignment) } -> std::same_as<void*>;
+  { resource.deallocate(block, bytes, alignment) } -> std::same_as<void>;
+};
+template <class R>
+concept EarlierAsyncResource = EarlierResource<R> &&
+    requires(R& resource, void* block, std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
+  { resource.allocate_async(bytes, alignment, stream) } -> std::same_as<void*>;
+  { resource.deallocate_async(block, bytes, alignment, stream) } -> std::same_as<void>;
+};
+
+static_assert(LaterResource<CcclResource>);
+static_assert(EarlierAsyncResource<CcclResource>);
+static_assert(cuda::has_property<CcclResource, cuda::mr::device_accessible>);
+
+// As a library takes it that knows nothing of us, under the names of the installed version.
+using Accessible = cuda::mr::device_accessible;
+#if CCCL_VERSION < 3001000
+using AnyResource = cuda::mr::async_resource_ref<Accessible>;
+using AnySynchronousResource = cuda::mr::resource_ref<Accessible>;
+void* take(AnyResource resource, std::size_t bytes, cudaStream_t stream) {
+  return resource.allocate_async(bytes, 256, stream);
+}
+void give_back(AnyResource resource, void* block, std::size_t bytes, cudaStream_t stream) {
+  resource.deallocate_async(block, bytes, 256, stream);
+}
+void* take(AnySynchronousResource resource, std::size_t bytes) {
+  return resource.allocate(bytes, 256);
+}
+void give_back(AnySynchronousResource resource, void* block, std::size_t bytes) {
+  resource.deallocate(block, bytes, 256);
+}
+#else
+using AnyResource = cuda::mr::resource_ref<Accessible>;
+using AnySynchronousResource = cuda::mr::synchronous_resource_ref<Accessible>;
+void* take(AnyResource resource, std::size_t bytes, cudaStream_t stream) {
+  return resource.allocate(cuda::stream_ref(stream), bytes, 256);
+}
+void give_back(AnyResource resource, void* block, std::size_t bytes, cudaStream_t stream) {
+  resource.deallocate(cuda::stream_ref(stream), block, bytes, 256);
+}
+void* take(AnySynchronousResource resource, std::size_t bytes) {
+  return resource.allocate_sync(bytes, 256);
+}
+void give_back(AnySynchronousResource resource, void* block, std::size_t bytes) {
+  resource.deallocate_sync(block, bytes, 256);
+}
+#endif
+
+class CcclResourceTest : public testing::CpuAllocator {};
+
+TEST_F(CcclResourceTest, BlocksBelongToTheStreamThatTheyWereAllocatedFor) {
+  CcclResource resource(allocator_);
+  void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
+  EXPECT_EQ(figures(one_).requested.current, 1000U);
+  EXPECT_EQ(figures(other_).requested.current, 0U);
+  resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
+  EXPECT_EQ(resource.allocate_async(1000, 256, one_), block) << "taken back without any wait";
+  EXPECT_EQ(statistics().events_recorded, 0U);
+  resource.deallocate_async(block, 1000, 256, one_);
+}
+
+// The block is free when the second stream is done with it, so the first has to wait, on the device.
+TEST_F(CcclResourceTest, BlocksAreGivenBackInTheOrderOfTheStreamThatIsNamed) {
+  CcclResource resource(allocator_);
+  for (int round = 0; round < 2; ++round) {
+    void* const block = resource.allocate(cuda::stream_ref(one_), kBudget, 256);
+    resource.deallocate(cuda::stream_ref(other_), block, kBudget, 256);
+  }
+  EXPECT_EQ(statistics().reused_after_wait, 1U);
+  EXPECT_EQ(statistics().stream_waits, 1U);
+}
+
+TEST_F(CcclResourceTest, SynchronousBlocksAreReadyForAnybody) {
+  CcclResource resource(allocator_);
+  resource.deallocate_async(resource.allocate_async(kBudget, 256, one_), kBudget, 256, one_);
+  void* const block = resource.allocate_sync(kBudget, 1);
+  EXPECT_EQ(statistics().host_waits, 1U) << "for what stream one was given";
+  resource.deallocate_sync(block, kBudget, 1);
+  EXPECT_EQ(resource.allocate(kBudget, 256), block);
+  EXPECT_EQ(statistics().host_waits, 1U) << "it was given back idle";
+  resource.deallocate(block, kBudget, 256);
+}
+
+TEST_F(CcclResourceTest, ServesWhoIsHandedAReferenceToAnyResource) {
+  CcclResource resource(allocator_);
+  void* const block = take(AnyResource(resource), 3000, other_);
+  EXPECT_EQ(figures(other_).requested.current, 3000U);
+  give_back(AnyResource(resource), block, 3000, other_);
+  void* const ready = take(AnySynchronousResource(resource), 500);
+  EXPECT_EQ(figures().requested.current, 500U);
+  give_back(AnySynchronousResource(resource), ready, 500);
+}
+
+TEST_F(CcclResourceTest, LongLivesAreThePoolsToKnow) {
+  CcclResource resource(allocator_, VDNN_PERSISTENT);
+  void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
+  void* const ready = resource.allocate_sync(2000, 256);
+  EXPECT_EQ(statistics().persistent_blocks.requested.current, 3000U);
+  resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
+  resource.deallocate_sync(ready, 2000, 256);
+}
+
+TEST_F(CcclResourceTest, IsEqualWhereThePoolIsTheSame) {
+  vdnn_allocator* const another = make();
+  EXPECT_EQ(CcclResource(allocator_), CcclResource(allocator_, VDNN_PERSISTENT));
+  EXPECT_NE(CcclResource(allocator_), CcclResource(another));
+  EXPECT_EQ(vdnn_allocator_destroy(another), VDNN_OK);
+}
+
+template <class Call>
+std::string shortage_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::bad_alloc& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(CcclResourceTest, WantOfMemoryIsBadAllocWithTheNumbers) {
+  CcclResource resource(allocator_);
+  constexpr std::uint64_t kTooMuch = kBudget + 1;
+  EXPECT_THAT(shortage_of([&] { resource.allocate(cuda::stream_ref(one_), kTooMuch, 256); }),
+              HasSubstr(std::to_string(kTooMuch)));
+  EXPECT_THAT(shortage_of([&] { resource.allocate_sync(kTooMuch, 256); }),
+              HasSubstr(std::to_string(kTooMuch)));
+}
+
+TEST_F(CcclResourceTest, MisuseIsRefusedAndChangesNothing) {
+  CcclResource resource(allocator_);
+  const auto nobody = static_cast<cudaStream_t>(stream_handle(7));
+  EXPECT_THROW(resource.allocate(cuda::stream_ref(nobody), 1, 1), std::invalid_argument);
+  for (const std::size_t alignment : {0U, 3U, 384U, 512U}) {
+    EXPECT_THROW(resource.allocate(cuda::stream_ref(one_), 1, alignment), std::invalid_argument) << alignment;
+    EXPECT_THROW(resource.allocate_sync(1, alignment), std::invalid_argument) << alignment;
+  }
+  EXPECT_EQ(figures().blocks.added, 0U);
+  void* const block = resource.allocate(cuda::stream_ref(one_), 1, 1);
+  resource.deallocate_sync(&resource, 1, 1);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("not the pool's"));
+  resource.deallocate(cuda::stream_ref(nobody), block, 1, 1);
+  EXPECT_EQ(figures().blocks.current, 1U);
+  resource.deallocate(cuda::stream_ref(one_), block, 1, 1);
+}
+
+TEST(AllocatorFailure, IsTheExceptionThatIsExpectedOfAnAllocator) {
+  EXPECT_NO_THROW(throw_unless_ok(VDNN_OK));
+  EXPECT_THROW(throw_unless_ok(VDNN_OUT_OF_MEMORY), AllocatorShortage);
+  EXPECT_THROW(throw_unless_ok(VDNN_NO_HOST_MEMORY), std::bad_alloc);
+  EXPECT_THROW(throw_unless_ok(VDNN_INVALID_ARGUMENT), std::invalid_argument);
+  for (const vdnn_status status : {VDNN_DEVICE_ERROR, VDNN_DEVICE_LOST, VDNN_INTERNAL_ERROR}) {
+    EXPECT_THROW(throw_unless_ok(status), std::runtime_error) << status;
+  }
+}
+
+TEST(AllocatorFailure, KeepsAsMuchOfTheTextAsItHolds) {
+  EXPECT_STREQ(AllocatorShortage("short").what(), "short");
+  EXPECT_EQ(std::string(AllocatorShortage(std::string(2000, 'x').c_str()).what()), std::string(511, 'x'));
+}
+
+}  // namespace
+}  // namespace vdnn
