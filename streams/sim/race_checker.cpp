@@ -1,6 +1,8 @@
 #include "streams/sim/race_checker.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace vdnn {
 
@@ -87,6 +89,19 @@ void RaceChecker::synchronize(const Frontier& frontier) {
 void RaceChecker::release(AddressRange range, const Report& report) {
   check_write(range, host_, {}, report);
   history_.erase(range);
+}
+
+void RaceChecker::copy(AddressRange range, std::uint64_t other) {
+  std::vector<std::pair<AddressRange, History>> found;
+  history_.visit(range, [&](AddressRange piece, const History* history) {
+    if (history != nullptr) {
+      found.emplace_back(AddressRange{.begin = other + (piece.begin - range.begin), .bytes = piece.bytes},
+                         *history);
+    }
+  });
+  for (auto& [piece, history] : found) {
+    history_.assign(piece, std::move(history));
+  }
 }
 
 }  // namespace vdnn

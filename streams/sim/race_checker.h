@@ -49,6 +49,8 @@ class RaceChecker {
   void synchronize(const Frontier& frontier);
   // The host takes `range` away: the same as a write by the host. Its history is forgotten.
   void release(AddressRange range, const Report& report);
+  // Who has touched `range` has touched as many bytes from `other` on, too.
+  void copy(AddressRange range, std::uint64_t other);
 
  private:
   struct Use {

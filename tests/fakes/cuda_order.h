@@ -4,12 +4,17 @@
 // was made to wait for (as they were recorded then), and after what the host had waited for when it submitted
 // the work. The host's own accesses (unmapping, unlocking, reading a result) come after what it has waited
 // for, and before what it submits from then on.
+//
+// Where several ranges of addresses are the same bytes, work conflicts by bytes; taking a range away concerns
+// only work that was given that range.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "streams/interval_map.h"
 #include "streams/sim/findings.h"
 #include "streams/sim/race_checker.h"
 
@@ -32,16 +37,29 @@ class CudaOrder {
   void host_accesses(AddressRange range, const std::string& name);
   // `range` has ended in the order of a stream: who has touched it is forgotten.
   void gone(AddressRange range);
+  // `range` is one of several places of the bytes from `offset` of all memory on, until unshare().
+  void share(AddressRange range, std::uint64_t offset);
+  void unshare(AddressRange range) { shared_.erase(range); }
+  // No two places are `bytes` from `offset` on any more.
+  void end_sharing(std::uint64_t offset, std::uint64_t bytes);
   // `name` is given what is not there, or not its GPU's.
   void missing(AddressRange range, std::string_view name, const std::string& what);
 
   const std::vector<SimFinding>& findings() const { return findings_.all(); }
 
  private:
-  RaceChecker::Report reporter(const std::string& later);
+  // Bytes that have several places, and where one piece of work was given them.
+  struct Given {
+    AddressRange bytes;
+    std::uint64_t address = 0;
+  };
+  // What the race checker is told of `accesses`: those of ranges, and for what is shared those of its bytes.
+  std::vector<Access> resolve(std::span<const Access> accesses, std::vector<Given>& given) const;
+  RaceChecker::Report reporter(const std::string& later, std::span<const Given> given = {});
 
   std::vector<Frontier> known_;  // of each stream: what its next work comes after
   RaceChecker races_;
+  IntervalMap<std::uint64_t> shared_;  // what to add to an address for the name of its byte
   Findings findings_;
 };
 

@@ -1,7 +1,5 @@
 #include "fakes/fake_cuda.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -13,14 +11,8 @@ namespace vdnn {
 
 namespace {
 
-// What is mapped anew holds no zeros that somebody could come to rely on.
-constexpr int kUndefinedContent = 0xa5;
 // As large allocations of CUDA have it.
 constexpr std::uint64_t kMallocAlignment = std::uint64_t{2} << 20;
-
-void set_protection(AddressRange range, int protection) {
-  mprotect(pointer_to<void>(range.begin), range.bytes, protection);
-}
 
 }  // namespace
 
@@ -1279,11 +1271,16 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, i
   if (bytes > free_bytes(ordinal)) {
     return finish(CudaStatus::kMemoryAllocation);
   }
+  const std::optional<std::uint64_t> offset = memory_.take(bytes);
+  if (!offset) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
   taken_[ordinal].add(bytes);
   Block made;
   made.bytes = bytes;
+  made.offset = *offset;
   made.ordinal = ordinal;
-  blocks_.push_back(made);
+  blocks_.push_back(std::move(made));
   handle = blocks_.size();
   return CudaStatus::kSuccess;
 }
@@ -1294,9 +1291,34 @@ FakeCuda::Block* FakeCuda::find_block(std::uint64_t handle) {
 }
 
 void FakeCuda::drop_if_unused(const Block& block) {
-  if (block.destroyed && !block.mapped) {
+  if (block.destroyed && block.places.empty()) {
+    memory_.give_back(block.offset, block.bytes);
     taken_[block.ordinal].bytes -= block.bytes;
   }
+}
+
+void FakeCuda::add_place(Block& block, AddressRange range) {
+  if (block.places.empty()) {
+    mapped_amount_.add(block.bytes);
+  } else if (block.places.size() == 1) {
+    order_.share({.begin = *block.places.begin(), .bytes = block.bytes}, block.offset);
+  }
+  block.places.insert(range.begin);
+  if (block.places.size() > 1) {
+    order_.share(range, block.offset);
+  }
+}
+
+void FakeCuda::remove_place(Block& block, AddressRange range) {
+  block.places.erase(range.begin);
+  order_.unshare(range);
+  if (block.places.empty()) {
+    mapped_amount_.bytes -= block.bytes;
+  } else if (block.places.size() == 1) {
+    order_.unshare({.begin = *block.places.begin(), .bytes = block.bytes});
+    order_.end_sharing(block.offset, block.bytes);
+  }
+  drop_if_unused(block);
 }
 
 CudaStatus FakeCuda::memory_release(std::uint64_t handle) {
@@ -1319,8 +1341,8 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
     return status;
   }
   Block* const block = find_block(handle);
-  if (block == nullptr || block->mapped || block->bytes != range.bytes) {
-    return misuse("cuMemMap", "no such memory, not all of it, or mapped elsewhere");
+  if (block == nullptr || block->bytes != range.bytes) {
+    return misuse("cuMemMap", "no such memory, or not all of it");
   }
   if (!is_reserved(range)) {
     return misuse("cuMemMap", "not inside a reservation");
@@ -1331,12 +1353,14 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   if (any || (next != mapped_.end() && next->first < range.end())) {
     return misuse("cuMemMap", "mapped already");
   }
+  if (!memory_.map(range, block->offset)) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
   Mapped made;
   made.bytes = range.bytes;
   made.handle = handle;
   mapped_.emplace(range.begin, made);
-  mapped_amount_.add(range.bytes);
-  block->mapped = true;
+  add_place(*block, range);
   return CudaStatus::kSuccess;
 }
 
@@ -1351,10 +1375,7 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> 
   for (const int ordinal : ordinals) {
     allow(range, ordinal);
   }
-  if (!options_.logical_memory) {
-    set_protection(range, PROT_READ | PROT_WRITE);
-    std::memset(pointer_to<void>(range.begin), kUndefinedContent, range.bytes);
-  }
+  memory_.open(range);
   return CudaStatus::kSuccess;
 }
 
@@ -1370,14 +1391,8 @@ CudaStatus FakeCuda::memory_unmap(AddressRange range) {
   }
   order_.host_accesses(range, "cuMemUnmap");
   accessible_.erase(range);
-  if (!options_.logical_memory) {
-    set_protection(range, PROT_NONE);
-    madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
-  }
-  Block& block = blocks_[it->second.handle - 1];
-  block.mapped = false;
-  drop_if_unused(block);
-  mapped_amount_.bytes -= range.bytes;
+  memory_.unmap(range);
+  remove_place(blocks_[it->second.handle - 1], range);
   mapped_.erase(it);
   return CudaStatus::kSuccess;
 }

@@ -2,7 +2,8 @@
 // A CUDA runtime without a GPU, for tests of what calls it. Streams are logical queues: what was submitted
 // runs when the host waits, and by seed more or less of it before, one piece at a time in an order that is
 // drawn among those that the streams and their waits permit. Device memory is real: address space becomes
-// accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes.
+// accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes;
+// an allocation can be mapped at several places, and lasts until it is neither owned nor mapped.
 // Or it is logical: addresses alone, nothing is mapped, touched or copied, and a GPU may have terabytes.
 //
 // A stream that is captured records instead: a graph has its pieces with the order that streams and events
@@ -36,6 +37,7 @@
 #include <vector>
 
 #include "fakes/cuda_order.h"
+#include "fakes/fake_memory.h"
 #include "streams/cuda/cuda_api.h"
 #include "streams/interval_map.h"
 #include "streams/mapping.h"
@@ -96,7 +98,7 @@ class FakeCuda final : public CudaApi {
   void take_memory(int ordinal, std::uint64_t bytes);
   // Whether the process has a context there.
   bool uses(int ordinal) const;
-  // The most that the process has had of the GPU at once: what its card saw.
+  // The most that the process has had of the GPU at once, mapped or not: what its card saw.
   std::uint64_t peak_bytes(int ordinal) const;
 
   // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
@@ -128,7 +130,7 @@ class FakeCuda final : public CudaApi {
   std::vector<SimFinding> findings() const;
   // What has not been given back, but for what a call that was made to fail should have given back.
   std::vector<std::string> leaks() const;
-  // Of memory_bytes, on all GPUs; and of the host.
+  // Of memory_bytes, on all GPUs: each allocation once, however many places it has; and of the host.
   std::uint64_t mapped_bytes() const;
   std::uint64_t peak_mapped_bytes() const;
   std::uint64_t peak_page_locked_bytes() const;
@@ -279,8 +281,9 @@ class FakeCuda final : public CudaApi {
   };
   struct Block : Owned {  // of memory_create; takes memory until it is neither owned nor mapped
     std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;  // in memory_
     int ordinal = 0;
-    bool mapped = false;
+    std::set<std::uint64_t> places;  // where it is mapped: begins
   };
   struct Mapped : Owned {
     std::uint64_t bytes = 0;
@@ -372,6 +375,8 @@ class FakeCuda final : public CudaApi {
   void allow(AddressRange range, int ordinal);
   Block* find_block(std::uint64_t handle);
   void drop_if_unused(const Block& block);
+  void add_place(Block& block, AddressRange range);
+  void remove_place(Block& block, AddressRange range);
 
   const FakeCudaOptions options_;
   mutable std::mutex mutex_;  // guards what follows
@@ -401,6 +406,7 @@ class FakeCuda final : public CudaApi {
   std::map<std::uint64_t, Reserved> reserved_;      // by begin
   std::map<std::uint64_t, Mapped> mapped_;          // by begin
   std::map<std::uint64_t, Allocated> allocated_;    // by begin
+  FakeMemory memory_{options_.logical_memory};      // of blocks
   Amount mapped_amount_;
   IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin

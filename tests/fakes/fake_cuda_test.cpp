@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,11 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::uint64_t kGranule = 4 << 10;
 constexpr std::array kFirst = {0};
@@ -35,6 +39,21 @@ std::vector<std::string> pairs(const FakeCuda& fake) {
     result.push_back(finding.first + ", " + finding.second);
   }
   return result;
+}
+
+void expect(CudaStatus status) {
+  EXPECT_EQ(status, CudaStatus::kSuccess);
+}
+
+void kernel(CudaStream stream, const char* name, const std::vector<AddressRange>& reads,
+            const std::vector<AddressRange>& writes) {
+  const auto accesses = [](const std::vector<AddressRange>& ranges) {
+    std::vector<Access> result(ranges.size());
+    std::ranges::transform(ranges, result.begin(), [](AddressRange range) { return Access{.range = range}; });
+    return result;
+  };
+  expect(
+      FakeCuda::launch(stream, [] {}, {.name = name, .reads = accesses(reads), .writes = accesses(writes)}));
 }
 
 // Two granules that are mapped, a page that is locked, and three streams, in CUDA's own calls.
@@ -61,19 +80,6 @@ class CudaOrderTest : public ::testing::Test {
   }
   ~CudaOrderTest() override { EXPECT_THAT(fake_.misuses(), IsEmpty()); }
 
-  static void expect(CudaStatus status) { EXPECT_EQ(status, CudaStatus::kSuccess); }
-
-  using Ranges = std::vector<AddressRange>;
-  static void kernel(CudaStream stream, const char* name, const Ranges& reads, const Ranges& writes) {
-    const auto accesses = [](const Ranges& ranges) {
-      std::vector<Access> result(ranges.size());
-      std::ranges::transform(ranges, result.begin(),
-                             [](AddressRange range) { return Access{.range = range}; });
-      return result;
-    };
-    expect(FakeCuda::launch(stream, [] {},
-                            {.name = name, .reads = accesses(reads), .writes = accesses(writes)}));
-  }
   void copy(CudaStream stream, const char* name, CopyDirection direction) {
     const bool to_host = direction == CopyDirection::kDeviceToHost;
     fake_.name_copies(name);
@@ -274,6 +280,258 @@ TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
   expect(fake_.memory_set_access(x_, kSecond));
   kernel(other, "with access", {x_}, {});
   EXPECT_THAT(pairs(fake_), ElementsAre(", without access", ", with access to other memory"));
+}
+
+// --- memory at several places ------------------------------------------------------------------------------
+
+// An allocation that is mapped at x and at y.
+class SharedMemoryTest : public ::testing::TestWithParam<bool> {
+ protected:
+  SharedMemoryTest() {
+    expect(fake_.set_device(0));
+    for (CudaStream* const stream : {&a_, &b_, &c_}) {
+      expect(fake_.stream_create(*stream));
+    }
+    expect(fake_.event_create(event_, false));
+    expect(fake_.address_reserve(space_.begin, space_.bytes, kGranule));
+    expect(fake_.memory_create(handle_, kGranule, 0));
+    map(x());
+    map(y());
+  }
+  ~SharedMemoryTest() override {
+    EXPECT_THAT(fake_.misuses(), IsEmpty());
+    expect(fake_.device_synchronize());
+    if (is_owned_) {
+      expect(fake_.memory_release(handle_));
+    }
+    for (const AddressRange range : mapped_) {
+      expect(fake_.memory_unmap(range));
+    }
+    EXPECT_EQ(fake_.mapped_bytes(), 0U);
+    EXPECT_EQ(free_bytes(), 2 * kGranule);
+    expect(fake_.address_free(space_));
+    for (const CudaStream stream : {a_, b_, c_}) {
+      expect(fake_.stream_destroy(stream));
+    }
+    expect(fake_.event_destroy(event_));
+    EXPECT_THAT(fake_.leaks(), IsEmpty());
+  }
+
+  AddressRange granule(std::uint64_t index) const {
+    return {.begin = space_.begin + index * kGranule, .bytes = kGranule};
+  }
+  AddressRange x() const { return granule(0); }
+  AddressRange y() const { return granule(2); }
+  void map(AddressRange range) {
+    expect(fake_.memory_map(range, handle_));
+    expect(fake_.memory_set_access(range, kFirst));
+    mapped_.push_back(range);
+  }
+  void unmap(AddressRange range) {
+    expect(fake_.memory_unmap(range));
+    std::erase(mapped_, range);
+  }
+  void release() {
+    expect(fake_.memory_release(handle_));
+    is_owned_ = false;
+  }
+  void order(CudaStream earlier, CudaStream later) {
+    expect(fake_.event_record(event_, earlier));
+    expect(fake_.stream_wait_event(later, event_));
+  }
+  std::uint64_t free_bytes() {
+    std::uint64_t free = 0;
+    std::uint64_t total = 0;
+    expect(fake_.memory_info(free, total));
+    return free;
+  }
+
+  FakeCuda fake_{{.seed = 0,
+                  .gpus = 2,
+                  .memory_bytes = 2 * kGranule,
+                  .granule_bytes = kGranule,
+                  .logical_memory = GetParam()}};
+  CudaStream a_ = nullptr;
+  CudaStream b_ = nullptr;
+  CudaStream c_ = nullptr;
+  CudaEvent event_ = nullptr;
+  AddressRange space_{.bytes = 4 * kGranule};
+  std::uint64_t handle_ = 0;
+  bool is_owned_ = true;
+  std::vector<AddressRange> mapped_;
+};
+
+TEST_P(SharedMemoryTest, IsTakenOnce) {
+  EXPECT_EQ(fake_.mapped_bytes(), kGranule);
+  EXPECT_EQ(free_bytes(), kGranule);
+  map(granule(1));
+  EXPECT_EQ(fake_.peak_mapped_bytes(), kGranule);
+  EXPECT_EQ(fake_.peak_bytes(0), kGranule);
+}
+
+TEST_P(SharedMemoryTest, LastsUntilItIsNeitherOwnedNorMapped) {
+  unmap(x());
+  release();
+  EXPECT_EQ(free_bytes(), kGranule);
+  unmap(y());
+  EXPECT_EQ(free_bytes(), 2 * kGranule);
+}
+
+TEST_P(SharedMemoryTest, LastsWhileItIsOwned) {
+  unmap(x());
+  unmap(y());
+  EXPECT_EQ(free_bytes(), kGranule);
+  EXPECT_EQ(fake_.mapped_bytes(), 0U);
+  map(granule(1));
+  kernel(a_, "makes it", {}, {granule(1)});
+  expect(fake_.stream_synchronize(a_));
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+}
+
+TEST_P(SharedMemoryTest, WhatTouchesOnePlaceTouchesAll) {
+  kernel(a_, "makes x", {}, {x()});
+  kernel(b_, "reads y", {y()}, {});
+  map(granule(1));
+  kernel(c_, "makes the third", {}, {granule(1)});
+  EXPECT_THAT(pairs(fake_),
+              ElementsAre("makes x, reads y", "makes x, makes the third", "reads y, makes the third"));
+  EXPECT_EQ(fake_.findings()[0].range, y());
+  EXPECT_EQ(fake_.findings()[2].range, granule(1));
+}
+
+// Bytes that the two have in common, wherever in the allocation they are; and beside it none.
+TEST_P(SharedMemoryTest, PlacesConflictByBytes) {
+  const auto part = [](AddressRange range, std::uint64_t at) {
+    return AddressRange{.begin = range.begin + at, .bytes = kGranule / 4};
+  };
+  kernel(a_, "first quarter", {}, {part(x(), 0)});
+  kernel(b_, "second quarter", {}, {part(y(), kGranule / 4)});
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+  kernel(c_, "both", {{.begin = x().begin, .bytes = kGranule / 2}}, {});
+  EXPECT_THAT(pairs(fake_), ElementsAre("first quarter, both", "second quarter, both"));
+  EXPECT_EQ(fake_.findings()[0].range, part(x(), 0));
+  EXPECT_EQ(fake_.findings()[1].range, part(x(), kGranule / 4));
+}
+
+TEST_P(SharedMemoryTest, OrderIsOrderWhateverThePlace) {
+  kernel(a_, "makes x", {}, {x()});
+  kernel(a_, "makes y", {}, {y()});
+  order(a_, b_);
+  kernel(b_, "reads x", {x()}, {});
+  kernel(b_, "makes both", {}, {x(), y()});
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+}
+
+TEST_P(SharedMemoryTest, WhatHadOnePlaceIsKnownAtTheNext) {
+  unmap(y());
+  kernel(a_, "makes x", {}, {x()});
+  map(y());
+  kernel(b_, "makes y", {}, {y()});
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes x, makes y"));
+}
+
+TEST_P(SharedMemoryTest, WorkAtOtherPlacesDoesNotKeepOneFromBeingUnmapped) {
+  kernel(a_, "makes y", {}, {y()});
+  unmap(x());
+  kernel(a_, "reads y", {y()}, {});
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+  kernel(b_, "makes y anew", {}, {y()});
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes y, makes y anew", "reads y, makes y anew"));
+}
+
+// That later work at another place comes after it does not mean that the host has waited for it.
+TEST_P(SharedMemoryTest, WorkThatWasGivenAPlaceKeepsIt) {
+  kernel(a_, "makes x", {}, {x()});
+  order(a_, b_);
+  kernel(b_, "makes y", {}, {y()});
+  unmap(x());
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes x, cuMemUnmap"));
+}
+
+TEST_P(SharedMemoryTest, AccessIsOfEachPlace) {
+  expect(fake_.memory_map(granule(1), handle_));
+  mapped_.push_back(granule(1));
+  kernel(a_, "before", {granule(1)}, {});
+  expect(fake_.memory_set_access(granule(1), kFirst));
+  kernel(a_, "after", {granule(1)}, {});
+  CudaStream other = nullptr;
+  expect(fake_.set_device(1));
+  expect(fake_.stream_create(other));
+  expect(fake_.memory_set_access(y(), kSecond));
+  kernel(other, "at x", {x()}, {});
+  kernel(other, "at y", {y()}, {});
+  expect(fake_.device_synchronize());
+  expect(fake_.stream_destroy(other));
+  expect(fake_.set_device(0));
+  EXPECT_THAT(pairs(fake_), ElementsAre(", before", ", at x"));
+}
+
+TEST_P(SharedMemoryTest, APlaceThatStaysIsALeak) {
+  unmap(x());
+  release();
+  EXPECT_THAT(fake_.leaks(), Contains(HasSubstr("a mapping of 4 KiB")));
+  EXPECT_THAT(fake_.leaks(), Not(Contains(HasSubstr("memory of"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, SharedMemoryTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Logical" : "Real"; });
+
+class SharedContent : public SharedMemoryTest {
+ protected:
+  static std::span<unsigned char> bytes(AddressRange range) {
+    return {pointer_to<unsigned char>(range.begin), range.bytes};
+  }
+};
+
+TEST_P(SharedContent, IsTheSameAtAllPlaces) {
+  std::ranges::fill(bytes(x()), 1);
+  bytes(y())[1] = 2;
+  map(granule(1));
+  EXPECT_EQ(bytes(granule(1))[0], 1);
+  EXPECT_EQ(bytes(granule(1))[1], 2);
+  unmap(x());
+  unmap(granule(1));
+  EXPECT_EQ(bytes(y())[0], 1);
+  unmap(y());
+  map(x());
+  EXPECT_EQ(bytes(x())[1], 2);
+}
+
+TEST_P(SharedContent, OfNewMemoryIsNotZeros) {
+  for (const AddressRange range : {x(), y()}) {
+    EXPECT_EQ(std::ranges::count(bytes(range), 0), 0);
+  }
+  std::ranges::fill(bytes(x()), 0);
+  unmap(x());
+  unmap(y());
+  release();
+  expect(fake_.memory_create(handle_, kGranule, 0));
+  is_owned_ = true;
+  map(x());
+  EXPECT_EQ(std::ranges::count(bytes(x()), 0), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, SharedContent, ::testing::Values(false), [](const auto&) { return "Real"; });
+
+TEST(SharedMemory, IsMisusedLikeAnyOther) {
+  FakeCuda fake({.granule_bytes = kGranule});
+  expect(fake.set_device(0));
+  AddressRange space{.bytes = 2 * kGranule};
+  std::uint64_t handle = 0;
+  expect(fake.address_reserve(space.begin, space.bytes, kGranule));
+  expect(fake.memory_create(handle, kGranule, 0));
+  const AddressRange first{.begin = space.begin, .bytes = kGranule};
+  const AddressRange second{.begin = first.end(), .bytes = kGranule};
+  expect(fake.memory_map(first, handle));
+  EXPECT_EQ(fake.memory_map(first, handle), CudaStatus::kInvalidValue);
+  EXPECT_EQ(fake.memory_map(space, handle), CudaStatus::kInvalidValue);
+  expect(fake.memory_release(handle));
+  EXPECT_EQ(fake.memory_map(second, handle), CudaStatus::kInvalidValue);
+  EXPECT_EQ(fake.memory_unmap(second), CudaStatus::kInvalidValue);
+  EXPECT_THAT(
+      fake.misuses(),
+      ElementsAre("cuMemMap: mapped already", "cuMemMap: no such memory, or not all of it",
+                  "cuMemMap: no such memory, or not all of it", "cuMemUnmap: not a mapping as a whole"));
 }
 
 // --- logical memory ----------------------------------------------------------------------------------------
