@@ -8,12 +8,15 @@ set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wim
     -Wno-missing-field-initializers
     # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+set(warnings_of_c -Wall -Wextra -Wpedantic -Wstrict-prototypes)
 if(VDNN_WARNINGS_AS_ERRORS)
   list(APPEND warnings -Werror)
+  list(APPEND warnings_of_c -Werror)
   target_compile_options(vdnn_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 target_compile_options(vdnn_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
+  $<$<COMPILE_LANGUAGE:C>:${warnings_of_c}>
   # What nvcc hands to the host's compiler does not hold to all of them.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(VDNN_SANITIZE)

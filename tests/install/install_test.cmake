@@ -90,10 +90,14 @@ function(case_install_test)
   run(output ${prefix}/bin/vdnn plan --model lenet --batch 8 --device cpu)
 endfunction()
 
-# The examples are a project of their own.
+# The examples are a project of their own. With CUDA there are those that link the C interface, and its headers for C++.
 function(case_install_examples_test)
+  set(programs own_loop)
+  if(WITH_CUDA)
+    list(APPEND programs pool_in_c memory_resource)
+  endif()
   configure(${WORK}/examples ${WORK}/build-examples)
-  run(output ${CMAKE_COMMAND} --build ${WORK}/build-examples --target own_loop)
+  run(output ${CMAKE_COMMAND} --build ${WORK}/build-examples --target ${programs})
   run(output ${WORK}/build-examples/own_loop)
   if(NOT output MATCHES "stopped after [0-9]+ steps")
     message(FATAL_ERROR "own_loop did not stop by its own rule:\n${output}")

@@ -40,6 +40,7 @@ char __cudaInitModule(void**) {
 }
 void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*,
                             int*) {}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream) {
   configuration() = {.grid = grid, .block = block, .shared_bytes = shared_bytes, .stream = stream};
@@ -58,12 +59,33 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
   return launch(stream);
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration, const void*, void**) {
+  return launch(configuration->stream);
+}
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(stub));
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
   return launch(stream);
+}
+
+// What libraries of kernels ask of one before they launch it.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  return StandIn::instance().call("cudaFuncGetAttributes", [&] {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = vdnn::stand_in::kThreadsPerBlock;
+    attributes->ptxVersion = vdnn::stand_in::kComputeCapability;
+    attributes->binaryVersion = vdnn::stand_in::kComputeCapability;
+    return vdnn::CudaStatus::kSuccess;
+  });
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, std::size_t,
+                                                                   unsigned) {
+  return StandIn::instance().call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", [&] {
+    *blocks = 1;
+    return vdnn::CudaStatus::kSuccess;
+  });
 }
 
 }  // extern "C"

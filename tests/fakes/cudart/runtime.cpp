@@ -1,6 +1,7 @@
 // The runtime's calls, under CUDA's names.
 
 #include <cstring>
+#include <limits>
 
 #include "fakes/cudart/stand_in.h"
 
@@ -39,6 +40,26 @@ CudaStatus synchronize(cudaStream_t stream) {
 
 std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+int attribute_of_gpu(cudaDeviceAttr attribute) {
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      return vdnn::stand_in::kComputeCapability / 10;
+    case cudaDevAttrComputeCapabilityMinor:
+      return vdnn::stand_in::kComputeCapability % 10;
+    case cudaDevAttrWarpSize:
+      return 32;
+    case cudaDevAttrMaxThreadsPerBlock:
+      return vdnn::stand_in::kThreadsPerBlock;
+    case cudaDevAttrMaxGridDimX:
+      return std::numeric_limits<int>::max();
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return 48 << 10;
+    default:
+      return 1;  // multiprocessors among them
+  }
 }
 
 // What a handle of ours for other processes holds.
@@ -104,6 +125,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int ordinal) {
   return cuda().call("cudaDeviceGetPCIBusId", [&] {
     std::snprintf(id, static_cast<std::size_t>(bytes), "0000:%02x:00.0", ordinal + 1);
     return CudaStatus::kSuccess;
+  });
+}
+// Of a small GPU: what libraries of kernels ask before they launch any.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ordinal) {
+  return cuda().call("cudaDeviceGetAttribute", [&] {
+    vdnn::CudaDeviceInfo info;
+    const CudaStatus status = cuda().fake().device_info(info, ordinal);
+    if (status == CudaStatus::kSuccess) {
+      *value = attribute_of_gpu(attribute);
+    }
+    return status;
   });
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int ordinal, int peer) {

@@ -34,6 +34,10 @@
 
 namespace vdnn::stand_in {
 
+// What the GPUs say of themselves.
+inline constexpr int kComputeCapability = 90;
+inline constexpr int kThreadsPerBlock = 1024;
+
 // A stream of the program: its handle is this object's address, which another stream has after it.
 struct Stream {
   CudaStream fake = nullptr;

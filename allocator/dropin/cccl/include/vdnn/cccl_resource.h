@@ -26,14 +26,16 @@
 
 #include "vdnn/allocator.h"
 #include "vdnn/allocator_failure.h"
+#include "vdnn/deallocation.h"
 
 namespace vdnn {
 
 // Thread-safe, and as cheap to copy as the handle, which must outlive it and all blocks.
 //
 // What cannot be had throws as vdnn/allocator_failure.h says, an alignment that is not a power of two or more
-// than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: of a block that
-// cannot be given back (freed before, of another pool) nothing changes, and vdnn_last_error() says why.
+// than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: where the device
+// refuses something meanwhile, the host waits for the stream (vdnn/deallocation.h); of what is no block
+// (freed before, of another pool) nothing changes, and vdnn_last_error() says why.
 class CcclResource {
  public:
   // What CUDA promises of all memory of a device.
@@ -53,7 +55,8 @@ class CcclResource {
     return block;
   }
   void deallocate(cuda::stream_ref stream, void* block, std::size_t, std::size_t) noexcept {
-    vdnn_allocator_free_on(allocator_, block, stream.get());
+    finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block,
+                        stream.get());
   }
 
   // For any stream at once, and for the host. Work on a block is done when it is given back.

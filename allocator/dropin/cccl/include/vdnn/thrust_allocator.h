@@ -23,6 +23,7 @@
 
 #include "vdnn/allocator.h"
 #include "vdnn/allocator_failure.h"
+#include "vdnn/deallocation.h"
 
 namespace vdnn {
 
@@ -65,7 +66,8 @@ class ThrustAllocator {
     return pointer(static_cast<T*>(block));
   }
   void deallocate(pointer block, size_type) noexcept {
-    vdnn_allocator_free(allocator_, thrust::raw_pointer_cast(block));
+    void* const address = thrust::raw_pointer_cast(block);
+    finish_deallocation(vdnn_allocator_free(allocator_, address), allocator_, address, stream_);
   }
 
   // Whether each may give back what the other has given.

@@ -1,0 +1,136 @@
+// The examples of drop-ins, on the stand-in for CUDA's runtime in place of CUDA's: each prints what its first
+// lines promise in whatever order its streams run, and ends cleanly whatever call fails.
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/dropin/programs_run.h"
+#include "tests/extent.h"
+#include "tests/temporary_directory.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::ProgramRun;
+
+constexpr const char* kStandIn = "LD_PRELOAD=" VDNN_STAND_IN " ";
+
+std::string seed(std::uint64_t value) {
+  return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
+}
+
+std::uint64_t orders() {
+  return testing::extent({.usual = 10, .in_long_run = 200});
+}
+
+struct Example {
+  const char* name;
+  // What it prints, but for what kernels compute: the stand-in computes none.
+  const char* end;
+};
+
+constexpr Example kExamples[] = {
+    // The sum of 100,000 bytes of 0 to 19 each.
+    {"pool_in_c", "sum             19000000\nblocks          20\ngrowths         1\nnot given back  0\n"},
+    // Of 10,000 numbers each.
+    {"pinned_vector", "sum         1900000\nvectors     40\npage locks  2\n"},
+    // Of 10,000 bytes and one more each time.
+    {"memory_resource",
+     "sum             1902470\nblocks          20\ngrowths         1\nnot given back  0\n"},
+    {"thrust_and_cub", "blocks          40\ngrowths         1\nnot given back  0\n"},
+    // As above and 20 million ones.
+    {"plain_cuda", "sum  21902470\n"}};
+
+class DropinExamples : public testing::TemporaryDirectory {
+ protected:
+  ProgramRun run(const std::string& name, const std::string& environment) {
+    SCOPED_TRACE(environment + name);
+    return testing::run_program(name, environment, directory_);
+  }
+};
+
+class DropinExample : public DropinExamples, public ::testing::WithParamInterface<Example> {
+ protected:
+  // Under `failures`: either it did not matter, or it says what has failed.
+  ProgramRun expect_clean_end(const std::string& failures) {
+    ProgramRun done = run(GetParam().name, failures + kStandIn);
+    EXPECT_THAT(done.wrong, IsEmpty()) << failures << done.outcome.text;
+    if (done.outcome.status == 0) {
+      EXPECT_THAT(done.outcome.text, EndsWith(GetParam().end)) << failures;
+    } else {
+      EXPECT_EQ(done.outcome.status, 1) << failures;
+      EXPECT_THAT(done.outcome.text, HasSubstr(std::string(GetParam().name) + ": ")) << failures;
+    }
+    return done;
+  }
+};
+
+TEST_P(DropinExample, PrintsTheSameInEveryOrder) {
+  for (std::uint64_t i = 0; i < orders(); ++i) {
+    const ProgramRun done = run(GetParam().name, seed(i) + kStandIn);
+    EXPECT_EQ(done.outcome.status, 0) << seed(i);
+    EXPECT_THAT(done.outcome.text, EndsWith(GetParam().end)) << seed(i);
+    EXPECT_THAT(done.wrong, IsEmpty()) << seed(i);
+  }
+}
+
+TEST_P(DropinExample, SaysWhatHasFailedAndLeavesNothing) {
+  for (std::uint64_t i = 0; i < orders(); ++i) {
+    expect_clean_end(seed(i) + "VDNN_STAND_IN_FAIL_PERCENT=3 ");
+  }
+}
+
+// Above half of the calls that is one at a time, each in its turn where all are tried.
+TEST_P(DropinExample, LeavesNothingWhicheverCallFails) {
+  const std::uint64_t calls = run(GetParam().name, kStandIn).all_calls;
+  const std::uint64_t tried = testing::extent({.usual = 20, .in_long_run = calls});
+  for (std::uint64_t i = 0; i < tried; ++i) {
+    const std::string every = "VDNN_STAND_IN_FAIL_EVERY=" + std::to_string(calls - i * calls / tried) + " ";
+    EXPECT_THAT(expect_clean_end(every).failed, Not(IsEmpty())) << every;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, DropinExample, ::testing::ValuesIn(kExamples),
+                         [](const auto& example) { return std::string(example.param.name); });
+
+// What `vdnn run -- plain_cuda` makes of it (tests/dropin/run_command_test.cpp).
+TEST_F(DropinExamples, PlainCudaIsServedByThePreloadedPool) {
+  const ProgramRun served =
+      run("plain_cuda", "VDNN_PRELOAD_SUMMARY=1 LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_STAND_IN);
+  EXPECT_THAT(served.outcome.text, HasSubstr("sum  21902470\n"));
+  EXPECT_THAT(served.outcome.text, HasSubstr("cudaMalloc: 40 calls, 0 passed on"));
+  EXPECT_EQ(served.calls.count("cudaMalloc"), 0U);
+  EXPECT_EQ(run("plain_cuda", kStandIn).calls.at("cudaMalloc"), 40U);
+}
+
+// There need not be a PyTorch here: its functions are at least those that the library has.
+TEST(PytorchExample, AsksForHooksThatAreThere) {
+  std::ifstream file(VDNN_PYTORCH_EXAMPLE);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::regex hook(R"(vdnn_torch_\w+)");
+  std::set<std::string> names;
+  for (std::sregex_iterator match(text.begin(), text.end(), hook), end; match != end; ++match) {
+    names.insert(match->str());
+  }
+  void* const library = dlopen(VDNN_TORCH_LIBRARY, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const std::string& name : names) {
+    EXPECT_NE(dlsym(library, name.c_str()), nullptr) << name;
+  }
+  EXPECT_EQ(names.size(), 12U) << "all that allocator/dropin/torch/torch_hooks.h declares";
+  dlclose(library);
+}
+
+}  // namespace
+}  // namespace vdnn
