@@ -35,10 +35,11 @@ CudaMemory::~CudaMemory() {
   const CudaContext::Scope scope = context_.enter_anyway();
   space_.committed().visit({.begin = 0, .bytes = std::numeric_limits<std::uint64_t>::max()},
                            [this](AddressRange piece, const Protection* state) {
-                             if (state != nullptr) {
-                               unmap_anyway(piece);
+                             if (virtual_memory_ && state != nullptr) {
+                               unmap_all(piece);
                              }
                            });
+  std::ranges::for_each(left_, [this](AddressRange granule) { unmap(granule); });
   for (const AddressRange reservation : space_.reservations()) {
     context_.forget(give_back(reservation));
   }
@@ -86,6 +87,7 @@ void CudaMemory::unreserve(AddressRange reservation) {
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
   space_.check_unused(reservation);
+  unmap_left(reservation);
   context_.check(give_back(reservation), virtual_memory_ ? "cuMemAddressFree" : "cudaFree",
                  [&] { return format_size(reservation.bytes); });
   space_.remove(reservation);
@@ -95,6 +97,8 @@ void CudaMemory::commit(AddressRange range) {
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
   space_.check_committable(range);
+  unmap_left(range);
+  left_.reserve(left_.size() + range.bytes / space_.granule_bytes());
   space_.committed().assign(range, Protection::kAccessible);
   if (!virtual_memory_) {
     return;
@@ -116,7 +120,7 @@ void CudaMemory::map_all(AddressRange range) {
     context_.check_memory(context_.api().memory_set_access(range, users_), "cuMemSetAccess",
                           [&] { return shortage_of(range); });
   } catch (...) {
-    unmap_anyway(mapped);
+    roll_back(mapped);
     throw;
   }
 }
@@ -130,7 +134,7 @@ void CudaMemory::map(AddressRange granule, AddressRange committing) {
   const CudaStatus mapped = api.memory_map(granule, handle);
   const CudaStatus released = api.memory_release(handle);
   if (mapped == CudaStatus::kSuccess && released != CudaStatus::kSuccess) {
-    unmap_anyway(granule);
+    roll_back(granule);
   }
   context_.check_memory(mapped, "cuMemMap", shortage);
   context_.check(released, "cuMemRelease", [&] { return format_size(granule.bytes); });
@@ -163,12 +167,32 @@ AddressRange CudaMemory::granule_at(std::uint64_t address) const {
   return {.begin = address, .bytes = space_.granule_bytes()};
 }
 
-void CudaMemory::unmap_anyway(AddressRange range) noexcept {
-  if (!virtual_memory_) {
-    return;
-  }
+bool CudaMemory::unmap(AddressRange granule) noexcept {
+  const CudaStatus status = context_.api().memory_unmap(granule);
+  context_.forget(status);
+  return status == CudaStatus::kSuccess;
+}
+
+void CudaMemory::unmap_all(AddressRange range) noexcept {
   for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
-    context_.forget(context_.api().memory_unmap(granule_at(at)));
+    unmap(granule_at(at));
+  }
+}
+
+void CudaMemory::roll_back(AddressRange range) noexcept {
+  for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
+    if (!unmap(granule_at(at))) {
+      left_.push_back(granule_at(at));
+    }
+  }
+}
+
+void CudaMemory::unmap_left(AddressRange range) {
+  const auto inside = [range](AddressRange granule) { return range.contains(granule); };
+  for (auto it = std::ranges::find_if(left_, inside); it != left_.end();
+       it = std::find_if(it, left_.end(), inside)) {
+    context_.check(context_.api().memory_unmap(*it), "cuMemUnmap", [it] { return format_size(it->bytes); });
+    it = left_.erase(it);
   }
 }
 

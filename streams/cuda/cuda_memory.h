@@ -5,7 +5,8 @@
 //
 // Each granule is an allocation of its own: what is mapped as one piece can only be unmapped as one, and
 // commits and decommits need not match. The handle is released as soon as the granule is mapped, so that the
-// mapping alone keeps the memory, and unmapping gives it back.
+// mapping alone keeps the memory, and unmapping gives it back. A commit that fails unmaps what it has mapped;
+// granules that CUDA refuses to unmap then are remembered, and unmapped before anything else becomes of them.
 //
 // Work of other GPUs may touch virtual memory only where access was granted to each of them, mapping by
 // mapping: that peers have been let into the GPU's other memory says nothing about it.
@@ -33,7 +34,7 @@ class CudaMemory {
 
   AddressRange reserve(std::uint64_t bytes);
   void unreserve(AddressRange reservation);
-  // Throws OutOfMemory where the GPU has no more, and then changes nothing.
+  // Throws OutOfMemory where the GPU has no more. What throws has changed nothing.
   void commit(AddressRange range);
   // Where CUDA refuses to unmap a granule, those before it are decommitted and the rest is not.
   void decommit(AddressRange range);
@@ -48,7 +49,13 @@ class CudaMemory {
   void open_to(int peer);
   void map_all(AddressRange range);
   void map(AddressRange granule, AddressRange committing);
-  void unmap_anyway(AddressRange range) noexcept;
+  // Whether CUDA has done so.
+  bool unmap(AddressRange granule) noexcept;
+  void unmap_all(AddressRange range) noexcept;
+  // Likewise, of what a commit that fails has mapped. commit() has made room for what stays.
+  void roll_back(AddressRange range) noexcept;
+  // Granules of `range` that stayed mapped.
+  void unmap_left(AddressRange range);
   MemoryShortage shortage_of(AddressRange committing) const;
 
   CudaContext& context_;
@@ -56,6 +63,7 @@ class CudaMemory {
   std::vector<int> users_;    // ordinals: its own GPU's, and the peers'
   mutable std::mutex mutex_;  // guards what follows
   AddressSpace space_;
+  std::vector<AddressRange> left_;  // granules that stayed mapped, though they are not committed
 };
 
 }  // namespace vdnn

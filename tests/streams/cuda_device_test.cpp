@@ -928,6 +928,55 @@ TEST(CudaDevice, ACommitThatFailsHalfwayIsOutOfMemoryWithNumbersAndLeavesNothing
   EXPECT_EQ(fake->mapped_bytes(), 8 * kGranule);
 }
 
+// A commit of eight granules where others have left six, of which CUDA refuses to unmap the third when the
+// commit is undone. It stayed mapped and was forgotten: the next commit mapped another one there, which CUDA
+// calls an invalid value, and a reservation could not be given back.
+class CudaDeviceThatLeftAGranule : public ::testing::Test {
+ protected:
+  CudaDeviceThatLeftAGranule() {
+    fake_->take_memory(0, 2 * kGranule);
+    fake_->fail_call(3, CudaStatus::kInvalidValue, "cuMemUnmap");
+    EXPECT_THROW(device_->commit(range_), OutOfMemory);
+    EXPECT_EQ(device_->counters().committed_bytes, 0U);
+    EXPECT_EQ(fake_->mapped_bytes(), kGranule);
+  }
+
+  const std::shared_ptr<FakeCuda> fake_ =
+      strict_fake({.memory_bytes = 8 * kGranule, .granule_bytes = kGranule});
+  std::unique_ptr<Device> device_ = make_cuda_device({.reserve_bytes = 0}, fake_);
+  const AddressRange range_ = device_->reserve(8 * kGranule);
+};
+
+TEST_F(CudaDeviceThatLeftAGranule, UnmapsItBeforeItIsCommittedAgain) {
+  device_->commit({.begin = range_.begin, .bytes = 2 * kGranule});
+  EXPECT_EQ(fake_->mapped_bytes(), 3 * kGranule) << "not the range that it is in";
+  const AddressRange around{.begin = range_.begin + 2 * kGranule, .bytes = 4 * kGranule};
+  device_->commit(around);
+  EXPECT_EQ(fake_->mapped_bytes(), 6 * kGranule);
+  device_->decommit(around);
+  device_->commit(around);
+}
+
+TEST_F(CudaDeviceThatLeftAGranule, CommitsNothingWhereThatIsRefusedAgain) {
+  const AddressRange granule{.begin = range_.begin + 2 * kGranule, .bytes = kGranule};
+  fake_->fail_call(1, CudaStatus::kInvalidValue, "cuMemUnmap");
+  EXPECT_THAT(thrown_by([&] { device_->commit(granule); }),
+              AllOf(HasSubstr("cuMemUnmap"), HasSubstr("cudaErrorInvalidValue")));
+  EXPECT_EQ(device_->counters().committed_bytes, 0U);
+  device_->commit(granule);
+  EXPECT_EQ(fake_->mapped_bytes(), kGranule);
+}
+
+TEST_F(CudaDeviceThatLeftAGranule, UnmapsItBeforeItsReservationGoes) {
+  device_->unreserve(range_);
+  EXPECT_EQ(fake_->mapped_bytes(), 0U);
+}
+
+TEST_F(CudaDeviceThatLeftAGranule, UnmapsItAtTheEnd) {
+  device_.reset();
+  EXPECT_EQ(fake_->mapped_bytes(), 0U);
+}
+
 TEST(CudaDevice, ADecommitThatCudaRefusesCanBeFinishedLater) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);
