@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "tests/dropin/programs_run.h"
@@ -16,6 +17,7 @@ using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using testing::ProgramRun;
 using ::testing::StartsWith;
 using ::testing::Values;
@@ -63,6 +65,18 @@ TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
       EXPECT_THAT(failing.wrong, IsEmpty()) << seed(i) << failures << "\n" << failing.outcome.text;
     }
   }
+}
+
+// Where its end failed the capture used to go on: its streams could not be destroyed.
+TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
+  std::set<std::string> refused;
+  for (int every = 8; every < 40; ++every) {
+    const ProgramRun failing = run("graph", "VDNN_STAND_IN_FAIL_EVERY=" + std::to_string(every));
+    EXPECT_THAT(failing.wrong, IsEmpty()) << every << "\n" << failing.outcome.text;
+    refused.insert(failing.failed.begin(), failing.failed.end());
+  }
+  EXPECT_THAT(refused, IsSupersetOf({"cudaStreamBeginCapture", "cudaEventRecord", "cudaStreamEndCapture",
+                                     "cudaGraphInstantiate", "cudaGraphLaunch"}));
 }
 
 // What the other tests find clean is so by this judge.

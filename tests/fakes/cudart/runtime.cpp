@@ -330,14 +330,18 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   });
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return cuda().call("cudaStreamEndCapture", [&] {
-    return with_stream(stream, [&](Stream& mine) {
-      CudaGraph made = nullptr;
-      const CudaStatus status = cuda().fake().stream_end_capture(made, mine.fake);
-      *graph = static_cast<cudaGraph_t>(made);
-      return status;
-    });
-  });
+  // Where it fails the capture has ended, too.
+  return cuda().call(
+      "cudaStreamEndCapture",
+      [&] {
+        return with_stream(stream, [&](Stream& mine) {
+          CudaGraph made = nullptr;
+          const CudaStatus status = cuda().fake().stream_end_capture(made, mine.fake);
+          *graph = static_cast<cudaGraph_t>(made);
+          return status;
+        });
+      },
+      "cudaStreamEndCapture");
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* answer) {
   return cuda().call("cudaStreamIsCapturing", [&] {
