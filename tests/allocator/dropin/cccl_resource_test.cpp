@@ -33,6 +33,14 @@ concept LaterResource = LaterSynchronousResource<R> &&
   { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
   { resource.deallocate(stream, block, bytes, alignment) } -> std::same_as<void>;
 };
+// What cub/detail/temporary_storage.cuh of 3.1 and 3.2 calls beyond that, for algorithms that are handed a
+// resource in their environment.
+template <class R>
+concept TemporaryStorage = LaterResource<R> &&
+    requires(R& resource, void* block, std::size_t bytes, cuda::stream_ref stream) {
+  { resource.allocate(stream, bytes) } -> std::same_as<void*>;
+  { resource.deallocate(stream, block, bytes) } -> std::same_as<void>;
+};
 // Those of CCCL 3.0 (CUDA 13.0): `resource` and `async_resource`.
 template <class R>
 concept EarlierResource = std::equality_comparable<R> &&
@@ -47,7 +55,7 @@ concept EarlierAsyncResource = EarlierResource<R> &&
   { resource.deallocate_async(block, bytes, alignment, stream) } -> std::same_as<void>;
 };
 
-static_assert(LaterResource<CcclResource>);
+static_assert(TemporaryStorage<CcclResource>);
 static_assert(EarlierAsyncResource<CcclResource>);
 static_assert(cuda::has_property<CcclResource, cuda::mr::device_accessible>);
 

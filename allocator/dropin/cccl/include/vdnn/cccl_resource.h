@@ -47,26 +47,27 @@ class CcclResource {
   vdnn_allocator* allocator() const noexcept { return allocator_; }
 
   // For what `stream` is given from now on, and for whoever is ordered after it. A block is given back in the
-  // order of a stream, any one, that comes after all its uses.
-  void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  // order of a stream, any one, that comes after all its uses. CUB of CCCL 3.1 and 3.2, which takes temporary
+  // storage from a resource in its environment, names no alignment.
+  void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
     throw_unless_ok(vdnn_allocator_allocate(allocator_, bytes, stream.get(), life_, &block));
     return block;
   }
-  void deallocate(cuda::stream_ref stream, void* block, std::size_t, std::size_t) noexcept {
+  void deallocate(cuda::stream_ref stream, void* block, std::size_t, std::size_t = kAlignment) noexcept {
     finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block,
                         stream.get());
   }
 
   // For any stream at once, and for the host. Work on a block is done when it is given back.
-  void* allocate_sync(std::size_t bytes, std::size_t alignment) {
+  void* allocate_sync(std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
     throw_unless_ok(vdnn_allocator_allocate_ready(allocator_, bytes, life_, &block));
     return block;
   }
-  void deallocate_sync(void* block, std::size_t, std::size_t) noexcept {
+  void deallocate_sync(void* block, std::size_t, std::size_t = kAlignment) noexcept {
     vdnn_allocator_free_idle(allocator_, block);
   }
 
