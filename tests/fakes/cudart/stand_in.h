@@ -1,8 +1,8 @@
 #pragma once
-// CUDA's runtime for programs that are linked with it and know nothing of us: libcudart.so.13 over one fake
-// runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: the default streams,
-// handles that are given again to other streams, ordinary host memory in copies, the process's environment
-// and a report at its end.
+// CUDA's runtime for programs that are linked with it and know nothing of us: the toolkit's libcudart.so over
+// one fake runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: the default
+// streams, handles that are given again to other streams, ordinary host memory in copies, the process's
+// environment and a report at its end.
 //
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
 //   VDNN_STAND_IN_MEMORY=64MiB      of each GPU

@@ -5,7 +5,7 @@
 //
 // CCCL has spelled the same requirements twice, and one class meets both:
 //
-//   CCCL 3.0 (CUDA 13.0)   resource: allocate(bytes, alignment); async_resource: allocate_async(bytes,
+//   up to 3.0 (CUDA 13.0)  resource: allocate(bytes, alignment); async_resource: allocate_async(bytes,
 //                          alignment, stream). Programs define
 //                          LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE, as CMake's target vdnn::cccl does.
 //   from 3.1 on            synchronous_resource: allocate_sync(bytes, alignment); resource: allocate(stream,
@@ -16,7 +16,7 @@
 #include <cuda/version>
 
 #if CCCL_VERSION < 3001000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
-#error "define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE before the first header of CCCL 3.0"
+#error "define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE before the first header of CCCL"
 #endif
 
 #include <cstddef>
