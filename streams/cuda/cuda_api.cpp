@@ -66,6 +66,8 @@ static_assert(kSame<CudaStatus::kStreamCaptureUnjoined, cudaErrorStreamCaptureUn
                     CUDA_ERROR_STREAM_CAPTURE_UNJOINED>);
 static_assert(kSame<CudaStatus::kStreamCaptureIsolation, cudaErrorStreamCaptureIsolation,
                     CUDA_ERROR_STREAM_CAPTURE_ISOLATION>);
+static_assert(kSame<CudaStatus::kStreamCaptureImplicit, cudaErrorStreamCaptureImplicit,
+                    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT>);
 static_assert(kSame<CudaStatus::kCapturedEvent, cudaErrorCapturedEvent, CUDA_ERROR_CAPTURED_EVENT>);
 static_assert(kSame<CudaStatus::kStreamCaptureWrongThread, cudaErrorStreamCaptureWrongThread,
                     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD>);

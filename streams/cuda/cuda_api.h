@@ -50,6 +50,7 @@ enum class CudaStatus : int {
   kStreamCaptureUnmatched = 903,
   kStreamCaptureUnjoined = 904,
   kStreamCaptureIsolation = 905,
+  kStreamCaptureImplicit = 906,
   kCapturedEvent = 907,
   kStreamCaptureWrongThread = 908,
   kExternalDevice = 911,

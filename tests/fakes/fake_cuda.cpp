@@ -13,6 +13,8 @@ namespace {
 
 // As large allocations of CUDA have it.
 constexpr std::uint64_t kMallocAlignment = std::uint64_t{2} << 20;
+// The handles of default streams are 0, cudaStreamLegacy, and
+constexpr std::uintptr_t kStreamPerThread = 2;
 
 }  // namespace
 
@@ -150,7 +152,9 @@ std::vector<std::string> FakeCuda::leaks() const {
     }
   };
   for (const auto& stream : streams_) {
-    look(*stream, "a stream", 0);
+    if (!stream->is_default) {
+      look(*stream, "a stream", 0);
+    }
     if (stream->destroyed && !stream->pieces.empty()) {
       leaks.emplace_back("work in flight on a stream that was destroyed");
     }
@@ -343,10 +347,12 @@ CudaStatus FakeCuda::device_reset() {
   const auto lives_there = [ordinal](const auto& owned) {
     return !owned->destroyed && owned->ordinal == ordinal;
   };
+  const auto is_used = [&](const auto& stream) { return !stream->is_default && lives_there(stream); };
   const auto event_of = [](const auto& entry) { return entry.second.get(); };
-  if (std::ranges::any_of(streams_, lives_there) || std::ranges::any_of(events_, lives_there, event_of)) {
+  if (std::ranges::any_of(streams_, is_used) || std::ranges::any_of(events_, lives_there, event_of)) {
     return misuse("cudaDeviceReset", "somebody uses the GPU");
   }
+  end_default_streams(ordinal);
   if (active_.erase(ordinal) != 0) {
     taken_[ordinal].bytes -= options_.context_bytes;
   }
@@ -421,18 +427,115 @@ FakeCuda::Event* FakeCuda::find_event(CudaEvent event) {
   return it == events_.end() || it->second->destroyed ? nullptr : it->second.get();
 }
 
-CudaStatus FakeCuda::stream_create(CudaStream& stream) {
+FakeCuda::Stream* FakeCuda::find_stream(CudaStream stream) {
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  if (handle > kStreamPerThread) {
+    return find(streams_, stream);
+  }
+  return handle == kStreamPerThread ? &thread_stream() : &legacy_stream();
+}
+
+CudaStream FakeCuda::stream_of(CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  return find_stream(stream);
+}
+
+FakeCuda::Stream& FakeCuda::add_stream() {
+  Stream& made = *streams_.emplace_back(std::make_unique<Stream>());
+  made.owner = this;
+  made.id = order_.add_stream();
+  made.ordinal = thread().ordinal;
+  return made;
+}
+
+FakeCuda::Stream& FakeCuda::legacy_stream() {
+  Stream*& stream = legacy_streams_[thread().ordinal];
+  if (stream == nullptr) {
+    stream = &add_stream();
+    stream->is_default = true;
+  }
+  return *stream;
+}
+
+FakeCuda::Stream& FakeCuda::thread_stream() {
+  Stream*& stream = thread().default_streams[thread().ordinal];
+  if (stream == nullptr) {
+    stream = &add_stream();
+    stream->is_default = true;
+    stream->blocking = true;
+  }
+  return *stream;
+}
+
+void FakeCuda::end_default_streams(int ordinal) {
+  for (const auto& stream : streams_) {
+    stream->destroyed = stream->destroyed || (stream->is_default && stream->ordinal == ordinal);
+  }
+  legacy_streams_.erase(ordinal);
+  for (auto& [id, each] : threads_) {
+    each.default_streams.erase(ordinal);
+  }
+}
+
+void FakeCuda::order(Stream& earlier, Stream& later) {
+  std::uint64_t& known = later.after[earlier.id];
+  if (known == earlier.given) {
+    return;
+  }
+  known = earlier.given;
+  order_.stream_waits(later.id, order_.recorded(earlier.id));
+  if (!earlier.pieces.empty()) {
+    const auto recording = std::make_shared<Recording>();
+    recording->after = order_.recorded(earlier.id);
+    earlier.pieces.emplace_back(Recorded{recording});
+    later.pieces.emplace_back(Waiting{recording});
+  }
+}
+
+CudaStatus FakeCuda::take_turns(Stream& stream) {
+  const auto legacy = legacy_streams_.find(stream.ordinal);
+  if (legacy == legacy_streams_.end()) {
+    return CudaStatus::kSuccess;
+  }
+  if (legacy->second != &stream) {
+    if (stream.blocking) {
+      order(*legacy->second, stream);
+    }
+    return CudaStatus::kSuccess;
+  }
+  const auto is_blocking = [&stream](const auto& other) {
+    return other->blocking && other->ordinal == stream.ordinal;
+  };
+  for (const auto& other : streams_) {
+    if (is_blocking(other) && other->place.capture) {
+      return invalidate(*other->place.capture, CudaStatus::kStreamCaptureImplicit);
+    }
+  }
+  for (const auto& other : streams_) {
+    if (is_blocking(other)) {
+      order(*other, stream);
+    }
+  }
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::create(CudaStream& stream, bool blocking) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaStreamCreateWithFlags"); status != CudaStatus::kSuccess) {
     return status;
   }
-  auto made = std::make_unique<Stream>();
-  made->owner = this;
-  made->id = order_.add_stream();
-  made->ordinal = thread().ordinal;
-  stream = made.get();
-  streams_.push_back(std::move(made));
+  Stream& made = add_stream();
+  made.blocking = blocking;
+  stream = &made;
   return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::stream_create(CudaStream& stream) {
+  return create(stream, /*blocking=*/false);
+}
+
+CudaStatus FakeCuda::stream_create_blocking(CudaStream& stream) {
+  return create(stream, /*blocking=*/true);
 }
 
 CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
@@ -441,8 +544,8 @@ CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
   if (const CudaStatus status = begin("cudaStreamDestroy", mine); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (mine == nullptr) {
-    return misuse("cudaStreamDestroy", "no such stream");
+  if (mine == nullptr || mine->is_default) {
+    return misuse("cudaStreamDestroy", "no such stream, or a default one");
   }
   if (mine->place.capture) {
     return misuse("cudaStreamDestroy", "the stream is being captured");
@@ -539,6 +642,10 @@ CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piec
   if (mine->place.capture) {
     return misuse(call, "cannot be captured");
   }
+  if (const CudaStatus status = take_turns(*mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  ++mine->given;
   mine->pieces.push_back(std::move(piece));
   return CudaStatus::kSuccess;
 }
@@ -771,6 +878,9 @@ CudaStatus FakeCuda::stream_begin_capture(CudaStream stream) {
   Stream* const mine = find_stream(stream);
   if (mine == nullptr || mine->place.capture) {
     return misuse("cudaStreamBeginCapture", "no such stream, or it is being captured");
+  }
+  if (mine->is_default && !mine->blocking) {
+    return finish(CudaStatus::kStreamCaptureUnsupported);
   }
   mine->place.capture = std::make_shared<Capture>();
   mine->place.capture->streams.push_back(mine);
@@ -1021,22 +1131,23 @@ CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t sourc
   if (const CudaStatus status = begin("cudaMemcpyAsync"); status != CudaStatus::kSuccess) {
     return status;
   }
-  const Stream& mine = *static_cast<Stream*>(stream);
+  const Stream* const mine = find_stream(stream);
+  const int ordinal = mine == nullptr ? thread().ordinal : mine->ordinal;
   const Access read{.range = {.begin = source, .bytes = bytes}};
   const Access write{.range = {.begin = destination, .bytes = bytes}};
   return give("cudaMemcpyAsync", stream,
-              [this, &mine, destination, source, bytes, direction] {
-                copy(mine, destination, source, bytes, direction);
+              [this, ordinal, destination, source, bytes, direction] {
+                copy(ordinal, destination, source, bytes, direction);
               },
               {.name = copy_name_, .reads = {&read, 1}, .writes = {&write, 1}});
 }
 
-void FakeCuda::copy(const Stream& stream, std::uint64_t destination, std::uint64_t source,
-                    std::uint64_t bytes, CopyDirection direction) {
+void FakeCuda::copy(int ordinal, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+                    CopyDirection direction) {
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   const AddressRange device{.begin = to_host ? source : destination, .bytes = bytes};
   const AddressRange host{.begin = to_host ? destination : source, .bytes = bytes};
-  if (!is_accessible(device, stream.ordinal)) {
+  if (!is_accessible(device, ordinal)) {
     misuses_.emplace_back("a copy ran on device memory that is not mapped");
   } else if (!is_registered(host)) {
     misuses_.emplace_back("a copy ran on host memory that is not page-locked");

@@ -6,6 +6,10 @@
 // an allocation can be mapped at several places, and lasts until it is neither owned nor mapped.
 // Or it is logical: addresses alone, nothing is mapped, touched or copied, and a GPU may have terabytes.
 //
+// The handles of the default streams are known, too, and each stream is what CUDA calls it: the legacy one
+// waits for all that blocking streams were given before, and what they are given later waits for it. Those
+// that stream_create() makes do not block, those of threads do.
+//
 // A stream that is captured records instead: a graph has its pieces with the order that streams and events
 // gave them and no other, and each launch runs them in an order that is drawn anew. While a thread captures,
 // its calls that wait for the device or change memory invalidate the capture; CUDA does not say of each call
@@ -90,6 +94,12 @@ class FakeCuda final : public CudaApi {
   // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
   // thread that has set that GPU returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
+
+  // cudaStreamCreate: takes turns with the legacy default stream.
+  CudaStatus stream_create_blocking(CudaStream& stream);
+  // A default stream itself, where `stream` is its handle: 0 or cudaStreamLegacy (1) the calling thread's
+  // GPU's, cudaStreamPerThread (2) the thread's own there.
+  CudaStream stream_of(CudaStream stream);
 
   // cudaFreeAsync of what malloc() gave: memory goes in the stream's order.
   CudaStatus free_async(std::uint64_t address, CudaStream stream);
@@ -261,7 +271,11 @@ class FakeCuda final : public CudaApi {
     FakeCuda* owner = nullptr;
     StreamId id = 0;
     int ordinal = 0;
+    bool blocking = false;  // takes turns with the legacy default stream
+    bool is_default = false;
     std::deque<Piece> pieces;
+    std::uint64_t given = 0;                  // pieces
+    std::map<StreamId, std::uint64_t> after;  // how many of others' it has waited for in turn
     Place place;
   };
   struct Event : Owned {
@@ -309,6 +323,7 @@ class FakeCuda final : public CudaApi {
     bool relaxed = false;  // may wait while it captures
     CudaStatus last_error = CudaStatus::kSuccess;
     std::vector<std::string> ranges;
+    std::map<int, Stream*> default_streams;  // by ordinal
   };
 
   // What a call starts with: success, or what it is to return at once. `releases` is what it gives back.
@@ -329,7 +344,16 @@ class FakeCuda final : public CudaApi {
   // What is known by its address and has not been destroyed, or null.
   template <class Kind>
   static Kind* find(const std::vector<std::unique_ptr<Kind>>& all, const void* handle);
-  Stream* find_stream(CudaStream stream) { return find(streams_, stream); }
+  Stream* find_stream(CudaStream stream);
+  Stream& add_stream();
+  CudaStatus create(CudaStream& stream, bool blocking);
+  // Of the calling thread's GPU.
+  Stream& legacy_stream();
+  Stream& thread_stream();
+  // What CUDA orders unasked before the stream is given something.
+  CudaStatus take_turns(Stream& stream);
+  void order(Stream& earlier, Stream& later);
+  void end_default_streams(int ordinal);
   Event* find_event(CudaEvent event);
   CudaStatus append(std::string_view call, CudaStream stream, Piece piece);
   // Appends a kernel or a copy, or puts it into the graph that is being captured.
@@ -343,7 +367,7 @@ class FakeCuda final : public CudaApi {
   // Whether where it began comes after all that the streams were given.
   static bool is_joined(const Capture& capture);
   void end(Capture& capture);
-  void copy(const Stream& stream, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
+  void copy(int ordinal, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
             CopyDirection direction);
   // Work that the GPU has been given; `stream` is one of order_.
   void check(int ordinal, StreamId stream, const FakeAccesses& accesses);
@@ -396,6 +420,7 @@ class FakeCuda final : public CudaApi {
   std::vector<std::string> misuses_;
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::map<int, Stream*> legacy_streams_;  // by ordinal
   std::unordered_map<CudaEvent, std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::vector<std::unique_ptr<Exec>> execs_;

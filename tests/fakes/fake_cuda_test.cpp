@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "streams/cuda/cuda_device.h"
@@ -280,6 +281,153 @@ TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
   expect(fake_.memory_set_access(x_, kSecond));
   kernel(other, "with access", {x_}, {});
   EXPECT_THAT(pairs(fake_), ElementsAre(", without access", ", with access to other memory"));
+}
+
+// --- default streams ---------------------------------------------------------------------------------------
+
+// As CUDA names them.
+CudaStream handle(std::uintptr_t value) {
+  return reinterpret_cast<CudaStream>(value);  // NOLINT(performance-no-int-to-ptr)
+}
+
+// a_, b_ and c_ do not block; two streams that do.
+class DefaultStreamsTest : public CudaOrderTest {
+ protected:
+  DefaultStreamsTest() {
+    for (CudaStream* const stream : {&blocking_, &other_blocking_}) {
+      expect(fake_.stream_create_blocking(*stream));
+    }
+  }
+
+  CudaStream legacy() { return fake_.stream_of(nullptr); }
+  CudaStream of_thread() { return fake_.stream_of(handle(2)); }
+  // What each kernel does when it runs, in the order in which they ran.
+  void run_as(CudaStream stream, int number) {
+    expect(FakeCuda::launch(stream, [this, number] { ran_.push_back(number); }));
+  }
+
+  CudaStream blocking_ = nullptr;
+  CudaStream other_blocking_ = nullptr;
+  std::vector<int> ran_;
+};
+
+TEST_F(DefaultStreamsTest, HaveHandles) {
+  EXPECT_EQ(legacy(), fake_.stream_of(handle(1)));
+  EXPECT_NE(legacy(), of_thread());
+  EXPECT_EQ(of_thread(), fake_.stream_of(handle(2)));
+  EXPECT_EQ(fake_.stream_of(a_), a_);
+  CudaStream of_other_thread = nullptr;
+  std::thread([&] { of_other_thread = of_thread(); }).join();
+  EXPECT_NE(of_other_thread, of_thread());
+  const CudaStream here = legacy();
+  expect(fake_.set_device(1));
+  EXPECT_NE(legacy(), here);
+  std::uint64_t id = 0;
+  std::uint64_t other = 0;
+  expect(fake_.stream_id(id, handle(0)));
+  expect(fake_.stream_id(other, handle(1)));
+  EXPECT_EQ(id, other);
+  expect(fake_.stream_id(other, handle(2)));
+  EXPECT_NE(id, other);
+}
+
+TEST_F(DefaultStreamsTest, TheLegacyOneComesAfterWhatBlockingStreamsWereGiven) {
+  kernel(blocking_, "makes x", {}, {x_});
+  kernel(of_thread(), "makes y", {}, {y_});
+  kernel(legacy(), "makes both", {}, {x_, y_});
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+}
+
+TEST_F(DefaultStreamsTest, WhatBlockingStreamsAreGivenThenComesAfterIt) {
+  kernel(legacy(), "makes both", {}, {x_, y_});
+  kernel(blocking_, "reads x", {x_}, {});
+  kernel(of_thread(), "makes y", {}, {y_});
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+}
+
+TEST_F(DefaultStreamsTest, BlockingStreamsAreNotOrderedAmongEachOther) {
+  kernel(legacy(), "earlier", {}, {x_});
+  kernel(blocking_, "makes x", {}, {x_});
+  kernel(other_blocking_, "reads x", {x_}, {});
+  kernel(of_thread(), "reads x, too", {x_}, {});
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes x, reads x", "makes x, reads x, too"));
+}
+
+TEST_F(DefaultStreamsTest, OrderGoesOnThroughTheLegacyOne) {
+  kernel(blocking_, "makes x", {}, {x_});
+  expect(fake_.event_record(event_, handle(0)));
+  kernel(other_blocking_, "reads x", {x_}, {});
+  expect(fake_.stream_wait_event(a_, event_));
+  kernel(a_, "makes x anew", {}, {x_});
+  EXPECT_THAT(pairs(fake_), ElementsAre("reads x, makes x anew"));
+}
+
+TEST_F(DefaultStreamsTest, OtherStreamsDoNotTakeTurnsWithIt) {
+  kernel(a_, "makes x", {}, {x_});
+  kernel(legacy(), "makes both", {}, {x_, y_});
+  kernel(a_, "reads y", {y_}, {});
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes x, makes both", "makes both, reads y"));
+}
+
+TEST_F(DefaultStreamsTest, NorDoThoseOfAnotherGpu) {
+  kernel(blocking_, "makes page-locked x", {}, {host_.range()});
+  expect(fake_.set_device(1));
+  kernel(legacy(), "makes it anew", {}, {host_.range()});
+  EXPECT_THAT(pairs(fake_), ElementsAre("makes page-locked x, makes it anew"));
+}
+
+TEST_F(DefaultStreamsTest, CopiesOnThemAreInOrderToo) {
+  kernel(blocking_, "makes x", {}, {x_});
+  expect(
+      fake_.memcpy_async(host_.range().begin, x_.begin, kGranule, CopyDirection::kDeviceToHost, handle(0)));
+  kernel(blocking_, "makes x anew", {}, {x_});
+  expect(fake_.stream_synchronize(handle(0)));
+  EXPECT_THAT(pairs(fake_), IsEmpty());
+}
+
+// The work runs in that order, too, whatever is drawn.
+TEST_F(DefaultStreamsTest, WorkWaitsForItsTurn) {
+  bool opened = false;
+  expect(FakeCuda::hold(blocking_, [&opened] { return opened; }));
+  run_as(blocking_, 1);
+  run_as(legacy(), 2);
+  run_as(of_thread(), 3);
+  run_as(a_, 0);
+  fake_.rest();
+  EXPECT_THAT(ran_, ElementsAre(0));
+  opened = true;
+  expect(fake_.device_synchronize());
+  EXPECT_THAT(ran_, ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(DefaultStreamsTest, TheLegacyOneIsNotTouchedWhileABlockingStreamIsCaptured) {
+  CudaGraph graph = nullptr;
+  expect(fake_.stream_begin_capture(a_));
+  kernel(legacy(), "beside", {}, {x_});
+  expect(fake_.stream_end_capture(graph, a_));
+  expect(fake_.stream_begin_capture(blocking_));
+  EXPECT_EQ(fake_.event_record(event_, handle(0)), CudaStatus::kStreamCaptureImplicit);
+  EXPECT_EQ(fake_.stream_end_capture(graph, blocking_), CudaStatus::kStreamCaptureInvalidated);
+  EXPECT_EQ(fake_.stream_begin_capture(handle(0)), CudaStatus::kStreamCaptureUnsupported);
+  expect(fake_.stream_begin_capture(handle(2)));
+  expect(fake_.stream_end_capture(graph, handle(2)));
+}
+
+TEST(DefaultStreams, NeedNotBeDestroyedAndCannotBe) {
+  FakeCuda fake;
+  expect(fake.set_device(0));
+  kernel(fake.stream_of(nullptr), "nothing", {}, {});
+  kernel(fake.stream_of(handle(2)), "nothing", {}, {});
+  expect(fake.device_synchronize());
+  EXPECT_THAT(fake.leaks(), IsEmpty());
+  EXPECT_THAT(fake.misuses(), IsEmpty());
+  for (const std::uintptr_t each : {0, 1, 2}) {
+    EXPECT_EQ(fake.stream_destroy(handle(each)), CudaStatus::kInvalidValue);
+  }
+  const CudaStream before = fake.stream_of(nullptr);
+  expect(fake.device_reset());
+  EXPECT_NE(fake.stream_of(nullptr), before);
+  EXPECT_EQ(fake.stream_query(before), CudaStatus::kInvalidValue) << "it went with the context";
 }
 
 // --- memory at several places ------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ using vdnn::CudaEvent;
 using vdnn::CudaExec;
 using vdnn::CudaGraph;
 using vdnn::CudaStatus;
+using vdnn::CudaStream;
 using vdnn::stand_in::StandIn;
-using vdnn::stand_in::Stream;
 
 namespace {
 
@@ -20,8 +20,8 @@ StandIn& cuda() {
 
 template <class Work>
 CudaStatus with_stream(cudaStream_t handle, const Work& work) {
-  Stream* const stream = cuda().find(handle);
-  return stream == nullptr ? CudaStatus::kInvalidResourceHandle : work(*stream);
+  const CudaStream stream = cuda().find(handle);
+  return stream == nullptr ? CudaStatus::kInvalidResourceHandle : work(stream);
 }
 
 CudaStatus create_event(cudaEvent_t* event, unsigned flags) {
@@ -35,7 +35,7 @@ CudaStatus create_event(cudaEvent_t* event, unsigned flags) {
 }
 
 CudaStatus synchronize(cudaStream_t stream) {
-  return with_stream(stream, [](Stream& mine) { return cuda().fake().stream_synchronize(mine.fake); });
+  return with_stream(stream, [](CudaStream mine) { return cuda().fake().stream_synchronize(mine); });
 }
 
 std::uint64_t address_of(const void* pointer) {
@@ -160,7 +160,7 @@ cudaError_t cudaFree(void* address) {
 }
 cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stream) {
   return cuda().call("cudaMallocAsync", [&] {
-    return with_stream(stream, [&](Stream&) { return cuda().allocate(address, bytes); });
+    return with_stream(stream, [&](CudaStream) { return cuda().allocate(address, bytes); });
   });
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
@@ -275,22 +275,22 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return cuda().call("cudaStreamQuery", [&] {
-    return with_stream(stream, [](Stream& mine) { return cuda().fake().stream_query(mine.fake); });
+    return with_stream(stream, [](CudaStream mine) { return cuda().fake().stream_query(mine); });
   });
 }
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
   return cuda().call("cudaStreamGetId", [&] {
-    return with_stream(stream, [&](Stream& mine) {
-      *id = mine.id;
-      return CudaStatus::kSuccess;
+    return with_stream(stream, [&](CudaStream mine) {
+      std::uint64_t found = 0;
+      const CudaStatus status = cuda().fake().stream_id(found, mine);
+      *id = found;
+      return status;
     });
   });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return cuda().call("cudaStreamWaitEvent", [&] {
-    Stream* const mine = cuda().find_for_work(stream);
-    return mine == nullptr ? CudaStatus::kInvalidResourceHandle
-                           : cuda().fake().stream_wait_event(mine->fake, event);
+    return with_stream(stream, [&](CudaStream mine) { return cuda().fake().stream_wait_event(mine, event); });
   });
 }
 
@@ -307,9 +307,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cuda().call("cudaEventRecord", [&] {
-    Stream* const mine = cuda().find_for_work(stream);
-    return mine == nullptr ? CudaStatus::kInvalidResourceHandle
-                           : cuda().fake().event_record(event, mine->fake);
+    return with_stream(stream, [&](CudaStream mine) { return cuda().fake().event_record(event, mine); });
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -326,7 +324,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 // --- graphs
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cuda().call("cudaStreamBeginCapture", [&] {
-    return with_stream(stream, [](Stream& mine) { return cuda().fake().stream_begin_capture(mine.fake); });
+    return with_stream(stream, [](CudaStream mine) { return cuda().fake().stream_begin_capture(mine); });
   });
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -334,9 +332,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cuda().call(
       "cudaStreamEndCapture",
       [&] {
-        return with_stream(stream, [&](Stream& mine) {
+        return with_stream(stream, [&](CudaStream mine) {
           CudaGraph made = nullptr;
-          const CudaStatus status = cuda().fake().stream_end_capture(made, mine.fake);
+          const CudaStatus status = cuda().fake().stream_end_capture(made, mine);
           *graph = static_cast<cudaGraph_t>(made);
           return status;
         });
@@ -345,9 +343,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* answer) {
   return cuda().call("cudaStreamIsCapturing", [&] {
-    return with_stream(stream, [&](Stream& mine) {
+    return with_stream(stream, [&](CudaStream mine) {
       bool capturing = false;
-      const CudaStatus status = cuda().fake().stream_is_capturing(capturing, mine.fake);
+      const CudaStatus status = cuda().fake().stream_is_capturing(capturing, mine);
       *answer = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
       return status;
     });
@@ -371,9 +369,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return cuda().call("cudaGraphLaunch", [&] {
-    Stream* const mine = cuda().find_for_work(stream);
-    return mine == nullptr ? CudaStatus::kInvalidResourceHandle
-                           : cuda().fake().graph_launch(exec, mine->fake);
+    return with_stream(stream, [&](CudaStream mine) { return cuda().fake().graph_launch(exec, mine); });
   });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -97,113 +97,49 @@ int StandIn::ordinal() {
   return found;
 }
 
-Stream* StandIn::start(std::unique_ptr<Stream>& stream) {
-  if (!stream) {
-    stream = std::make_unique<Stream>();
-  }
-  if (!stream->alive) {
-    stream->alive = fake_.stream_create(stream->fake) == CudaStatus::kSuccess;
-    stream->id = next_id_++;
-    stream->ordinal = ordinal();
-    stream->given = 0;
-    stream->after.clear();
-  }
-  return stream->alive ? stream.get() : nullptr;
-}
-
-Stream* StandIn::find(cudaStream_t handle) {
-  if (handle == nullptr || handle == cudaStreamLegacy) {
-    return start(legacy_[ordinal()]);
-  }
-  if (handle == cudaStreamPerThread) {
-    return start(of_threads_[{std::this_thread::get_id(), ordinal()}]);
-  }
+Stream* StandIn::find_made(cudaStream_t handle) {
   const auto it = std::ranges::find(streams_, static_cast<const void*>(handle),
                                     [](const auto& each) -> const void* { return each.get(); });
-  return it == streams_.end() || !(*it)->alive ? nullptr : it->get();
+  return it == streams_.end() || (*it)->fake == nullptr ? nullptr : it->get();
 }
 
-void StandIn::order(Stream& earlier, Stream& later) {
-  std::uint64_t& known = later.after[earlier.id];
-  if (&earlier == &later || known == earlier.given) {
-    return;
+CudaStream StandIn::find(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
+    return fake_.stream_of(handle);
   }
-  CudaEvent event = nullptr;
-  fake_.event_create(event, false);
-  fake_.event_record(event, earlier.fake);
-  fake_.stream_wait_event(later.fake, event);
-  fake_.event_destroy(event);
-  known = earlier.given;
-}
-
-Stream* StandIn::find_for_work(cudaStream_t handle) {
-  Stream* const mine = find(handle);
-  if (mine == nullptr) {
-    return nullptr;
-  }
-  bool capturing = false;
-  fake_.stream_is_capturing(capturing, mine->fake);
-  const auto legacy = legacy_.find(mine->ordinal);
-  if (!capturing && legacy != legacy_.end() && legacy->second.get() == mine) {
-    const auto take_turns = [&](const std::unique_ptr<Stream>& other) {
-      if (other && other->alive && other->blocking && other->ordinal == mine->ordinal) {
-        order(*other, *mine);
-      }
-    };
-    std::ranges::for_each(streams_, take_turns);
-    for (const auto& [thread, stream] : of_threads_) {
-      take_turns(stream);
-    }
-  } else if (!capturing && legacy != legacy_.end() && legacy->second->alive && mine->blocking) {
-    order(*legacy->second, *mine);
-  }
-  ++mine->given;
-  return mine;
+  const Stream* const made = find_made(handle);
+  return made == nullptr ? nullptr : made->fake;
 }
 
 CudaStatus StandIn::create(cudaStream_t& handle, bool blocking) {
-  const auto free = std::ranges::find(streams_, false, [](const auto& each) { return each->alive; });
-  std::unique_ptr<Stream>& place = free == streams_.end() ? streams_.emplace_back() : *free;
-  Stream* const made = start(place);
-  if (made == nullptr) {
-    return CudaStatus::kMemoryAllocation;
+  CudaStream made = nullptr;
+  const CudaStatus status = blocking ? fake_.stream_create_blocking(made) : fake_.stream_create(made);
+  if (status != CudaStatus::kSuccess) {
+    return status;
   }
-  made->blocking = blocking;
-  handle = reinterpret_cast<cudaStream_t>(made);
+  const auto free = std::ranges::find(streams_, nullptr, [](const auto& each) { return each->fake; });
+  std::unique_ptr<Stream>& place =
+      free == streams_.end() ? streams_.emplace_back(std::make_unique<Stream>()) : *free;
+  *place = {.fake = made, .ordinal = ordinal()};
+  handle = reinterpret_cast<cudaStream_t>(place.get());
   return CudaStatus::kSuccess;
 }
 
 CudaStatus StandIn::destroy(cudaStream_t handle) {
-  Stream* const mine = find(handle);
-  if (mine == nullptr || handle == nullptr) {
+  Stream* const mine = find_made(handle);
+  if (mine == nullptr) {
     return CudaStatus::kInvalidResourceHandle;
   }
   const CudaStatus status = fake_.stream_destroy(mine->fake);
-  mine->alive = mine->alive && status != CudaStatus::kSuccess;
+  if (status == CudaStatus::kSuccess) {
+    mine->fake = nullptr;
+  }
   return status;
 }
 
-void StandIn::end(Stream& stream) {
-  if (stream.alive) {
-    fake_.stream_destroy(stream.fake);
-    stream.alive = false;
-  }
-}
-
-void StandIn::end_default_streams(int ordinal) {
-  if (const auto legacy = legacy_.find(ordinal); legacy != legacy_.end()) {
-    end(*legacy->second);
-  }
-  for (const auto& [key, stream] : of_threads_) {
-    if (key.second == ordinal) {
-      end(*stream);
-    }
-  }
-}
-
 CudaStatus StandIn::launch(cudaStream_t stream) {
-  Stream* const mine = find_for_work(stream);
-  return mine == nullptr ? CudaStatus::kInvalidResourceHandle : FakeCuda::launch(mine->fake, [] {});
+  const CudaStream mine = find(stream);
+  return mine == nullptr ? CudaStatus::kInvalidResourceHandle : FakeCuda::launch(mine, [] {});
 }
 
 CudaStatus StandIn::add_event(CudaEvent event) {
@@ -269,11 +205,11 @@ CudaStatus StandIn::free_async(void* address, cudaStream_t stream) {
   if (address == nullptr) {
     return CudaStatus::kSuccess;
   }
-  Stream* const mine = find_for_work(stream);
+  const CudaStream mine = find(stream);
   if (mine == nullptr) {
     return CudaStatus::kInvalidResourceHandle;
   }
-  const CudaStatus status = fake_.free_async(address_of(address), mine->fake);
+  const CudaStatus status = fake_.free_async(address_of(address), mine);
   if (status == CudaStatus::kSuccess) {
     remove(address_of(address));
   }
@@ -317,7 +253,7 @@ CudaStatus StandIn::free_host(void* address) {
 }
 
 CudaStatus StandIn::copy(void* destination, const void* source, std::size_t bytes, cudaStream_t stream) {
-  Stream* const mine = find_for_work(stream);
+  const CudaStream mine = find(stream);
   if (mine == nullptr) {
     return CudaStatus::kInvalidResourceHandle;
   }
@@ -332,23 +268,23 @@ CudaStatus StandIn::copy(void* destination, const void* source, std::size_t byte
     staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
   }
   const CudaStatus status =
-      FakeCuda::launch(mine->fake,
+      FakeCuda::launch(mine,
                        [destination, source, bytes, staged] {
                          std::memmove(destination, staged ? staged->data() : source, bytes);
                        },
                        {.name = "a copy",
                         .reads = {&read, from_pageable ? std::size_t{0} : std::size_t{1}},
                         .writes = {&write, to_pageable ? std::size_t{0} : std::size_t{1}}});
-  return status == CudaStatus::kSuccess && to_pageable ? fake_.stream_synchronize(mine->fake) : status;
+  return status == CudaStatus::kSuccess && to_pageable ? fake_.stream_synchronize(mine) : status;
 }
 
 CudaStatus StandIn::set(void* destination, int value, std::size_t bytes, cudaStream_t stream) {
-  Stream* const mine = find_for_work(stream);
+  const CudaStream mine = find(stream);
   if (mine == nullptr) {
     return CudaStatus::kInvalidResourceHandle;
   }
   const Access write{.range = {.begin = address_of(destination), .bytes = bytes}};
-  return FakeCuda::launch(mine->fake, [=] { std::memset(destination, value, bytes); },
+  return FakeCuda::launch(mine, [=] { std::memset(destination, value, bytes); },
                           {.name = "a memset", .reads = {}, .writes = {&write, 1}});
 }
 
@@ -358,11 +294,10 @@ CudaStatus StandIn::reset() {
     return status;
   }
   for (const auto& stream : streams_) {
-    if (stream->ordinal == mine) {
-      end(*stream);
+    if (stream->fake != nullptr && stream->ordinal == mine) {
+      fake_.stream_destroy(std::exchange(stream->fake, nullptr));
     }
   }
-  end_default_streams(mine);
   std::ranges::for_each(std::exchange(events_, {}), [&](CudaEvent event) { fake_.event_destroy(event); });
   for (auto it = memory_.begin(); it != memory_.end();) {
     const bool gone = it->second.ordinal == mine && it->second.type == cudaMemoryTypeDevice &&
@@ -380,9 +315,6 @@ void StandIn::write_report() {
     return;
   }
   fake_.rest();
-  for (int gpu = 0; gpu < settings_.fake.gpus; ++gpu) {
-    end_default_streams(gpu);
-  }
   std::ofstream file(settings_.report);
   for (const auto& [name, count] : calls_) {
     file << "call " << name << ' ' << count << '\n';

@@ -1,8 +1,8 @@
 #pragma once
 // CUDA's runtime for programs that are linked with it and know nothing of us: the toolkit's libcudart.so over
-// one fake runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: the default
-// streams, handles that are given again to other streams, ordinary host memory in copies, the process's
-// environment and a report at its end.
+// one fake runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: handles
+// that are given again to other streams, ordinary host memory in copies, the process's environment and a
+// report at its end.
 //
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
 //   VDNN_STAND_IN_MEMORY=64MiB      of each GPU
@@ -40,13 +40,8 @@ inline constexpr int kThreadsPerBlock = 1024;
 
 // A stream of the program: its handle is this object's address, which another stream has after it.
 struct Stream {
-  CudaStream fake = nullptr;
-  std::uint64_t id = 0;
+  CudaStream fake = nullptr;  // null: none
   int ordinal = 0;
-  bool blocking = true;  // takes turns with the legacy default stream
-  bool alive = false;
-  std::uint64_t given = 0;                       // pieces of work
-  std::map<std::uint64_t, std::uint64_t> after;  // of other streams by id: how many pieces it waits for
 };
 
 struct Memory {
@@ -104,10 +99,8 @@ class StandIn {
   // --- for what calls do
   // ------------------------------------------------------------------------------------
   int ordinal();
-  // Null: there is no such stream.
-  Stream* find(cudaStream_t handle);
-  // Likewise, for work that it is given now: after what the default streams' rules say.
-  Stream* find_for_work(cudaStream_t handle);
+  // The fake's stream; null: there is no such stream.
+  CudaStream find(cudaStream_t handle);
   CudaStatus create(cudaStream_t& handle, bool blocking);
   CudaStatus destroy(cudaStream_t handle);
 
@@ -134,11 +127,7 @@ class StandIn {
   void enter_thread();
   CudaStatus next_failure(std::string_view name);
   cudaError_t finish(CudaStatus status);
-  Stream* start(std::unique_ptr<Stream>& stream);
-  // What `later` is given from now on comes after all that `earlier` has been given.
-  void order(Stream& earlier, Stream& later);
-  void end(Stream& stream);
-  void end_default_streams(int ordinal);
+  Stream* find_made(cudaStream_t handle);
 
   const Settings settings_;
   std::mutex mutex_;  // guards what follows
@@ -149,10 +138,7 @@ class StandIn {
   std::vector<std::string> failed_;
   std::map<std::thread::id, cudaError_t> last_errors_;
   std::set<std::thread::id> threads_;
-  std::uint64_t next_id_ = 1;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::map<int, std::unique_ptr<Stream>> legacy_;                                  // by ordinal
-  std::map<std::pair<std::thread::id, int>, std::unique_ptr<Stream>> of_threads_;  // by ordinal, too
   std::set<CudaEvent> events_;
   std::map<std::uint64_t, Memory> memory_;  // by begin
 };
