@@ -6,6 +6,11 @@ namespace {
 
 using vdnn::preload::Preload;
 
+// What programs that are compiled for per-thread default streams mean by stream 0.
+cudaStream_t of_thread(cudaStream_t stream) {
+  return stream == nullptr ? cudaStreamPerThread : stream;
+}
+
 template <class Work>
 cudaError_t with_preload(const Work& work) {
   Preload* const preload = Preload::instance();
@@ -34,6 +39,13 @@ cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stre
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.free(address, stream); });
+}
+// Declared only to programs that are compiled for them.
+cudaError_t cudaMallocAsync_ptsz(void** address, std::size_t bytes, cudaStream_t stream) {
+  return with_preload([&](Preload& preload) { return preload.allocate(address, bytes, of_thread(stream)); });
+}
+cudaError_t cudaFreeAsync_ptsz(void* address, cudaStream_t stream) {
+  return with_preload([&](Preload& preload) { return preload.free(address, of_thread(stream)); });
 }
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
   return with_preload(

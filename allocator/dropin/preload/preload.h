@@ -5,8 +5,8 @@
 // reason than want of memory. No exception leaves.
 //
 // cudaFree synchronises the GPU, as CUDA's does, so that the block is idle and may go to anybody. Asked to
-// (Settings::ordered_free) it does not: then what cudaMalloc gives belongs to the default stream and is free
-// in its order, which is right for programs that use such memory on the default stream alone, or have
+// (Settings::ordered_free) it does not: then what cudaMalloc gives belongs to the legacy default stream and
+// is free in its order, which is right for programs that use such memory on that stream alone, or have
 // synchronised themselves with all other uses by when they free it.
 
 #include <cuda_runtime_api.h>

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -123,6 +125,34 @@ inline std::vector<unsigned char> pattern(std::size_t bytes, std::uint64_t seed)
     std::memcpy(result.data() + at, &word, std::min(sizeof word, bytes - at));
   }
   return result;
+}
+
+// Of what `work(index)` says on a thread of its own for each index.
+template <class Work>
+std::uint64_t sum_over_threads(std::size_t count, const Work& work) {
+  std::vector<std::uint64_t> sums(count);
+  std::vector<std::exception_ptr> errors(count);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        sums[i] = work(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+  Checksum sum;
+  sum.add(sums.data(), count * sizeof sums[0]);
+  return sum.value();
 }
 
 template <class Body>

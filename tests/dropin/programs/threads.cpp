@@ -1,11 +1,6 @@
 // Threads with a stream each, that hand buffers to one another: who takes one frees it.
 
-#include <algorithm>
-#include <array>
-#include <exception>
-#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "program.h"
 
@@ -19,7 +14,6 @@ constexpr int kRounds = 40;
 struct Shared {
   std::mutex mutex;  // guards what follows
   std::vector<Buffer> left;
-  std::exception_ptr error;
 };
 
 // Sums of the thread's own contents: they do not depend on who was first.
@@ -50,25 +44,7 @@ std::uint64_t work(Shared& shared, std::size_t index) {
 
 std::uint64_t body() {
   Shared shared;
-  std::array<std::uint64_t, kThreads> sums{};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        sums[i] = work(shared, i);
-      } catch (...) {
-        const std::lock_guard lock(shared.mutex);
-        shared.error = std::current_exception();
-      }
-    });
-  }
-  std::ranges::for_each(threads, &std::thread::join);
-  if (shared.error) {
-    std::rethrow_exception(shared.error);
-  }
-  program::Checksum sum;
-  sum.add(sums.data(), sizeof sums);
-  return sum.value();
+  return program::sum_over_threads(kThreads, [&](std::size_t index) { return work(shared, index); });
 }
 
 }  // namespace

@@ -69,6 +69,9 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
 cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
   return launch(stream);
 }
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
+  return launch(stream == nullptr ? cudaStreamPerThread : stream);
+}
 
 // What libraries of kernels ask of one before they launch it.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
