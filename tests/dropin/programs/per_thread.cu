@@ -80,7 +80,17 @@ std::uint64_t work(Shared& shared, std::size_t index) {
   return sum.value();
 }
 
+// What threads that failed had given their streams is done before the program ends.
+struct WaitAtEnd {
+  ~WaitAtEnd() {
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+      cudaDeviceSynchronize();
+    }
+  }
+};
+
 std::uint64_t body() {
+  const WaitAtEnd wait;
   Shared shared;
   return program::sum_over_threads(kThreads, [&](std::size_t index) { return work(shared, index); });
 }
