@@ -1,15 +1,14 @@
 #pragma once
 // From an address to what is known of the block that begins there: without a lock and without a search, since
-// every free begins with it. A table of two levels, by granule and by unit within it, made as blocks turn up;
+// every free begins with it. A table of two levels, by leaf and by unit within it, made as blocks turn up;
 // its entries are read at any time and written under the pool's lock.
 
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
-#include <new>
 
+#include "allocator/zeroed.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
@@ -52,15 +51,15 @@ struct alignas(64) BlockRecord {
 
 class BlockTable {
  public:
-  // Of offsets below `bytes`; granule and unit are powers of two.
-  BlockTable(std::uint64_t bytes, std::uint64_t granule, std::uint64_t unit)
+  // Of offsets below `bytes`; leaf, what is entered as a whole, and unit are powers of two.
+  BlockTable(std::uint64_t bytes, std::uint64_t leaf, std::uint64_t unit)
       : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))),
-        leaf_bits_(static_cast<unsigned>(std::countr_zero(granule))),
-        leaves_(zeroed<Leaf>((bytes + granule - 1) >> leaf_bits_)),
-        count_((bytes + granule - 1) >> leaf_bits_) {}
+        leaf_bits_(static_cast<unsigned>(std::countr_zero(leaf))),
+        leaves_(zeroed<Leaf>((bytes + leaf - 1) >> leaf_bits_)),
+        count_((bytes + leaf - 1) >> leaf_bits_) {}
   ~BlockTable() {
     for (std::uint64_t i = 0; i < count_; ++i) {
-      std::free(leaves_.get()[i].slots);
+      std::free(leaves_[i].slots);
     }
   }
   BlockTable(const BlockTable&) = delete;
@@ -71,21 +70,20 @@ class BlockTable {
     if ((offset & ((std::uint64_t{1} << unit_bits_) - 1)) != 0) {
       return nullptr;
     }
-    Slot* const slots =
-        std::atomic_ref(leaves_.get()[offset >> leaf_bits_].slots).load(std::memory_order_acquire);
+    Slot* const slots = std::atomic_ref(leaves_[offset >> leaf_bits_].slots).load(std::memory_order_acquire);
     return slots == nullptr ? nullptr
                             : std::atomic_ref(slots[index_of(offset)].record).load(std::memory_order_acquire);
   }
   // Makes sure that set() needs no memory.
   void prepare(std::uint64_t offset) {
-    const std::atomic_ref slots(leaves_.get()[offset >> leaf_bits_].slots);
+    const std::atomic_ref slots(leaves_[offset >> leaf_bits_].slots);
     if (slots.load(std::memory_order_relaxed) == nullptr) {
       slots.store(zeroed<Slot>(std::uint64_t{1} << (leaf_bits_ - unit_bits_)).release(),
                   std::memory_order_release);
     }
   }
   void set(std::uint64_t offset, BlockRecord* record) {
-    std::atomic_ref(leaves_.get()[offset >> leaf_bits_].slots[index_of(offset)].record)
+    std::atomic_ref(leaves_[offset >> leaf_bits_].slots[index_of(offset)].record)
         .store(record, std::memory_order_release);
   }
 
@@ -96,25 +94,13 @@ class BlockTable {
   struct Leaf {
     Slot* slots;
   };
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  // Pages that are never touched are never there.
-  template <class T>
-  static std::unique_ptr<T, Free> zeroed(std::uint64_t count) {
-    std::unique_ptr<T, Free> memory(static_cast<T*>(std::calloc(count, sizeof(T))));
-    if (memory == nullptr) {
-      throw std::bad_alloc();
-    }
-    return memory;
-  }
   std::uint64_t index_of(std::uint64_t offset) const {
     return (offset & ((std::uint64_t{1} << leaf_bits_) - 1)) >> unit_bits_;
   }
 
   unsigned unit_bits_;
   unsigned leaf_bits_;
-  std::unique_ptr<Leaf, Free> leaves_;
+  Zeroed<Leaf> leaves_;
   std::uint64_t count_;
 };
 

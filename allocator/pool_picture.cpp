@@ -77,7 +77,7 @@ std::string StreamPool::picture() const {
                      format_size(now.all.allocated.current) + " (asked for " +
                      format_size(now.all.requested.current) + "), at most committed " +
                      format_size(now.all.reserved.peak) + "\n";
-  for (const BlockKind kind : {BlockKind::kSmall, BlockKind::kLarge, BlockKind::kPersistent}) {
+  for (const BlockKind kind : kAllBlockKinds) {
     text += picture_of(kind, pieces);
   }
   return text;

@@ -126,7 +126,7 @@ void write(JsonText& json, const PoolFigures& figures) {
 void write(JsonText& json, const StreamPoolStatistics& statistics) {
   json.open('{');
   write(json.key("all"), statistics.all);
-  for (const BlockKind kind : {BlockKind::kSmall, BlockKind::kLarge, BlockKind::kPersistent}) {
+  for (const BlockKind kind : kAllBlockKinds) {
     write(json.key(to_string(kind)), statistics.of(kind));
   }
   write_all(json, std::array<Named, 10>{{{"reused_from_cache", statistics.reused_from_cache},

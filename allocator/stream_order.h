@@ -105,6 +105,10 @@ class StreamOrder {
   bool is_done(const Frontier& frontier) const { return done_.dominates(frontier); }
   // What of `frontier` is not done, and not known by `stream`.
   Frontier missing(PoolStream& stream, const Frontier& frontier);
+  // Whether make_ready() would be refused, since `stream` is being captured.
+  bool needs_event_in_capture(PoolStream& stream, const Frontier& behind) {
+    return &stream != &host() && !missing(stream, behind).empty() && backend_.is_capturing(stream.handle);
+  }
   // Blocks the host.
   void wait_until_done(const Frontier& frontier);
   void wait_until_all_is_done();

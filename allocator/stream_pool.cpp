@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "allocator/block_table.h"
-#include "allocator/pool_region.h"
+#include "allocator/pool_memory.h"
 #include "allocator/pool_tally.h"
 #include "allocator/size_classes.h"
 #include "allocator/stream_order.h"
@@ -20,8 +20,6 @@ namespace vdnn {
 
 namespace {
 
-// Blocks that are not small are cut in pages: what that loses is little beside them.
-constexpr std::uint64_t kPage = 4096;
 // A block that enters a full cache pushes out so many at most, so that a free takes a constant time.
 constexpr int kMaxEvictions = 8;
 
@@ -43,37 +41,6 @@ void check(const PoolBackendProperties& backend, const StreamPoolOptions& option
           "small blocks of " + format_size(options.small_bytes) + " are too many sizes");
 }
 
-// --- whole granules of free blocks, which can be given back ------------------------------------------------
-
-struct FreeGranules {
-  PoolRegion* region = nullptr;
-  Tlsf::Index block = 0;
-  Tlsf::Extent extent;
-  Frontier frontier;
-};
-
-Tlsf::Extent whole_granules(Tlsf::Extent extent, std::uint64_t granule) {
-  const std::uint64_t begin = round_up(extent.offset, granule);
-  const std::uint64_t end = extent.end() / granule * granule;
-  return {.offset = begin, .bytes = end > begin ? end - begin : 0};
-}
-
-// The larger part of `extent` outside of `kept`.
-Tlsf::Extent outside(Tlsf::Extent extent, Tlsf::Extent kept) {
-  const Tlsf::Extent before{
-      .offset = extent.offset,
-      .bytes = std::min(extent.end(), std::max(kept.offset, extent.offset)) - extent.offset};
-  const std::uint64_t behind = std::max(extent.offset, std::min(kept.end(), extent.end()));
-  const Tlsf::Extent after{.offset = behind, .bytes = extent.end() - behind};
-  return after.bytes > before.bytes ? after : before;
-}
-
-// Where a block is to lie, so that none of it is taken for that.
-struct Kept {
-  const PoolRegion* region = nullptr;
-  Tlsf::Extent place;
-};
-
 }  // namespace
 
 std::string_view to_string(BlockKind kind) {
@@ -86,17 +53,10 @@ class StreamPool::Impl {
   Impl(PoolBackend& backend, const StreamPoolOptions& options)
       : backend_(backend),
         options_(options),
-        granule_(backend.properties().granule_bytes),
-        budget_((options.budget_bytes == 0 ? backend.properties().memory_bytes : options.budget_bytes) /
-                granule_ * granule_),
         classes_(backend.properties().alignment_bytes),
-        order_(backend, options.ends_are_told) {
-    const std::uint64_t alignment = backend.properties().alignment_bytes;
-    const std::uint64_t page = std::max(alignment, std::min(kPage, granule_));
-    regions_.emplace_back(backend, BlockKind::kSmall, budget_, alignment, reserved_);
-    regions_.emplace_back(backend, BlockKind::kLarge, budget_, page, reserved_);
-    regions_.emplace_back(backend, BlockKind::kPersistent, budget_, alignment, reserved_);
-  }
+        small_bytes_(std::min(options.small_bytes, backend.properties().granule_bytes)),
+        order_(backend, options.ends_are_told),
+        memory_(backend, options_, order_) {}
 
   ~Impl() {
     // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
@@ -171,13 +131,11 @@ class StreamPool::Impl {
     record.change(record.offset(), BlockRecord::kInUse, BlockRecord::kShared);
   }
 
-  bool owns(std::uint64_t address) const { return region_of(address) != nullptr; }
+  bool owns(std::uint64_t address) const { return memory_.contains(address); }
 
   std::optional<AddressRange> find(std::uint64_t address) const {
     const std::lock_guard lock(mutex_);
-    const PoolRegion* const region = region_of(address);
-    BlockRecord* const record =
-        region == nullptr ? nullptr : region->table().find(region->offset_of(address));
+    BlockRecord* const record = record_of(address);
     if (record == nullptr) {
       return std::nullopt;
     }
@@ -198,46 +156,42 @@ class StreamPool::Impl {
 
   std::uint64_t trim(std::uint64_t keep_bytes) {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t before = reserved_.current;
+    const std::uint64_t before = memory_.reserved().current;
     flush_caches();
-    if (before > keep_bytes) {
-      give_back(std::min(before - keep_bytes, givable({})), true, {});
-    }
-    return before - reserved_.current;
+    memory_.trim(keep_bytes);
+    return before - memory_.reserved().current;
   }
 
   MemoryShortage shortage(std::uint64_t asked) const {
     const std::lock_guard lock(mutex_);
-    const auto largest_of = [this](BlockKind kind) {
-      return regions_.at(static_cast<std::size_t>(kind)).blocks().largest_free_block_bytes();
-    };
-    const std::uint64_t small = largest_of(BlockKind::kSmall);
-    const std::uint64_t large = largest_of(BlockKind::kLarge);
+    const std::uint64_t small = memory_.largest_free_block_bytes(BlockKind::kSmall);
+    const std::uint64_t large = memory_.largest_free_block_bytes(BlockKind::kLarge);
+    const std::uint64_t persistent = memory_.largest_free_block_bytes(BlockKind::kPersistent);
     const std::uint64_t in_use = sum_of(kBlockKinds).allocated.current;
-    const std::uint64_t growth = budget_ - reserved_.current + givable({});
-    return {
-        .asked = asked,
-        .in_use = in_use,
-        .cached = reserved_.current - in_use,
-        .largest_free_block = std::max({small, large, largest_of(BlockKind::kPersistent)}),
-        .budget = budget_,
-        // What a small block leaves free is for small blocks alone.
-        .would_have_fitted = std::max({growth, std::min(classes_.whole_class(small), options_.small_bytes),
-                                       large > options_.small_bytes ? large : 0})};
+    const std::uint64_t committed = memory_.reserved().current;
+    return {.asked = asked,
+            .in_use = in_use,
+            .cached = committed - in_use,
+            .largest_free_block = std::max({small, large, persistent}),
+            .budget = memory_.budget_bytes(),
+            // What small blocks leave free is for small blocks alone.
+            .would_have_fitted = std::max({memory_.budget_bytes() - committed + memory_.free_granule_bytes(),
+                                           std::min(classes_.whole_class(small), small_bytes_),
+                                           large > small_bytes_ ? large : 0})};
   }
 
   StreamPoolStatistics statistics() const {
     const std::lock_guard lock(mutex_);
     StreamPoolStatistics all;
-    for (const PoolRegion& region : regions_) {
-      const auto kind = static_cast<std::size_t>(region.kind());
+    for (const BlockKind each : kAllBlockKinds) {
+      const auto kind = static_cast<std::size_t>(each);
       all.kinds.at(kind) = sum_of(kind);
-      all.kinds.at(kind).active = region.active;
-      all.kinds.at(kind).reserved = region.reserved;
+      all.kinds.at(kind).active = active_.at(kind);
+      all.kinds.at(kind).reserved = memory_.reserved(each);
     }
     all.all = sum_of(kBlockKinds);
-    all.all.active = active_;
-    all.all.reserved = reserved_;
+    all.all.active = active_.back();
+    all.all.reserved = memory_.reserved();
     all.reused_from_cache = order_.retired_reused();
     order_.for_each([&](PoolStream& stream) {
       const std::lock_guard of_stream(stream.mutex);
@@ -245,12 +199,12 @@ class StreamPool::Impl {
     });
     all.reused_at_once = reused_at_once_;
     all.reused_after_wait = reused_after_wait_;
-    all.growths = growths_;
+    all.growths = memory_.growths();
     all.events_recorded = order_.counters().events_recorded;
     all.stream_waits = order_.counters().stream_waits;
     all.host_waits = order_.counters().host_waits;
     all.device_waits = order_.counters().device_waits;
-    all.retries = retries_;
+    all.retries = memory_.retries() + asked_again_;
     all.failures = failures_;
     return all;
   }
@@ -287,23 +241,19 @@ class StreamPool::Impl {
       each.requested.reset_peak();
       each.allocated.reset_peak();
     }
-    const auto reset = [](PoolFigure& figure) { figure.peak = figure.current; };
-    for (PoolRegion& region : regions_) {
-      reset(region.active);
-      reset(region.reserved);
+    memory_.reset_peaks();
+    for (PoolFigure& figure : active_) {
+      figure.peak = figure.current;
     }
-    reset(active_);
-    reset(reserved_);
   }
 
   std::vector<PoolPiece> snapshot() const {
     const std::lock_guard lock(mutex_);
-    std::vector<PoolPiece> pieces;
-    for (const PoolRegion& region : regions_) {
-      const std::size_t first = pieces.size();
-      region.blocks().for_each_from_the_end(
-          [&](Tlsf::Extent extent, Tlsf::State state) { pieces.push_back(piece(region, extent, state)); });
-      std::reverse(pieces.begin() + static_cast<std::ptrdiff_t>(first), pieces.end());
+    std::vector<PoolPiece> pieces = memory_.pieces();
+    for (PoolPiece& piece : pieces) {
+      if (piece.state == PoolPiece::State::kInUse) {
+        describe(piece);
+      }
     }
     return pieces;
   }
@@ -312,18 +262,6 @@ class StreamPool::Impl {
 
  private:
   // --- finding ---------------------------------------------------------------------------------------------
-
-  const PoolRegion* region_of(std::uint64_t address) const {
-    for (const PoolRegion& region : regions_) {
-      if (region.contains(address)) {
-        return &region;
-      }
-    }
-    return nullptr;
-  }
-  PoolRegion* region_of(std::uint64_t address) {
-    return const_cast<PoolRegion*>(std::as_const(*this).region_of(address));
-  }
 
   static bool is_in_use(const BlockRecord& record) {
     return record.state() == BlockRecord::kInUse || record.state() == BlockRecord::kShared;
@@ -335,10 +273,12 @@ class StreamPool::Impl {
                           (owns(address) ? ", which is the pool's" : ", which is not the pool's"));
   }
 
+  // Null where none ever began at `address`.
+  BlockRecord* record_of(std::uint64_t address) const {
+    return memory_.contains(address) ? memory_.table().find(memory_.offset_of(address)) : nullptr;
+  }
   BlockRecord& record_at(std::uint64_t address) {
-    const PoolRegion* const region = region_of(address);
-    BlockRecord* const record =
-        region == nullptr ? nullptr : region->table().find(region->offset_of(address));
+    BlockRecord* const record = record_of(address);
     if (record == nullptr) {
       refuse(address);
     }
@@ -348,7 +288,7 @@ class StreamPool::Impl {
   // The block in use that begins at `address`; from here on the caller's alone.
   BlockRecord& claim(std::uint64_t address) {
     BlockRecord& record = record_at(address);
-    const std::uint64_t offset = region_of(address)->offset_of(address);
+    const std::uint64_t offset = memory_.offset_of(address);
     if (!record.change(offset, BlockRecord::kInUse, BlockRecord::kBusy) && !claim_shared(record, offset)) {
       refuse(address);
     }
@@ -364,10 +304,17 @@ class StreamPool::Impl {
 
   // --- the caches ------------------------------------------------------------------------------------------
 
+  BlockKind kind_of(std::uint64_t asked, BlockLife life) const {
+    if (asked > small_bytes_) {
+      return BlockKind::kLarge;
+    }
+    return life == BlockLife::kPersistent ? BlockKind::kPersistent : BlockKind::kSmall;
+  }
+
   std::optional<AddressRange> allocate(std::uint64_t bytes, PoolStream& stream, BlockLife life) {
     const std::uint64_t asked = std::max<std::uint64_t>(bytes, 1);
-    if (life == BlockLife::kPersistent || asked > options_.small_bytes) {
-      const BlockKind kind = life == BlockLife::kPersistent ? BlockKind::kPersistent : BlockKind::kLarge;
+    const BlockKind kind = kind_of(asked, life);
+    if (kind != BlockKind::kSmall) {
       return allocate_beside_cache(asked, SizeClasses::kClasses, stream, kind);
     }
     const unsigned size_class = classes_.class_of(asked);
@@ -379,7 +326,7 @@ class StreamPool::Impl {
         ++stream.reused_from_cache;
         const std::uint64_t offset = record->offset();
         record->become(BlockRecord::kInUse);
-        return regions_.front().at(offset, asked);
+        return memory_.at(offset, asked);
       }
     }
     return allocate_beside_cache(asked, size_class, stream, BlockKind::kSmall);
@@ -464,14 +411,14 @@ class StreamPool::Impl {
   std::optional<AddressRange> allocate_beside_cache(std::uint64_t asked, unsigned size_class,
                                                     PoolStream& stream, BlockKind kind) {
     std::unique_lock lock(mutex_);
-    while (asked <= budget_) {
+    while (asked <= memory_.budget_bytes()) {
       if (const auto block = allocate_locked(asked, size_class, stream, kind)) {
         return block;
       }
       if (!options_.on_exhausted) {
         break;
       }
-      ++retries_;
+      ++asked_again_;
       lock.unlock();
       const bool again = options_.on_exhausted(asked);
       lock.lock();
@@ -485,47 +432,70 @@ class StreamPool::Impl {
 
   std::optional<AddressRange> allocate_locked(std::uint64_t asked, unsigned size_class, PoolStream& stream,
                                               BlockKind kind) {
-    PoolRegion& region = regions_.at(static_cast<std::size_t>(kind));
     const std::uint64_t bytes =
-        kind == BlockKind::kSmall ? classes_.bytes_of(size_class) : round_up(asked, region.unit());
-    const std::uint64_t growths = growths_;
-    const std::optional<Tlsf::Block> block = take(region, bytes, order_.knowledge(stream));
+        kind == BlockKind::kSmall ? classes_.bytes_of(size_class) : round_up(asked, memory_.unit());
+    const std::uint64_t growths = memory_.growths();
+    std::optional<Tlsf::Block> block =
+        memory_.take(kind, bytes, order_.knowledge(stream), [this] { return flush_caches(); });
     if (!block) {
       return std::nullopt;
     }
+    if (const std::optional<Tlsf::Block> fresh = fresh_for_capture(asked, kind, *block, stream)) {
+      block = fresh;
+      kind = BlockKind::kLarge;
+      size_class = SizeClasses::kClasses;
+    }
     const std::uint64_t waits = order_.counters().stream_waits + order_.counters().host_waits;
-    BlockRecord& record = make_ready(region, *block, stream);
-    if (growths_ == growths) {
+    BlockRecord& record = make_ready(kind, *block, stream);
+    if (memory_.growths() == growths) {
       const bool waited = order_.counters().stream_waits + order_.counters().host_waits != waits;
       ++(waited ? reused_after_wait_ : reused_at_once_);
     }
     record.owner = &stream;
     record.kind = kind;
-    record.bytes = bytes;
+    record.bytes = block->bytes;
     record.requested = asked;
     record.size_class = size_class;
     record.freed_at = 0;
     record.has_readers = false;
     record.tagged.store(BlockRecord::tag(block->offset, BlockRecord::kInUse), std::memory_order_release);
-    region.table().set(block->offset, &record);
-    add(region.active, bytes);
-    add(active_, bytes);
+    memory_.table().set(block->offset, &record);
+    add(active_.at(static_cast<std::size_t>(kind)), record.bytes);
+    add(active_.back(), record.bytes);
     const std::lock_guard of_stream(stream.mutex);
-    stream.tally.add(kind, asked, bytes, peaks_);
+    stream.tally.add(kind, asked, record.bytes, peaks_);
     stream.tally.settle(peaks_);
-    return region.at(block->offset, asked);
+    return memory_.at(block->offset, asked);
+  }
+
+  // In the place of `block`, if that would need an event across the border of a capture.
+  std::optional<Tlsf::Block> fresh_for_capture(std::uint64_t asked, BlockKind kind, const Tlsf::Block& block,
+                                               PoolStream& stream) {
+    try {
+      if (!order_.needs_event_in_capture(stream, block.frontier)) {
+        return std::nullopt;
+      }
+      std::optional<Tlsf::Block> fresh = memory_.take_fresh(asked);
+      if (fresh) {
+        memory_.free(kind, block.offset, block.bytes, {});
+      }
+      return fresh;
+    } catch (...) {
+      memory_.free(kind, block.offset, block.bytes, {});
+      throw;
+    }
   }
 
   // A record for the block, which `stream` comes after; or the block is free again.
-  BlockRecord& make_ready(PoolRegion& region, const Tlsf::Block& block, PoolStream& stream) {
+  BlockRecord& make_ready(BlockKind kind, const Tlsf::Block& block, PoolStream& stream) {
     try {
-      region.table().prepare(block.offset);
+      memory_.table().prepare(block.offset);
       if (spare_ == nullptr) {
         spare_ = &records_.emplace_back();
       }
       order_.make_ready(stream, block.frontier);
     } catch (...) {
-      region.blocks().free(block.offset, block.bytes, {});
+      memory_.free(kind, block.offset, block.bytes, {});
       throw;
     }
     return *std::exchange(spare_, spare_->next);
@@ -534,12 +504,12 @@ class StreamPool::Impl {
   // `stream`: in whose order; null: all that has used the block is done.
   void free_claimed(BlockRecord& record, PoolStream* stream) {
     const std::lock_guard lock(mutex_);
-    sink_to_mark();
+    memory_.sink_to_mark();
     const bool has_readers = record.has_readers;
-    Tlsf::Extent merged;
+    bool frees_granules = false;
     PoolStream& owner = *record.owner;
     try {
-      merged = release(record, uses_of(record, stream));
+      frees_granules = release(record, uses_of(record, stream));
     } catch (...) {
       record.has_readers = false;
       record.become(has_readers ? BlockRecord::kShared : BlockRecord::kInUse);
@@ -555,7 +525,9 @@ class StreamPool::Impl {
       owner.tally.remove(record.kind, record.requested, record.bytes);
       owner.tally.settle(peaks_);
     }
-    mark_for_sinking(merged);
+    if (frees_granules) {
+      memory_.mark_for_sinking();
+    }
   }
 
   // Behind what a block that is freed now may be used again.
@@ -578,190 +550,21 @@ class StreamPool::Impl {
   // What its owner came after when it was given the block. Where the owner has not used it, nobody else need
   // have come after that.
   Frontier handed_out_behind(const BlockRecord& record) const {
-    const PoolRegion& region = regions_.at(static_cast<std::size_t>(record.kind));
-    Frontier behind = region.blocks().in_use(record.offset(), record.bytes).frontier;
+    Frontier behind = memory_.handed_out_behind(record.kind, record.offset(), record.bytes);
     behind.join(Point{.stream = record.owner->index, .count = record.freed_at});
     return behind;
   }
 
-  // Back to the free blocks, which the block is merged with.
-  Tlsf::Extent release(BlockRecord& record, const Frontier& uses) {
-    PoolRegion& region = regions_.at(static_cast<std::size_t>(record.kind));
+  // Back to the free blocks. Whether whole granules are free where it was.
+  bool release(BlockRecord& record, const Frontier& uses) {
     const std::uint64_t offset = record.offset();
-    const Tlsf::Extent merged = region.blocks().free(offset, record.bytes, uses);
-    region.table().set(offset, nullptr);
-    remove(region.active, record.bytes);
-    remove(active_, record.bytes);
+    const bool frees_granules = memory_.free(record.kind, offset, record.bytes, uses);
+    memory_.table().set(offset, nullptr);
+    remove(active_.at(static_cast<std::size_t>(record.kind)), record.bytes);
+    remove(active_.back(), record.bytes);
     record.become(BlockRecord::kFree);
     record.next = std::exchange(spare_, &record);
-    return merged;
-  }
-
-  // --- under the pool's lock: memory -----------------------------------------------------------------------
-
-  std::optional<Tlsf::Block> take(PoolRegion& region, std::uint64_t bytes, const Frontier& known) {
-    const auto find = [&] { return region.blocks().allocate(bytes, known); };
-    if (std::optional<Tlsf::Block> block = find()) {
-      return block;
-    }
-    // Reuse before growth: what streams keep for themselves is free.
-    if (region.kind() == BlockKind::kSmall && flush_caches()) {
-      if (std::optional<Tlsf::Block> block = find()) {
-        return block;
-      }
-    }
-    if (grow(region, bytes)) {
-      return find();
-    }
-    ++retries_;
-    if (flush_caches()) {
-      if (std::optional<Tlsf::Block> block = find()) {
-        return block;
-      }
-    }
-    return grow(region, bytes) || grow_by_moving(region, bytes) ? find() : std::nullopt;
-  }
-
-  // Gives memory to where the block lacks least. False where budget, device or addresses do not allow it.
-  bool grow(PoolRegion& region, std::uint64_t bytes) {
-    const std::optional<Tlsf::Room> room = region.blocks().room(bytes, granule_);
-    return room && room->bytes_to_fill <= budget_ - reserved_.current && commit(region, *room);
-  }
-
-  // Likewise, with granules of free blocks elsewhere.
-  bool grow_by_moving(PoolRegion& region, std::uint64_t bytes) {
-    const std::optional<Tlsf::Room> room = region.blocks().room(bytes, granule_);
-    if (!room) {
-      return false;
-    }
-    const std::uint64_t left = budget_ - reserved_.current;
-    // Within the budget, it was the device that had no more.
-    const std::uint64_t wanted =
-        room->bytes_to_fill > left ? room->bytes_to_fill - left : room->bytes_to_fill;
-    const Kept kept{.region = &region, .place = room->place};
-    if (givable(kept) < wanted) {
-      return false;
-    }
-    give_back(wanted, true, kept);
-    return commit(region, *room);
-  }
-
-  bool commit(PoolRegion& region, const Tlsf::Room& room) {
-    try {
-      for (const Tlsf::Extent& hole : room.to_fill) {
-        region.commit(hole);
-      }
-    } catch (const OutOfMemory&) {
-      return false;
-    }
-    ++growths_;
-    return true;
-  }
-
-  // Calls visit(region, block, granules, frontier) for what is free in whole granules, but for what is kept.
-  template <class Visit>
-  void for_each_free_granules(const Kept& kept, const Visit& visit) const {
-    for (const PoolRegion& region : regions_) {
-      region.blocks().for_each_free([&](Tlsf::Index block, Tlsf::Extent extent, const Frontier& frontier) {
-        const Tlsf::Extent part = &region == kept.region ? outside(extent, kept.place) : extent;
-        if (const Tlsf::Extent granules = whole_granules(part, granule_); granules.bytes > 0) {
-          visit(region, block, granules, frontier);
-        }
-      });
-    }
-  }
-
-  std::uint64_t givable(const Kept& kept) const {
-    std::uint64_t bytes = 0;
-    for_each_free_granules(kept, [&](const PoolRegion&, Tlsf::Index, Tlsf::Extent granules, const Frontier&) {
-      bytes += granules.bytes;
-    });
-    return bytes;
-  }
-
-  std::vector<FreeGranules> free_granules(const Kept& kept) {
-    std::vector<FreeGranules> all;
-    for_each_free_granules(kept, [&](const PoolRegion& region, Tlsf::Index block, Tlsf::Extent granules,
-                                     const Frontier& frontier) {
-      all.push_back({.region = &regions_.at(static_cast<std::size_t>(region.kind())),
-                     .block = block,
-                     .extent = granules,
-                     .frontier = frontier});
-    });
-    return all;
-  }
-
-  // Gives `bytes` back to the device: of what is done, and then, where the host may wait, of what has to be
-  // waited for least. Less where there is no more.
-  void give_back(std::uint64_t bytes, bool may_wait, const Kept& kept) {
-    order_.look();
-    for (;;) {
-      const std::vector<FreeGranules> all = free_granules(kept);
-      for (const FreeGranules& each : all) {
-        if (bytes > 0 && order_.is_done(each.frontier)) {
-          bytes -= decommit(each, bytes);
-        }
-      }
-      const FreeGranules* const next = bytes > 0 && may_wait ? least_to_wait_for(all, bytes) : nullptr;
-      if (next == nullptr) {
-        return;
-      }
-      order_.wait_until_done(next->frontier);
-    }
-  }
-
-  // At most `bytes`, from the end.
-  std::uint64_t decommit(const FreeGranules& granules, std::uint64_t bytes) {
-    const std::uint64_t given = std::min(granules.extent.bytes, round_up(bytes, granule_));
-    granules.region->decommit(granules.block, {.offset = granules.extent.end() - given, .bytes = given});
-    return std::min(given, bytes);
-  }
-
-  // One that suffices, before any that does not; then the one with the fewest streams, then the largest.
-  const FreeGranules* least_to_wait_for(const std::vector<FreeGranules>& all, std::uint64_t bytes) {
-    const auto cost = [&](const FreeGranules& each) {
-      return std::tuple(each.extent.bytes < bytes,
-                        order_.missing(order_.host(), each.frontier).points().size(), ~each.extent.bytes);
-    };
-    const FreeGranules* least = nullptr;
-    for (const FreeGranules& each : all) {
-      if (!order_.is_done(each.frontier) && (least == nullptr || cost(each) < cost(*least))) {
-        least = &each;
-      }
-    }
-    return least;
-  }
-
-  bool is_above_mark() const {
-    return options_.high_water_bytes != 0 && reserved_.current > options_.high_water_bytes;
-  }
-
-  // Above the high-water mark: gives back what is done by now. Before a block is freed, since what it is
-  // merged with is done no sooner than the block.
-  void sink_to_mark() noexcept {
-    if (!is_above_mark() || !marked_) {
-      return;
-    }
-    try {
-      give_back(reserved_.current - options_.high_water_bytes, false, {});
-    } catch (...) {
-      // That no memory could be given back is not the failure of who frees a block.
-    }
-  }
-
-  // So that the next frees see when what is free now, `merged` too, is done.
-  void mark_for_sinking(Tlsf::Extent merged) noexcept {
-    if (!is_above_mark() || whole_granules(merged, granule_).bytes == 0) {
-      return;
-    }
-    marked_ = true;
-    try {
-      for (const FreeGranules& each : free_granules({})) {
-        order_.mark(each.frontier);
-      }
-    } catch (...) {
-      // As above.
-    }
+    return frees_granules;
   }
 
   // --- under the pool's lock: figures ----------------------------------------------------------------------
@@ -790,41 +593,31 @@ class StreamPool::Impl {
     return sum;
   }
 
-  static PoolPiece piece(const PoolRegion& region, Tlsf::Extent extent, Tlsf::State state) {
-    PoolPiece piece{
-        .state = state == Tlsf::State::kVacant ? PoolPiece::State::kVacant : PoolPiece::State::kFree,
-        .kind = region.kind(),
-        .range = region.at(extent.offset, extent.bytes)};
-    if (state == Tlsf::State::kInUse) {
-      BlockRecord& record = *region.table().find(extent.offset);
-      const std::lock_guard lock(record.owner->mutex);
-      piece.stream_id = record.owner->id;
-      piece.state = is_in_use(record) ? PoolPiece::State::kInUse : PoolPiece::State::kCached;
-      piece.requested_bytes = is_in_use(record) ? record.requested : 0;
-    }
-    return piece;
+  // A piece in use as far as memory goes: in the cache of a stream, maybe.
+  void describe(PoolPiece& piece) const {
+    const BlockRecord& record = *record_of(piece.range.begin);
+    const std::lock_guard lock(record.owner->mutex);
+    piece.stream_id = record.owner->id;
+    piece.state = is_in_use(record) ? PoolPiece::State::kInUse : PoolPiece::State::kCached;
+    piece.requested_bytes = is_in_use(record) ? record.requested : 0;
   }
 
   PoolBackend& backend_;
   const StreamPoolOptions options_;
-  const std::uint64_t granule_;
-  const std::uint64_t budget_;
   const SizeClasses classes_;
+  const std::uint64_t small_bytes_;
   PoolPeaks peaks_;
 
   mutable std::mutex mutex_;  // guards what follows, but for what says otherwise
   mutable StreamOrder order_;
-  PoolFigure active_;
-  PoolFigure reserved_;
-  bool marked_ = false;             // some of what is free has been above the high-water mark
-  std::deque<PoolRegion> regions_;  // by kind
+  PoolMemory memory_;
+  std::array<PoolFigure, kBlockKinds + 1> active_;  // by kind; the last: of all
   std::deque<BlockRecord> records_;
   BlockRecord* spare_ = nullptr;  // chained
   std::unordered_map<const BlockRecord*, std::vector<StreamId>> readers_;
   std::uint64_t reused_at_once_ = 0;
   std::uint64_t reused_after_wait_ = 0;
-  std::uint64_t growths_ = 0;
-  std::uint64_t retries_ = 0;
+  std::uint64_t asked_again_ = 0;  // the program, for memory
   std::uint64_t failures_ = 0;
 };
 

@@ -377,19 +377,50 @@ Tlsf::Index Tlsf::vacancy_around(Extent extent) const {
   return node;
 }
 
-void Tlsf::fill(Extent extent) {
+Tlsf::Extent Tlsf::lowest_vacancy() const {
+  Index lowest = kNone;
+  for (Index node = vacancies_; node != kNone; node = nodes_[node].next) {
+    lowest = lowest == kNone || nodes_[node].offset < nodes_[lowest].offset ? node : lowest;
+  }
+  return lowest == kNone ? Extent{} : Extent{.offset = nodes_[lowest].offset, .bytes = nodes_[lowest].bytes};
+}
+
+void Tlsf::prepare_to_fill(Extent extent, const Frontier& frontier) {
   const Index around = vacancy_around(extent);
   prepare_nodes(2);
-  Frontier joined;
+  prepared_ = frontier;
   if (extent.offset == nodes_[around].offset && free_neighbour(nodes_[around].before) != kNone) {
-    joined = nodes_[nodes_[around].before].frontier;
+    prepared_.join(nodes_[nodes_[around].before].frontier);
   }
   if (extent.end() == end_of(around) && free_neighbour(nodes_[around].after) != kNone) {
-    joined.join(nodes_[nodes_[around].after].frontier);
+    prepared_.join(nodes_[nodes_[around].after].frontier);
   }
+}
+
+void Tlsf::fill(Extent extent, const Frontier& frontier) {
+  prepare_to_fill(extent, frontier);
   vacant_bytes_ -= extent.bytes;
-  const Index filled = become(cut_out(around, extent, {}), State::kFree);
-  nodes_[filled].frontier = std::move(joined);
+  const Index filled = become(cut_out(vacancy_around(extent), extent, {}), State::kFree);
+  nodes_[filled].frontier = std::move(prepared_);
+}
+
+Frontier Tlsf::take(Index block, Extent extent) {
+  Frontier handed_out_with = nodes_[block].frontier;
+  Frontier behind = handed_out_with;
+  Frontier kept = handed_out_with;
+  prepare_nodes(2);
+  in_use_.reserve(in_use_.size() + 1);
+  // Nothing fails from here on.
+  const Index taken = cut_out(block, extent, std::move(behind));
+  nodes_[taken].state = State::kInUse;
+  nodes_[taken].asked = extent.bytes;
+  nodes_[taken].frontier = std::move(kept);
+  in_use_.insert(extent.offset, taken);
+  relist(nodes_[taken].before);
+  relist(nodes_[taken].after);
+  in_use_bytes_ += extent.bytes;
+  asked_bytes_ += extent.bytes;
+  return handed_out_with;
 }
 
 void Tlsf::prepare_to_vacate(Index block) {

@@ -100,10 +100,19 @@ class Tlsf {
     std::uint64_t bytes_to_fill = 0;
   };
   std::optional<Room> room(std::uint64_t asked, std::uint64_t granule) const;
-  // `extent`, part of a vacancy, has got memory that nobody has used: it is free. Linear like room().
-  void fill(Extent extent);
+  // The vacancy with the lowest offset, or nothing; linear like room().
+  Extent lowest_vacancy() const;
+  // `extent`, part of a vacancy, has got memory, whose next user must be ordered after `frontier`: it is
+  // free. Linear like room(). It cannot fail behind prepare_to_fill(), which is for whoever has to get the
+  // memory in between.
+  void prepare_to_fill(Extent extent, const Frontier& frontier = {});
+  void fill(Extent extent, const Frontier& frontier = {});
   // Names a free block until anything changes there.
   using Index = std::uint32_t;
+  // `extent`, part of the free block `block`, is in use from now on as if allocate(extent.bytes) had given
+  // it. Where several are taken of one block, the last comes first. Returns what its user must be ordered
+  // after.
+  Frontier take(Index block, Extent extent);
   // `extent`, part of the free block `block`, loses its memory. It cannot fail behind prepare_to_vacate().
   void prepare_to_vacate(Index block);
   void vacate(Index block, Extent extent);
@@ -200,7 +209,7 @@ class Tlsf {
   std::array<Index, kClasses> heads_{};
 
   OffsetTable in_use_;
-  Frontier prepared_;  // see prepare_to_vacate()
+  Frontier prepared_;  // see prepare_to_vacate() and prepare_to_fill()
 };
 
 template <class Visit>

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/null_backend.h"
 #include "bench/side_by_side.h"
 #include "src/base/random.h"
 #include "vdnn/stream_pool.h"
@@ -21,36 +22,6 @@ namespace {
 constexpr int kBatch = 16;     // blocks that are taken before they are given back
 constexpr int kBatches = 500;  // a run
 constexpr int kPairs = kBatch * kBatches;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
-class NullBackend final : public PoolBackend {
- public:
-  NullBackend()
-      : PoolBackend({.name = "nothing",
-                     .memory_bytes = 256 * kGiB,
-                     .granule_bytes = 2 << 20,
-                     .alignment_bytes = 512}) {}
-
-  AddressRange reserve(std::uint64_t bytes) override {
-    const AddressRange range{.begin = next_, .bytes = bytes};
-    next_ += bytes;
-    return range;
-  }
-  void unreserve(AddressRange) override {}
-  void commit(AddressRange) override {}
-  void decommit(AddressRange) override {}
-  std::uint64_t stream_id(StreamHandle stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
-  bool is_capturing(StreamHandle) override { return false; }
-  EventHandle record(StreamHandle) override { return nullptr; }
-  void wait(StreamHandle, EventHandle) override {}
-  bool reached(EventHandle) override { return true; }
-  void synchronize(EventHandle) override {}
-  void synchronize_all() override {}
-  void release(EventHandle) noexcept override {}
-
- private:
-  std::uint64_t next_ = 2 << 20;
-};
 
 enum class Order { kStack, kQueue, kRandom };
 
@@ -98,7 +69,7 @@ class IdlePool {
     }
   }
 
-  NullBackend backend;
+  NullBackend backend{std::uint64_t{256} << 30};
   StreamPool pool{backend, {}};
 };
 

@@ -53,7 +53,7 @@ bool run_stream_pool(Input input) {
   Choices choices(input);
   const Choice choice = [&choices](std::uint64_t bound) { return choices.below(bound); };
   StreamPool pool(*backend, foreign_options(choice));
-  ForeignProgram program(*device, pool, kStreams, choice);
+  ForeignProgram program(*device, *backend, pool, kStreams, choice);
   while (choices.any_left()) {
     program.step();
   }

@@ -1,29 +1,107 @@
+#include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "streams/shared_memory.h"
 #include "vdnn/device.h"
 #include "vdnn/error.h"
 #include "vdnn/pool_backend.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
 namespace {
 
-// Handles are addresses of nothing: a stream's is its number from 1 on, so that none is null.
-class DevicePoolBackend final : public PoolBackend {
+// Handles are addresses of nothing: a stream's is its number from 1 on, so that none is null. A granule's is
+// its address on the device.
+class BackendOfDevice final : public DevicePoolBackend {
  public:
-  explicit DevicePoolBackend(Device& device)
-      : PoolBackend({.name = device.properties().name,
-                     .memory_bytes = device.properties().budget_bytes,
-                     .granule_bytes = device.properties().granule_bytes,
-                     .alignment_bytes = device.properties().alignment_bytes}),
-        device_(device) {}
+  explicit BackendOfDevice(Device& device)
+      : DevicePoolBackend({.name = device.properties().name,
+                           .memory_bytes = device.properties().budget_bytes,
+                           .granule_bytes = device.properties().granule_bytes,
+                           .alignment_bytes = device.properties().alignment_bytes}),
+        device_(device),
+        memory_(device.reserve(device.properties().budget_bytes)) {
+    if (device.properties().touches_memory) {
+      bytes_.emplace("vdnn pool", memory_.bytes);
+    }
+  }
+  ~BackendOfDevice() override {
+    try {
+      device_.unreserve(memory_);
+    } catch (...) {
+      // Granules that were not destroyed go with the device.
+    }
+  }
+  BackendOfDevice(const BackendOfDevice&) = delete;
+  BackendOfDevice& operator=(const BackendOfDevice&) = delete;
 
   AddressRange reserve(std::uint64_t bytes) override { return device_.reserve(bytes); }
   void unreserve(AddressRange reservation) override { device_.unreserve(reservation); }
-  void commit(AddressRange range) override { device_.commit(range); }
-  void decommit(AddressRange range) override { device_.decommit(range); }
+
+  GranuleHandle create_granule() override {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      if (free_.capacity() <= created_) {
+        free_.reserve(2 * created_ + 1);  // for all that there are: none is lost when it is destroyed
+      }
+      if (created_ == memory_.bytes / granule()) {
+        throw OutOfMemory(properties().name,
+                          {.asked = granule(), .in_use = memory_.bytes, .budget = properties().memory_bytes});
+      }
+      free_.push_back(memory_.begin + created_ * granule());
+      ++created_;
+    }
+    device_.commit({.begin = free_.back(), .bytes = granule()});
+    const GranuleHandle created = free_.back();
+    free_.pop_back();
+    return created;
+  }
+  void destroy_granule(GranuleHandle destroyed) override {
+    const std::lock_guard lock(mutex_);
+    device_.decommit({.begin = destroyed, .bytes = granule()});
+    if (bytes_) {
+      bytes_->discard(destroyed - memory_.begin, granule());
+    }
+    free_.push_back(destroyed);
+  }
+  void map(AddressRange range, std::span<const GranuleHandle> granules) override {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t end = range.begin;
+    try {
+      for (const GranuleHandle each : granules) {
+        mapped_.emplace(end, each);
+        end += granule();
+        if (bytes_) {
+          bytes_->map({.begin = end - granule(), .bytes = granule()}, each - memory_.begin);
+        }
+      }
+    } catch (...) {
+      unmap_locked({.begin = range.begin, .bytes = end - range.begin});
+      throw;
+    }
+  }
+  void unmap(AddressRange range) override {
+    const std::lock_guard lock(mutex_);
+    unmap_locked(range);
+  }
+  std::vector<AddressRange> device_ranges(AddressRange range) const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<AddressRange> ranges;
+    for (std::uint64_t at = range.begin; at < range.end();) {
+      const std::uint64_t begin = at / granule() * granule();
+      const std::uint64_t end = std::min(begin + granule(), range.end());
+      if (const auto found = mapped_.find(begin); found != mapped_.end()) {
+        ranges.push_back({.begin = found->second + (at - begin), .bytes = end - at});
+      }
+      at = end;
+    }
+    return ranges;
+  }
 
   std::uint64_t stream_id(StreamHandle stream) override { return number(stream) + std::uint64_t{1}; }
   bool is_capturing(StreamHandle) override { return false; }
@@ -57,17 +135,31 @@ class DevicePoolBackend final : public PoolBackend {
     const std::lock_guard lock(mutex_);
     return events_.at(reinterpret_cast<std::uintptr_t>(event));
   }
+  std::uint64_t granule() const { return properties().granule_bytes; }
+  void unmap_locked(AddressRange range) {
+    if (bytes_ && range.bytes > 0) {
+      SharedMemory::unmap(range);
+    }
+    for (std::uint64_t at = range.begin; at < range.end(); at += granule()) {
+      mapped_.erase(at);
+    }
+  }
 
   Device& device_;
-  std::mutex mutex_;  // guards what follows
+  const AddressRange memory_;          // on the device: where granules are committed
+  std::optional<SharedMemory> bytes_;  // where the device touches memory: what they hold
+  mutable std::mutex mutex_;           // guards what follows
+  std::vector<GranuleHandle> free_;
+  std::uint64_t created_ = 0;                                // ever, at addresses of their own
+  std::unordered_map<std::uint64_t, GranuleHandle> mapped_;  // by address
   std::uintptr_t next_event_ = 1;
   std::unordered_map<std::uintptr_t, Frontier> events_;
 };
 
 }  // namespace
 
-std::unique_ptr<PoolBackend> make_pool_backend(Device& device) {
-  return std::make_unique<DevicePoolBackend>(device);
+std::unique_ptr<DevicePoolBackend> make_pool_backend(Device& device) {
+  return std::make_unique<BackendOfDevice>(device);
 }
 
 StreamHandle stream_handle(StreamId stream) {

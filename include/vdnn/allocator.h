@@ -51,7 +51,7 @@ typedef struct vdnn_allocator_options {
   int32_t device;             // the GPU, as CUDA counts them; 0 or more
   uint64_t budget_bytes;      // what may be committed, at most; 0: the memory of the device
   uint64_t high_water_bytes;  // while more is committed, frees give memory back; 0: none is given back
-  uint64_t small_bytes;       // the largest small block
+  uint64_t small_bytes;       // the largest small block; one granule at most
   uint64_t cache_bytes;       // of a stream; 0: no caches
   uint32_t ends_are_told;     // 1: vdnn_allocator_forget_stream() is called before each stream is destroyed
   uint32_t reserved;          // 0

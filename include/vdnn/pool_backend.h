@@ -3,17 +3,22 @@
 // stream, and events. Behind it are the streams of a program that never heard of us (CUDA), or those of one
 // of our devices, on which the pool is tested.
 //
+// Memory and addresses are apart. A *granule* is memory that has no address; it can be used where it is
+// mapped into address space, at several places at once if need be. All of them then show the same bytes.
+//
 // A stream is known by a handle, which the program may destroy and the system give to another one, and by an
 // id, which is never used again. An *event* stands for all that its stream was given before it was recorded.
 //
 // Thread-safe, all of it. Failures are exceptions: OutOfMemory where memory or address space cannot be had,
-// DeviceError where the device refuses; what has failed has changed nothing, but that decommit() may have
-// done a part where it was given several granules.
+// DeviceError where the device refuses; what has failed has changed nothing, but that unmap() may have done a
+// part where it was given several granules.
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "vdnn/address_range.h"
 #include "vdnn/frontier.h"
@@ -24,11 +29,12 @@ class Device;
 
 using StreamHandle = void*;  // on CUDA a cudaStream_t
 using EventHandle = void*;
+using GranuleHandle = std::uint64_t;
 
 struct PoolBackendProperties {
   std::string name;                   // in errors
   std::uint64_t memory_bytes = 0;     // what a pool may take where nobody says less
-  std::uint64_t granule_bytes = 0;    // unit of commit; a power of two
+  std::uint64_t granule_bytes = 0;    // a power of two
   std::uint64_t alignment_bytes = 0;  // of blocks; a power of two, not more than a granule
 };
 
@@ -40,11 +46,20 @@ class PoolBackend {
 
   const PoolBackendProperties& properties() const { return properties_; }
 
-  // As those of a Device (vdnn/device.h).
+  // Address space for `bytes` (rounded up to granules), nothing mapped.
   virtual AddressRange reserve(std::uint64_t bytes) = 0;
+  // A whole reservation, of which nothing is mapped.
   virtual void unreserve(AddressRange reservation) = 0;
-  virtual void commit(AddressRange range) = 0;
-  virtual void decommit(AddressRange range) = 0;
+  // Memory of undefined content.
+  virtual GranuleHandle create_granule() = 0;
+  // Its memory is the device's again once no mapping of it is left.
+  virtual void destroy_granule(GranuleHandle granule) = 0;
+  // `range`: inside a reservation, nothing mapped there, and as large as the granules, which come to lie
+  // there one behind the other.
+  virtual void map(AddressRange range, std::span<const GranuleHandle> granules) = 0;
+  // `range`: whole granules, mapped in one piece or many; work that was given these addresses has completed.
+  // Where it fails, some of them may have been unmapped: a call for the same range does the rest.
+  virtual void unmap(AddressRange range) = 0;
 
   // Never that of another stream, not of one that is gone either. Throws where there is no such stream.
   virtual std::uint64_t stream_id(StreamHandle stream) = 0;
@@ -75,7 +90,19 @@ class PoolBackend {
 
 // The streams of a Device, which must outlive the backend. An event is the frontier of its stream. Work that
 // has failed is done; its failure is told where the device tells it.
-std::unique_ptr<PoolBackend> make_pool_backend(Device& device);
+//
+// Each granule is one that the device has committed, and counts against its budget. Its address in a pool is
+// another one: what is mapped there of the device's memory is what work on it has to declare. On devices that
+// touch memory, bytes are to be had at the pool's addresses alone.
+class DevicePoolBackend : public PoolBackend {
+ public:
+  // Of the device, piece by piece in order; what is not mapped is left out.
+  virtual std::vector<AddressRange> device_ranges(AddressRange range) const = 0;
+
+ protected:
+  using PoolBackend::PoolBackend;
+};
+std::unique_ptr<DevicePoolBackend> make_pool_backend(Device& device);
 // What such a backend knows a stream by.
 StreamHandle stream_handle(StreamId stream);
 

@@ -11,19 +11,21 @@
 // arithmetic is that of frontiers (vdnn/frontier.h), the bookkeeping of offsets that of the executor's pool
 // (vdnn/device_pool.h).
 //
-// Memory. Small, large and persistent blocks have a range of addresses each, larger than the budget, into
-// which granules are mapped where blocks need them. Reuse, waiting on the device included, comes before
-// growth. When the budget or the device refuses growth, granules that are wholly free, anywhere, are moved to
-// where they are needed: first those whose work is done, then by waiting on the host for as few events as
-// will do. So a request fails only when the free granules do not suffice. Before it fails the program is
-// asked for memory (StreamPoolOptions::on_exhausted).
+// Memory. Granules are mapped one behind the other into a range of addresses that is larger than the budget,
+// where large blocks are placed; small and persistent ones are cut of granules of their own. A large block
+// for which there is no room in one piece is made of granules that are free, wherever they are, by mapping
+// them once more, one behind the other. Such addresses stay and are used again, so that a program which
+// repeats a step maps nothing more. Reuse, waiting on the device included, comes before growth. So a request
+// fails only when the budget, or the device, has not left as many granules as it takes; and the host does not
+// wait to serve one. Before it fails the program is asked for memory (StreamPoolOptions::on_exhausted).
 //
 // Speed. Small blocks that are freed on their own stream lie in a cache of that stream, in exact size classes
 // under the stream's own lock; there, allocate and free take a constant number of steps and no call of the
 // backend but stream_id() (see StreamPoolOptions::ends_are_told). All else is under one lock.
 //
 // Sources: Mattern, "Virtual time and global states of distributed systems" (1989); Masmano et al., "TLSF"
-// (2004); segments that grow by mapping as in PyTorch's expandable segments and GMLake (ASPLOS 2024).
+// (2004); segments that grow by mapping as in PyTorch's expandable segments; granules that are mapped more
+// than once as in GMLake (ASPLOS 2024).
 
 #include <array>
 #include <cstdint>
@@ -42,9 +44,10 @@ namespace vdnn {
 enum class BlockKind : std::uint8_t {
   kSmall,  // at most StreamPoolOptions::small_bytes
   kLarge,
-  kPersistent,  // as the caller says: lives long, so that it does not lie between blocks that come and go
+  kPersistent,  // small, and lives long, as the caller says: not between blocks that come and go
 };
-inline constexpr std::size_t kBlockKinds = 3;
+inline constexpr std::array kAllBlockKinds{BlockKind::kSmall, BlockKind::kLarge, BlockKind::kPersistent};
+inline constexpr std::size_t kBlockKinds = kAllBlockKinds.size();
 std::string_view to_string(BlockKind kind);
 
 enum class BlockLife : std::uint8_t { kTransient, kPersistent };
@@ -57,8 +60,9 @@ struct StreamPoolOptions {
   // first free that finds their work done; what caches hold is not. Such frees cost more: they ask for
   // events. 0: memory is given back by trim() alone.
   std::uint64_t high_water_bytes = 0;
-  // The largest small block. Sizes of small blocks are rounded up to classes, 32 in every power of two.
-  std::uint64_t small_bytes = std::uint64_t{1} << 20;
+  // The largest small block; one granule at most, whatever is said here. Sizes of small blocks are rounded up
+  // to classes, 32 in every power of two.
+  std::uint64_t small_bytes = std::uint64_t{256} << 10;
   // What the cache of one stream may hold; 0: there are no caches.
   std::uint64_t cache_bytes = std::uint64_t{8} << 20;
   // The caller promises forget() before each stream is destroyed. Then a handle is trusted; else each call
@@ -105,7 +109,7 @@ struct StreamPoolStatistics {
   std::uint64_t stream_waits = 0;  // inserted on the device
   std::uint64_t host_waits = 0;    // for an event
   std::uint64_t device_waits = 0;  // for all work, after a stream had gone without notice
-  std::uint64_t retries = 0;       // requests for which granules had to be moved, or the program asked
+  std::uint64_t retries = 0;       // requests for which all caches were emptied, or the program asked
   std::uint64_t failures = 0;      // requests that were refused
 
   const PoolFigures& of(BlockKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
@@ -117,7 +121,7 @@ struct PoolPiece {
     kInUse,   // handed out
     kCached,  // free, in the cache of a stream
     kFree,    // free and committed; `range` is as large as can be
-    kVacant,  // address space without memory
+    kVacant,  // address space without memory, or with such as other pieces have
   };
   State state = State::kFree;
   BlockKind kind = BlockKind::kSmall;
@@ -134,8 +138,9 @@ struct PoolPiece {
 // stream that does not exist. Size 0 is size 1; a size beyond the budget, near 2^64 too, is refused as any
 // other that does not fit.
 //
-// While a stream is being captured (CUDA graphs) it may take memory that needs no event to be recorded or
-// waited for across the border of the capture; else the request is refused, InvalidArgument.
+// While a stream is being captured (CUDA graphs) it is given memory that needs no event to be recorded or
+// waited for across the border of the capture: of its own, or such as nobody has used. Where there is none,
+// the request is refused, InvalidArgument. What a graph uses must not be freed as long as that is launched.
 class StreamPool {
  public:
   StreamPool(PoolBackend& backend, const StreamPoolOptions& options);

@@ -7,7 +7,7 @@
 
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
-#include "streams/cuda/cuda_memory.h"
+#include "streams/cuda/cuda_granules.h"
 #include "streams/cuda/event_pool.h"
 #include "vdnn/error.h"
 
@@ -61,20 +61,26 @@ class CudaPoolBackend final : public PoolBackend {
   explicit CudaPoolBackend(std::unique_ptr<CudaContext> context)
       : PoolBackend(properties_of(*context)),
         context_(std::move(context)),
-        memory_(*context_, properties().granule_bytes, /*virtual_memory=*/true, {}),
+        granules_(*context_, properties().granule_bytes),
         events_(*context_, /*timed=*/false) {}
 
   AddressRange reserve(std::uint64_t bytes) override {
-    return beside_captures([&] { return memory_.reserve(bytes); });
+    return beside_captures([&] { return granules_.reserve(bytes); });
   }
   void unreserve(AddressRange reservation) override {
-    beside_captures([&] { memory_.unreserve(reservation); });
+    beside_captures([&] { granules_.unreserve(reservation); });
   }
-  void commit(AddressRange range) override {
-    beside_captures([&] { memory_.commit(range); });
+  GranuleHandle create_granule() override {
+    return beside_captures([&] { return granules_.create(); });
   }
-  void decommit(AddressRange range) override {
-    beside_captures([&] { memory_.decommit(range); });
+  void destroy_granule(GranuleHandle granule) override {
+    beside_captures([&] { granules_.destroy(granule); });
+  }
+  void map(AddressRange range, std::span<const GranuleHandle> granules) override {
+    beside_captures([&] { granules_.map(range, granules); });
+  }
+  void unmap(AddressRange range) override {
+    beside_captures([&] { granules_.unmap(range); });
   }
 
   std::uint64_t stream_id(StreamHandle stream) override {
@@ -140,7 +146,7 @@ class CudaPoolBackend final : public PoolBackend {
   }
 
   std::unique_ptr<CudaContext> context_;
-  CudaMemory memory_;
+  CudaGranules granules_;
   EventPool events_;
 };
 

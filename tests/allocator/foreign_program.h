@@ -31,9 +31,11 @@ inline StreamPoolOptions foreign_options(const Choice& choice) {
 
 class ForeignProgram {
  public:
-  // `choice` outlives the program; on streams 0 to `streams` - 1 of the device.
-  ForeignProgram(Device& device, StreamPool& pool, StreamId streams, const Choice& choice)
-      : device_(device), pool_(pool), streams_(streams), choice_(choice) {}
+  // `choice` outlives the program; on streams 0 to `streams` - 1 of the device, whose memory behind the pool
+  // `backend` knows.
+  ForeignProgram(Device& device, const DevicePoolBackend& backend, StreamPool& pool, StreamId streams,
+                 const Choice& choice)
+      : device_(device), backend_(backend), pool_(pool), streams_(streams), choice_(choice) {}
 
   std::uint64_t allocations() const { return allocations_; }
 
@@ -61,7 +63,8 @@ class ForeignProgram {
 
  private:
   struct Block {
-    Access access;
+    std::uint64_t address = 0;
+    std::vector<Access> accesses;   // to the memory of the device
     std::optional<StreamId> owner;  // none: it has ended, or there was none
     bool of_host = false;           // of allocate_ready()
     Frontier written;
@@ -74,7 +77,7 @@ class ForeignProgram {
 
   void allocate() {
     ++allocations_;
-    const std::uint64_t bytes = 1 + below(std::uint64_t{1} << (1 + below(16)));
+    const std::uint64_t bytes = 1 + below(std::uint64_t{1} << (1 + below(18)));
     const BlockLife life = below(16) == 0 ? BlockLife::kPersistent : BlockLife::kTransient;
     const StreamId stream = any_stream();
     const bool ready = below(10) == 0;
@@ -87,7 +90,11 @@ class ForeignProgram {
       return;
     }
     Block block;
-    block.access = {.range = *range, .version = ++version_};
+    block.address = range->begin;
+    ++version_;
+    for (const AddressRange& part : backend_.device_ranges(*range)) {
+      block.accesses.push_back({.range = part, .version = version_});
+    }
     block.of_host = ready;
     if (!ready) {
       block.owner = stream;
@@ -95,7 +102,7 @@ class ForeignProgram {
     // Some are never used by who took them.
     if (below(8) != 0) {
       const Frontier end(device_.submit(
-          stream, {.name = "write", .reads = {}, .writes = {&block.access, 1}, .cost = {}, .run = {}}));
+          stream, {.name = "write", .reads = {}, .writes = block.accesses, .cost = {}, .run = {}}));
       block.written = device_.frontier(stream);
       block.uses = end;
       block.hidden = ready ? end : Frontier();
@@ -120,10 +127,10 @@ class ForeignProgram {
     }
     device_.wait(stream, block.written);
     const Frontier end(device_.submit(
-        stream, {.name = "read", .reads = {&block.access, 1}, .writes = {}, .cost = {}, .run = {}}));
+        stream, {.name = "read", .reads = block.accesses, .writes = {}, .cost = {}, .run = {}}));
     block.uses.join(end);
     if (below(2) == 0) {
-      pool_.used_on(block.access.range.begin, stream_handle(stream));
+      pool_.used_on(block.address, stream_handle(stream));
     } else if (block.owner != stream) {
       block.hidden.join(end);
     }
@@ -133,7 +140,7 @@ class ForeignProgram {
     std::swap(live_[below(live_.size())], live_.back());
     const Block block = live_.back();
     live_.pop_back();
-    const std::uint64_t address = block.access.range.begin;
+    const std::uint64_t address = block.address;
     const auto way = below(8);
     if (way == 0) {
       device_.synchronize(block.uses);
@@ -151,6 +158,7 @@ class ForeignProgram {
   }
 
   Device& device_;
+  const DevicePoolBackend& backend_;
   StreamPool& pool_;
   const StreamId streams_;
   const Choice& choice_;

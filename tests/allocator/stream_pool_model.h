@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +28,9 @@ class StreamPoolModel {
  public:
   // `touches`: addresses are memory, which blocks are written to and checked in.
   StreamPoolModel(const StreamPool& pool, const StreamPoolOptions& options, bool touches)
-      : pool_(pool), options_(options), touches_(touches) {}
+      : pool_(pool),
+        small_bytes_(std::min(options.small_bytes, pool.backend().properties().granule_bytes)),
+        touches_(touches) {}
 
   const std::map<std::uint64_t, ModelBlock>& live() const { return live_; }
 
@@ -37,9 +40,9 @@ class StreamPoolModel {
     ASSERT_TRUE(next == live_.begin() ||
                 std::prev(next)->first + std::prev(next)->second.bytes <= range.begin)
         << "overlaps the block before it";
-    const BlockKind kind = life == BlockLife::kPersistent        ? BlockKind::kPersistent
-                           : range.bytes <= options_.small_bytes ? BlockKind::kSmall
-                                                                 : BlockKind::kLarge;
+    const BlockKind kind = range.bytes > small_bytes_       ? BlockKind::kLarge
+                           : life == BlockLife::kPersistent ? BlockKind::kPersistent
+                                                            : BlockKind::kSmall;
     const ModelBlock block{.bytes = range.bytes, .stream = stream, .kind = kind, .pattern = ++patterns_};
     live_.emplace(range.begin, block);
     for (PoolFigures* figures : {&of_all_, &of_kinds_.at(static_cast<std::size_t>(kind))}) {
@@ -127,11 +130,11 @@ class StreamPoolModel {
     std::size_t in_use = 0;
     const PoolPiece* before = nullptr;
     for (const PoolPiece& piece : pieces) {
-      if (before != nullptr && before->kind == piece.kind) {
+      if (before != nullptr) {
         ASSERT_EQ(before->range.end(), piece.range.begin);
         const bool mergeable =
             piece.state == PoolPiece::State::kFree || piece.state == PoolPiece::State::kVacant;
-        ASSERT_FALSE(mergeable && before->state == piece.state) << "not merged";
+        ASSERT_FALSE(mergeable && before->state == piece.state && before->kind == piece.kind) << "not merged";
       }
       before = &piece;
       bytes[piece.state] += piece.range.bytes;
@@ -150,7 +153,7 @@ class StreamPoolModel {
   }
 
   const StreamPool& pool_;
-  const StreamPoolOptions options_;
+  const std::uint64_t small_bytes_;
   const bool touches_;
   std::map<std::uint64_t, ModelBlock> live_;
   std::uint64_t patterns_ = 0;

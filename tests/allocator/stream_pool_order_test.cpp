@@ -38,11 +38,12 @@ std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed) 
   return make_sim_with_streams(options, kStreams);
 }
 
-void run(SimDevice& device, PoolBackend& backend, std::uint64_t seed) {
+// `memory`: what `backend` has its memory of.
+void run(SimDevice& device, const DevicePoolBackend& memory, PoolBackend& backend, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const Choice choice = [&random](std::uint64_t bound) { return random() % bound; };
   StreamPool pool(backend, foreign_options(choice));
-  ForeignProgram program(device, pool, kStreams, choice);
+  ForeignProgram program(device, memory, pool, kStreams, choice);
   while (program.allocations() < kBlocks) {
     program.step();
   }
@@ -58,7 +59,7 @@ TEST(StreamPoolOrder, NoRaceInProgramsThatThePoolDoesNotSee) {
   for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed) {
     const auto device = make_device(std::nullopt);
     const auto backend = make_pool_backend(*device);
-    run(*device, *backend, seed);
+    run(*device, *backend, *backend, seed);
     EXPECT_EQ(first_finding(*device), "") << "run(" << seed << ")";
   }
 }
@@ -68,7 +69,7 @@ TEST(StreamPoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
   for (std::uint64_t seed = 0; seed < seeds() / 4 && !HasFailure(); ++seed) {
     const auto device = make_device(seed);
     const auto backend = make_pool_backend(*device);
-    run(*device, *backend, seed);
+    run(*device, *backend, *backend, seed);
     EXPECT_EQ(first_finding(*device), "") << "run(" << seed << "), in an order of that seed";
   }
 }
@@ -86,7 +87,7 @@ TEST(StreamPoolOrder, TheCheckerSeesThatWaitsAreMissing) {
     const auto device = make_device(std::nullopt);
     const auto backend = make_pool_backend(*device);
     WithoutWaits broken(*backend);
-    run(*device, broken, seed);
+    run(*device, *backend, broken, seed);
     found += first_finding(*device).empty() ? 0U : 1U;
   }
   EXPECT_GT(found, tried * 3 / 4);
@@ -97,9 +98,11 @@ TEST(StreamPoolOrder, TheCheckerSeesThatWaitsAreMissing) {
 class StreamPoolOrderTest : public ::testing::Test {
  protected:
   Point write(AddressRange range, StreamId stream, const std::string& name) {
-    const Access access{.range = range, .version = 0};
-    return device_->submit(stream,
-                           {.name = name, .reads = {}, .writes = {&access, 1}, .cost = {}, .run = {}});
+    std::vector<Access> accesses;
+    for (const AddressRange& part : backend_->device_ranges(range)) {
+      accesses.push_back({.range = part, .version = 0});
+    }
+    return device_->submit(stream, {.name = name, .reads = {}, .writes = accesses, .cost = {}, .run = {}});
   }
   AddressRange take(std::uint64_t bytes, StreamId stream) {
     return pool_.allocate(bytes, stream_handle(stream)).value();
@@ -107,7 +110,7 @@ class StreamPoolOrderTest : public ::testing::Test {
   StreamPoolStatistics statistics() const { return pool_.statistics(); }
 
   std::unique_ptr<SimDevice> device_ = make_device(std::nullopt);
-  std::unique_ptr<PoolBackend> backend_ = make_pool_backend(*device_);
+  std::unique_ptr<DevicePoolBackend> backend_ = make_pool_backend(*device_);
   StreamPool pool_{*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 8 * kKiB, .cache_bytes = 0}};
 };
 
@@ -220,8 +223,8 @@ TEST_F(StreamPoolOrderTest, WhatTheHostHasFreedIsWaitedForByNobody) {
   EXPECT_EQ(pool.statistics().device_waits, 0U);
 }
 
-// Of blocks on two streams, only one has to be waited for.
-TEST_F(StreamPoolOrderTest, MovingMemoryWaitsForNoMoreThanItNeeds) {
+// The device waits where the work on fragments is not done, the host does not.
+TEST_F(StreamPoolOrderTest, FragmentsAreWaitedForOnTheDevice) {
   std::vector<AddressRange> blocks;
   for (StreamId stream = 0; stream < 2; ++stream) {
     for (int i = 0; i < 4; ++i) {
@@ -234,10 +237,34 @@ TEST_F(StreamPoolOrderTest, MovingMemoryWaitsForNoMoreThanItNeeds) {
     pool_.free(blocks[i].begin);
   }
   EXPECT_EQ(statistics().all.reserved.current, 4096 * kKiB);
-  write(take(1024 * kKiB, 2), 2, "moved here");
-  EXPECT_EQ(statistics().host_waits, 1U);
+  const AddressRange made = take(1024 * kKiB, 2);
+  write(made, 2, "made of fragments");
+  EXPECT_GT(statistics().stream_waits, 0U);
+  EXPECT_EQ(statistics().host_waits, 0U);
   EXPECT_EQ(statistics().device_waits, 0U);
   EXPECT_EQ(statistics().all.reserved.peak, 4096 * kKiB);
+  EXPECT_EQ(first_finding(*device_), "");
+  // And the other way round: its granules at the addresses that they had before.
+  pool_.free(made.begin);
+  write(take(512 * kKiB, 3), 3, "at home again");
+  EXPECT_GT(statistics().stream_waits, 1U);
+  EXPECT_EQ(first_finding(*device_), "");
+  // Without the pool's waits the checker sees it, whatever the addresses.
+  write(made, 1, "after it was freed");
+  EXPECT_NE(first_finding(*device_), "");
+}
+
+TEST_F(StreamPoolOrderTest, TrimmingWaitsForNoMoreThanItNeeds) {
+  std::vector<AddressRange> blocks;
+  for (const StreamId stream : {0, 2, 1}) {
+    blocks.push_back(take(1024 * kKiB, stream));
+    write(blocks.back(), stream, "use");
+  }
+  pool_.free(blocks[0].begin);
+  pool_.free(blocks[2].begin);
+  pool_.trim(statistics().all.reserved.current - 512 * kKiB);
+  EXPECT_EQ(statistics().host_waits, 1U);
+  EXPECT_EQ(statistics().device_waits, 0U);
   EXPECT_EQ(first_finding(*device_), "");
 }
 

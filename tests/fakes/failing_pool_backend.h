@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "fakes/forwarding_backend.h"
@@ -23,8 +24,12 @@ class FailingPoolBackend final : private OwnedBackend, public ForwardingBackend 
 
   AddressRange reserve(std::uint64_t bytes) override { return at("reserve").reserve(bytes); }
   void unreserve(AddressRange reservation) override { at("unreserve").unreserve(reservation); }
-  void commit(AddressRange range) override { at("commit").commit(range); }
-  void decommit(AddressRange range) override { at("decommit").decommit(range); }
+  GranuleHandle create_granule() override { return at("create_granule").create_granule(); }
+  void destroy_granule(GranuleHandle granule) override { at("destroy_granule").destroy_granule(granule); }
+  void map(AddressRange range, std::span<const GranuleHandle> granules) override {
+    at("map").map(range, granules);
+  }
+  void unmap(AddressRange range) override { at("unmap").unmap(range); }
   std::uint64_t stream_id(StreamHandle stream) override { return at("stream_id").stream_id(stream); }
   bool is_capturing(StreamHandle stream) override { return at("is_capturing").is_capturing(stream); }
   EventHandle record(StreamHandle stream) override { return at("record").record(stream); }

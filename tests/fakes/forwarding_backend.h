@@ -2,6 +2,7 @@
 // A backend of pools that hands everything to another one: for tests that change one thing.
 
 #include <cstdint>
+#include <span>
 
 #include "vdnn/pool_backend.h"
 
@@ -13,8 +14,12 @@ class ForwardingBackend : public PoolBackend {
 
   AddressRange reserve(std::uint64_t bytes) override { return target_.reserve(bytes); }
   void unreserve(AddressRange reservation) override { target_.unreserve(reservation); }
-  void commit(AddressRange range) override { target_.commit(range); }
-  void decommit(AddressRange range) override { target_.decommit(range); }
+  GranuleHandle create_granule() override { return target_.create_granule(); }
+  void destroy_granule(GranuleHandle granule) override { target_.destroy_granule(granule); }
+  void map(AddressRange range, std::span<const GranuleHandle> granules) override {
+    target_.map(range, granules);
+  }
+  void unmap(AddressRange range) override { target_.unmap(range); }
   std::uint64_t stream_id(StreamHandle stream) override { return target_.stream_id(stream); }
   bool is_of_thread(StreamHandle stream) const override { return target_.is_of_thread(stream); }
   bool is_capturing(StreamHandle stream) override { return target_.is_capturing(stream); }

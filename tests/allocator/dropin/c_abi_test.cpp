@@ -365,8 +365,8 @@ class FailedInTurn {
     free(large);
     free(allocate(3 * kMiB, other, VDNN_TRANSIENT));
     step("free_on", [&] { return vdnn_allocator_free_on(allocator_, lasting, other); });
-    // Of another kind, for which granules have to move.
-    free(allocate(7 * kMiB, one, VDNN_PERSISTENT));
+    // All that there is but for the slab of `ready`: caches are emptied, and fragments put together.
+    free(allocate(kBudget - (64 << 10), one, VDNN_TRANSIENT));
     step("free_idle", [&] { return vdnn_allocator_free_idle(allocator_, ready); });
     step("forget", [&] { return vdnn_allocator_forget_stream(allocator_, other); });
   }

@@ -14,10 +14,10 @@ static const char* allocates_and_frees(vdnn_allocator* allocator, void* stream, 
   uint64_t bytes = 0;
   int owns = 0;
   EXPECT(vdnn_allocator_allocate(allocator, 1000, stream, VDNN_TRANSIENT, &small) == VDNN_OK);
-  EXPECT(vdnn_allocator_allocate(allocator, 3000000, stream, VDNN_PERSISTENT, &lasting) == VDNN_OK);
+  EXPECT(vdnn_allocator_allocate(allocator, 3000, stream, VDNN_PERSISTENT, &lasting) == VDNN_OK);
   EXPECT(vdnn_allocator_allocate_ready(allocator, 0, VDNN_TRANSIENT, &ready) == VDNN_OK);
   EXPECT(small != NULL && lasting != NULL && ready != NULL && small != ready);
-  EXPECT(vdnn_allocator_block_bytes(allocator, lasting, &bytes) == VDNN_OK && bytes == 3000000);
+  EXPECT(vdnn_allocator_block_bytes(allocator, lasting, &bytes) == VDNN_OK && bytes == 3000);
   EXPECT(vdnn_allocator_owns(allocator, small, &owns) == VDNN_OK && owns == 1);
   EXPECT(vdnn_allocator_owns(allocator, &owns, &owns) == VDNN_OK && owns == 0);
   EXPECT(vdnn_allocator_used_on(allocator, small, other) == VDNN_OK);
@@ -38,7 +38,7 @@ static const char* reports(vdnn_allocator* allocator, void* stream) {
   statistics.version = VDNN_ALLOCATOR_VERSION;
   EXPECT(vdnn_allocator_get_statistics(allocator, &statistics) == VDNN_OK);
   EXPECT(statistics.all.blocks.added == 3 && statistics.all.blocks.removed == 3);
-  EXPECT(statistics.persistent_blocks.requested.peak == 3000000);
+  EXPECT(statistics.persistent_blocks.requested.peak == 3000);
   EXPECT(vdnn_allocator_get_stream_statistics(allocator, stream, &statistics) == VDNN_OK);
   EXPECT(statistics.all.blocks.added == 2);
   EXPECT(vdnn_allocator_reset_peaks(allocator) == VDNN_OK);

@@ -1,0 +1,50 @@
+#pragma once
+// The memory of a pool, granule by granule: how many there are within the budget, wherever they are mapped.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "vdnn/pool_backend.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+
+// Guarded by the pool's lock.
+class GranuleStock {
+ public:
+  GranuleStock(PoolBackend& backend, std::uint64_t budget_bytes)
+      : backend_(backend),
+        granule_bytes_(backend.properties().granule_bytes),
+        budget_bytes_(budget_bytes / granule_bytes_ * granule_bytes_) {}
+  ~GranuleStock();
+  GranuleStock(const GranuleStock&) = delete;
+  GranuleStock& operator=(const GranuleStock&) = delete;
+
+  std::uint64_t granule_bytes() const { return granule_bytes_; }
+  std::uint64_t budget_bytes() const { return budget_bytes_; }
+  const PoolFigure& reserved() const { return reserved_; }
+  void reset_peak() { reserved_.peak = reserved_.current; }
+  // What the budget leaves, and what take() has without asking for more.
+  std::uint64_t left() const { return budget_bytes_ - reserved_.current + refused_bytes(); }
+  // Counted, since the backend refused to take them.
+  std::uint64_t refused_bytes() const { return refused_.size() * granule_bytes_; }
+
+  // So many, which left() allows. Throws what the backend throws, and then nothing changes.
+  std::vector<GranuleHandle> take(std::uint64_t granules);
+  // From then on it is the stock's, even where the backend refuses it.
+  void give_back(GranuleHandle granule);
+  // Likewise, where another failure is to be told.
+  void give_back_anyway(std::span<const GranuleHandle> granules) noexcept;
+  // All that the backend has refused; throws where it does so again.
+  void give_back_refused();
+
+ private:
+  PoolBackend& backend_;
+  const std::uint64_t granule_bytes_;
+  const std::uint64_t budget_bytes_;
+  PoolFigure reserved_;
+  std::vector<GranuleHandle> refused_;  // has room for all that are counted
+};
+
+}  // namespace vdnn

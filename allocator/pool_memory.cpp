@@ -1,0 +1,292 @@
+#include "allocator/pool_memory.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "allocator/pool_tally.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+std::uint64_t budget_of(const PoolBackend& backend, const StreamPoolOptions& options) {
+  return options.budget_bytes == 0 ? backend.properties().memory_bytes : options.budget_bytes;
+}
+
+// A slab holds small blocks of any size, and several of most.
+std::uint64_t slab_of(const PoolBackend& backend, const StreamPoolOptions& options) {
+  const std::uint64_t granule = backend.properties().granule_bytes;
+  return std::max(granule / 8,
+                  round_up(std::min(options.small_bytes, granule), backend.properties().alignment_bytes));
+}
+
+PoolPiece::State state_of(Tlsf::State state) {
+  switch (state) {
+    case Tlsf::State::kInUse:
+      return PoolPiece::State::kInUse;
+    case Tlsf::State::kFree:
+      return PoolPiece::State::kFree;
+    case Tlsf::State::kVacant:
+      break;
+  }
+  return PoolPiece::State::kVacant;
+}
+
+}  // namespace
+
+PoolMemory::PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, StreamOrder& order)
+    : options_(options),
+      order_(order),
+      unit_(backend.properties().alignment_bytes),
+      slab_bytes_(slab_of(backend, options)),
+      stock_(backend, budget_of(backend, options)),
+      large_(backend, stock_, order, unit_),
+      small_(large_, slab_bytes_, unit_),
+      persistent_(large_, slab_bytes_, unit_),
+      table_(large_.address_bytes(), stock_.granule_bytes(), unit_) {}
+
+// --- blocks ------------------------------------------------------------------------------------------------
+
+std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes, const Frontier& known,
+                                            const std::function<bool()>& flush_caches) {
+  if (kind != BlockKind::kLarge) {
+    if (std::optional<Tlsf::Block> block = slabs(kind).allocate(bytes, known)) {
+      return block;
+    }
+  }
+  // Reuse before growth: what streams keep for themselves is free.
+  if (kind == BlockKind::kSmall) {
+    flush_caches();
+  }
+  if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+    return block;
+  }
+  if (reclaim()) {
+    if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+      return block;
+    }
+  }
+  if (grow(kind, bytes)) {
+    if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+      return block;
+    }
+  }
+  ++retries_;
+  flush_caches();
+  reclaim();
+  if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+    return block;
+  }
+  return grow(kind, bytes) ? find(kind, bytes, known) : std::nullopt;
+}
+
+std::optional<Tlsf::Block> PoolMemory::take_fresh(std::uint64_t bytes) {
+  try {
+    std::optional<Tlsf::Block> block = large_.allocate_fresh(round_up(bytes, unit_));
+    count_reserved();
+    growths_ += block ? 1U : 0U;
+    return block;
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+}
+
+// Of what has memory.
+std::optional<Tlsf::Block> PoolMemory::find(BlockKind kind, std::uint64_t bytes, const Frontier& known) {
+  if (kind == BlockKind::kLarge) {
+    return large_.allocate(bytes, known);
+  }
+  if (std::optional<Tlsf::Block> block = slabs(kind).allocate(bytes, known)) {
+    return block;
+  }
+  const bool added = slabs(kind).add_slab(known);
+  count_reserved();
+  return added ? slabs(kind).allocate(bytes, known) : std::nullopt;
+}
+
+bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
+  const LargeRegion::Growth growth = large_.growth_for(kind == BlockKind::kLarge ? bytes : slab_bytes_);
+  if (growth.bytes == 0 || growth.bytes > stock_.left()) {
+    return false;
+  }
+  bool grown = false;
+  try {
+    grown = large_.grow(growth);
+  } catch (const OutOfMemory&) {
+    grown = false;
+  }
+  count_reserved();
+  growths_ += grown ? 1U : 0U;
+  return grown;
+}
+
+// Whether slabs were free.
+bool PoolMemory::reclaim() {
+  const bool small = small_.reclaim();
+  const bool persistent = persistent_.reclaim();
+  count_reserved();
+  return small || persistent;
+}
+
+Frontier PoolMemory::handed_out_behind(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const {
+  return kind == BlockKind::kLarge ? large_.handed_out_behind(offset, bytes)
+                                   : slabs(kind).handed_out_behind(offset, bytes);
+}
+
+bool PoolMemory::free(BlockKind kind, std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
+  return kind == BlockKind::kLarge ? large_.free(offset, bytes, last_use)
+                                   : slabs(kind).free(offset, bytes, last_use);
+}
+
+std::uint64_t PoolMemory::largest_free_block_bytes(BlockKind kind) const {
+  return kind == BlockKind::kLarge ? large_.largest_free_block_bytes()
+                                   : slabs(kind).largest_free_block_bytes();
+}
+
+std::vector<PoolPiece> PoolMemory::pieces() const {
+  std::vector<PoolPiece> pieces;
+  const auto append = [&](BlockKind kind, Tlsf::Extent extent, PoolPiece::State state) {
+    if (extent.bytes > 0) {
+      pieces.push_back({.state = state, .kind = kind, .range = at(extent.offset, extent.bytes)});
+    }
+  };
+  large_.for_each_piece([&](Tlsf::Extent extent, Tlsf::State state) {
+    if (state == Tlsf::State::kInUse &&
+        (small_.is_slab(extent.offset) || persistent_.is_slab(extent.offset))) {
+      return;
+    }
+    const BlockRecord* const record = extent.bytes > 0 ? table_.find(extent.offset) : nullptr;
+    // What a view has is shown where the view is.
+    const bool is_lent = state == Tlsf::State::kInUse && record == nullptr;
+    append(BlockKind::kLarge, extent, is_lent ? PoolPiece::State::kVacant : state_of(state));
+  });
+  for (const BlockKind kind : {BlockKind::kSmall, BlockKind::kPersistent}) {
+    slabs(kind).for_each_piece(
+        [&](Tlsf::Extent extent, Tlsf::State state) { append(kind, extent, state_of(state)); });
+  }
+  std::ranges::sort(pieces, {}, [](const PoolPiece& piece) { return piece.range.begin; });
+  std::vector<PoolPiece> merged;
+  for (const PoolPiece& piece : pieces) {
+    const bool is_vacant = piece.state == PoolPiece::State::kVacant;
+    if (is_vacant && !merged.empty() && merged.back().state == PoolPiece::State::kVacant) {
+      merged.back().range.bytes += piece.range.bytes;
+    } else {
+      merged.push_back(piece);
+    }
+  }
+  return merged;
+}
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+void PoolMemory::trim(std::uint64_t keep_bytes) {
+  stock_.give_back_refused();
+  reclaim();
+  if (const std::uint64_t committed = reserved().current; committed > keep_bytes) {
+    give_back(std::min(committed - keep_bytes, large_.free_granule_bytes()), true);
+  }
+}
+
+std::uint64_t PoolMemory::free_granule_bytes() const {
+  return large_.free_granule_bytes() + small_.free_slab_bytes() + persistent_.free_slab_bytes() +
+         stock_.refused_bytes();
+}
+
+// Gives `bytes` back to the device: of what is done, and then, where the host may wait, of what has to be
+// waited for least. Less where there is no more.
+void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
+  order_.look();
+  for (;;) {
+    const std::vector<FreeGranules> all = large_.free_granules();
+    for (const FreeGranules& each : all) {
+      if (bytes > 0 && order_.is_done(each.frontier)) {
+        bytes -= give_back(each, bytes);
+      }
+    }
+    const FreeGranules* const next = bytes > 0 && may_wait ? least_to_wait_for(all, bytes) : nullptr;
+    if (next == nullptr) {
+      return;
+    }
+    order_.wait_until_done(next->frontier);
+  }
+}
+
+std::uint64_t PoolMemory::give_back(const FreeGranules& granules, std::uint64_t bytes) {
+  try {
+    const std::uint64_t given = large_.give_back(granules, bytes);
+    count_reserved();
+    return std::min(given, bytes);
+  } catch (...) {
+    count_reserved();
+    throw;
+  }
+}
+
+// One that suffices, before any that does not; then the one with the fewest streams, then the largest.
+const PoolMemory::FreeGranules* PoolMemory::least_to_wait_for(const std::vector<FreeGranules>& all,
+                                                              std::uint64_t bytes) {
+  const auto cost = [&](const FreeGranules& each) {
+    return std::tuple(each.extent.bytes < bytes, order_.missing(order_.host(), each.frontier).points().size(),
+                      ~each.extent.bytes);
+  };
+  const FreeGranules* least = nullptr;
+  for (const FreeGranules& each : all) {
+    if (!order_.is_done(each.frontier) && (least == nullptr || cost(each) < cost(*least))) {
+      least = &each;
+    }
+  }
+  return least;
+}
+
+void PoolMemory::sink_to_mark() noexcept {
+  if (!is_above_mark() || !marked_) {
+    return;
+  }
+  try {
+    reclaim();
+    give_back(reserved().current - options_.high_water_bytes, false);
+  } catch (...) {
+    // That no memory could be given back is not the failure of who frees a block.
+  }
+}
+
+void PoolMemory::mark_for_sinking() noexcept {
+  if (!is_above_mark()) {
+    return;
+  }
+  marked_ = true;
+  try {
+    reclaim();
+    for (const FreeGranules& each : large_.free_granules()) {
+      order_.mark(each.frontier);
+    }
+  } catch (...) {
+    // As above.
+  }
+}
+
+// --- figures -----------------------------------------------------------------------------------------------
+
+void PoolMemory::count_reserved() {
+  const auto set = [&](BlockKind kind, std::uint64_t bytes) {
+    PoolFigure& figure = reserved_[static_cast<std::size_t>(kind)];
+    if (bytes > figure.current) {
+      add(figure, bytes - figure.current);
+    } else {
+      remove(figure, figure.current - bytes);
+    }
+  };
+  set(BlockKind::kSmall, small_.bytes());
+  set(BlockKind::kPersistent, persistent_.bytes());
+  set(BlockKind::kLarge, reserved().current - small_.bytes() - persistent_.bytes());
+}
+
+void PoolMemory::reset_peaks() {
+  stock_.reset_peak();
+  for (PoolFigure& figure : reserved_) {
+    figure.peak = figure.current;
+  }
+}
+
+}  // namespace vdnn

@@ -1,0 +1,61 @@
+#pragma once
+// Small blocks, and those that live long: cut of slabs, which are blocks of the large region, and given back
+// to it when all of one is free.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "allocator/large_region.h"
+#include "allocator/tlsf.h"
+#include "vdnn/stream_pool.h"
+
+namespace vdnn {
+
+// Guarded by the pool's lock. Offsets are those of the large region.
+class SlabRegion {
+ public:
+  // `unit`: of the sizes of blocks, of which none is larger than a slab. `large` must outlive it.
+  SlabRegion(LargeRegion& large, std::uint64_t slab_bytes, std::uint64_t unit);
+
+  // As LargeRegion's.
+  std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const Frontier& known) {
+    return blocks_.allocate(bytes, known);
+  }
+  Frontier handed_out_behind(std::uint64_t offset, std::uint64_t bytes) const {
+    return blocks_.in_use(offset, bytes).frontier;
+  }
+  bool free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
+    return blocks_.free(offset, bytes, last_use).bytes >= slab_bytes_;
+  }
+  std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
+
+  // From what the large region has; false where it has none.
+  bool add_slab(const Frontier& known);
+  // Gives back those that are free. Whether there were any.
+  bool reclaim();
+  std::uint64_t free_slab_bytes() const;
+  std::uint64_t bytes() const { return slabs_.size() * slab_bytes_; }
+  bool is_slab(std::uint64_t offset) const { return slabs_.contains(offset); }
+  // Calls visit(extent, state) for what is in slabs, in no order.
+  template <class Visit>
+  void for_each_piece(const Visit& visit) const {
+    blocks_.for_each_from_the_end([&](Tlsf::Extent extent, Tlsf::State state) {
+      if (state != Tlsf::State::kVacant) {
+        visit(extent, state);
+      }
+    });
+  }
+
+ private:
+  // Calls visit(block, slab, frontier) for each slab that is free.
+  template <class Visit>
+  void for_each_free_slab(const Visit& visit) const;
+
+  LargeRegion& large_;
+  const std::uint64_t slab_bytes_;
+  Tlsf blocks_;
+  std::set<std::uint64_t> slabs_;  // their offsets
+};
+
+}  // namespace vdnn

@@ -1,0 +1,58 @@
+#pragma once
+// Memory apart from addresses, as a pool's backend has it (vdnn/pool_backend.h), by CUDA's virtual memory
+// management: granules are physical allocations, which may be mapped at several places at once. CUDA keeps
+// such memory as long as its handle or a mapping is there.
+//
+// Work that writes at one address and work that reads at another one of the same memory must be ordered, as
+// by streams and events; within one kernel the two are not coherent (CUDA programming guide, virtual aliasing
+// support).
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "streams/cuda/cuda_context.h"
+#include "vdnn/address_range.h"
+
+namespace vdnn {
+
+// Thread-safe. Calls are made within a scope of the context.
+class CudaGranules {
+ public:
+  CudaGranules(CudaContext& context, std::uint64_t granule_bytes)
+      : context_(context), granule_bytes_(granule_bytes) {}
+  // Gives back what is still mapped or reserved, as what CUDA refused to take. No work may be in flight.
+  ~CudaGranules();
+  CudaGranules(const CudaGranules&) = delete;
+  CudaGranules& operator=(const CudaGranules&) = delete;
+
+  AddressRange reserve(std::uint64_t bytes);
+  void unreserve(AddressRange reservation);
+  std::uint64_t create();
+  void destroy(std::uint64_t granule);
+  void map(AddressRange range, std::span<const std::uint64_t> granules);
+  void unmap(AddressRange range);
+
+ private:
+  struct Reservation {
+    AddressRange range;
+    std::vector<bool> mapped;  // by granule
+  };
+
+  Reservation& reservation_of(AddressRange range);
+  std::vector<bool>::reference mapped_at(Reservation& reservation, std::uint64_t address) const;
+  CudaStatus unmap_one(Reservation& reservation, std::uint64_t address);
+  void unmap_strays();
+  MemoryShortage shortage(std::uint64_t asked) const;
+
+  CudaContext& context_;
+  const std::uint64_t granule_bytes_;
+  std::mutex mutex_;                                   // guards what follows
+  std::map<std::uint64_t, Reservation> reservations_;  // by begin
+  // Granules that a call of map() which failed could not unmap again.
+  std::vector<std::uint64_t> strays_;
+};
+
+}  // namespace vdnn
