@@ -8,34 +8,14 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/replay.h"
-#include "bench/replayed_pools.h"
-#include "bench/torch_rules.h"
+#include "bench/comparison.h"
 #include "vdnn/error.h"
 
 namespace vdnn::bench {
 namespace {
-
-struct Contestant {
-  const char* name;
-  std::unique_ptr<ReplayedAllocator> (*make)();
-};
-
-constexpr Contestant kContestants[] = {
-    {"plain", [] { return std::unique_ptr<ReplayedAllocator>(std::make_unique<PlainAllocation>()); }},
-    {"device pool",
-     [] { return std::unique_ptr<ReplayedAllocator>(std::make_unique<ReplayedDevicePool>()); }},
-    {"torch",
-     [] { return std::unique_ptr<ReplayedAllocator>(std::make_unique<TorchRules>(TorchSegments::kFixed)); }},
-    {"expandable",
-     [] {
-       return std::unique_ptr<ReplayedAllocator>(std::make_unique<TorchRules>(TorchSegments::kExpandable));
-     }},
-};
 
 AllocationLog read(const std::string& path) {
   std::ifstream file(path);
@@ -52,42 +32,78 @@ std::string stem(const std::string& path) {
 
 void print_header() {
   std::printf("%-24s %10s", "log", "live, MiB");
-  for (const Contestant& contestant : kContestants) {
+  for (const Contestant& contestant : contestants()) {
     std::printf(" %12s", contestant.name);
   }
   std::printf("\n");
 }
 
-void print_row(const std::string& path, bool one_stream, std::size_t steps) {
-  AllocationLog log = read(path);
-  if (one_stream) {
-    for (AllocationEvent& event : log.events) {
-      event.stream = 0;
-    }
-  }
-  const auto live = static_cast<double>(peak_live_bytes(log));
-  std::printf("%-24s %10.1f", stem(path).c_str(), live / (1 << 20));
-  for (const Contestant& contestant : kContestants) {
-    const auto allocator = contestant.make();
-    const Replay done = replay(log, steps, *allocator);
-    std::printf(" %12.3f", static_cast<double>(done.peak_reserved_bytes) / live);
+void print_row(const Comparison& comparison) {
+  std::printf("%-24s %10.1f", comparison.log.c_str(), static_cast<double>(comparison.live_bytes) / (1 << 20));
+  for (const Outcome& outcome : comparison.outcomes) {
+    std::printf(" %12.3f", outcome.reserved_over_live);
   }
   std::printf("\n");
 }
 
-int run(int count, char** arguments) {
-  CLI::App app("Replays allocation logs: peak reserved over peak live");
+// What it took besides, of each contestant: time, the reading of its figures after each call included, and
+// waits of streams for each other.
+void print_costs(const Comparison& comparison) {
+  std::printf("%-35s", "  ns a call, waits");
+  for (const Outcome& outcome : comparison.outcomes) {
+    std::printf(" %6.0f %5llu", outcome.replay.seconds * 1e9 / static_cast<double>(outcome.replay.calls),
+                static_cast<unsigned long long>(outcome.replay.waits));
+  }
+  std::printf("\n");
+}
+
+struct Asked {
   std::vector<std::string> paths;
   std::size_t steps = 3;
+  double least_mib = 0;
   bool one_stream = false;
-  app.add_option("log", paths, "Allocation logs")->required();
-  app.add_option("--steps", steps, "How often a log's step is repeated")->check(CLI::PositiveNumber);
-  app.add_flag("--one-stream", one_stream, "As if everything was done on one stream");
-  CLI11_PARSE(app, count, arguments);
-  print_header();
-  for (const std::string& path : paths) {
-    print_row(path, one_stream, steps);
+  bool costs = false;
+  bool markdown = false;
+};
+
+void print(const Comparison& comparison, const Asked& asked) {
+  if (asked.markdown) {
+    std::printf("%s\n", markdown_row(comparison).c_str());
+    return;
   }
+  print_row(comparison);
+  if (asked.costs) {
+    print_costs(comparison);
+  }
+}
+
+void compare_all(const Asked& asked) {
+  asked.markdown ? static_cast<void>(std::printf("%s\n", markdown_header().c_str())) : print_header();
+  for (const std::string& path : asked.paths) {
+    AllocationLog log = read(path);
+    if (asked.one_stream) {
+      for (AllocationEvent& event : log.events) {
+        event.stream = 0;
+      }
+    }
+    if (static_cast<double>(peak_live_bytes(log)) >= asked.least_mib * (1 << 20)) {
+      print(compare(stem(path), log, asked.steps), asked);
+    }
+  }
+}
+
+int run(int count, char** arguments) {
+  CLI::App app("Replays allocation logs: peak reserved over peak live");
+  Asked asked;
+  app.add_option("log", asked.paths, "Allocation logs")->required();
+  app.add_option("--steps", asked.steps, "How often a log's step is repeated")->check(CLI::PositiveNumber);
+  app.add_option("--least-live", asked.least_mib, "Leaves out logs with less live at once, in MiB")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--one-stream", asked.one_stream, "As if everything was done on one stream");
+  app.add_flag("--costs", asked.costs, "Prints time and waits, too");
+  app.add_flag("--markdown", asked.markdown, "Prints the table of docs/allocator.md");
+  CLI11_PARSE(app, count, arguments);
+  compare_all(asked);
   return 0;
 }
 

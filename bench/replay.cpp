@@ -41,6 +41,7 @@ Replay replay(const AllocationLog& log, std::size_t steps, ReplayedAllocator& al
   for (std::size_t step = 0; step < steps; ++step) {
     run(events.subspan(log.step_begin), allocator, replay);
   }
+  replay.waits = allocator.waits();
   replay.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return replay;
 }

@@ -19,6 +19,8 @@ class ReplayedAllocator {
   virtual void free(std::uint64_t block, std::uint32_t stream) = 0;
   // Taken from the device at this moment.
   virtual std::uint64_t reserved_bytes() const = 0;
+  // Of one stream for another, on the device, inserted so far.
+  virtual std::uint64_t waits() const { return 0; }
 };
 
 }  // namespace vdnn::bench

@@ -62,4 +62,23 @@ StreamId ReplayedDevicePool::stream_of(std::uint32_t number) {
   return streams_[number] = device_.create_stream(std::to_string(number));
 }
 
+ReplayedStreamPool::ReplayedStreamPool()
+    : backend_(std::uint64_t{1} << 40U), pool_(backend_, {.ends_are_told = true}) {}
+
+void ReplayedStreamPool::allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream,
+                                  bool lasting) {
+  const BlockLife life = lasting ? BlockLife::kPersistent : BlockLife::kTransient;
+  addresses_[block] = pool_.allocate(bytes, stream_handle(stream), life).value().begin;
+}
+
+void ReplayedStreamPool::use(std::uint64_t block, std::uint32_t stream) {
+  pool_.used_on(addresses_.at(block), stream_handle(stream));
+}
+
+void ReplayedStreamPool::free(std::uint64_t block, std::uint32_t stream) {
+  const auto freed = addresses_.extract(block);
+  pool_.used_on(freed.mapped(), stream_handle(stream));
+  pool_.free(freed.mapped());
+}
+
 }  // namespace vdnn::bench

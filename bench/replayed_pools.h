@@ -5,9 +5,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/null_backend.h"
 #include "bench/null_device.h"
 #include "bench/replayed_allocator.h"
 #include "vdnn/device_pool.h"
+#include "vdnn/stream_pool.h"
 
 namespace vdnn::bench {
 
@@ -32,6 +34,7 @@ class ReplayedDevicePool final : public ReplayedAllocator {
   void use(std::uint64_t block, std::uint32_t stream) override;
   void free(std::uint64_t block, std::uint32_t stream) override;
   std::uint64_t reserved_bytes() const override { return pool_.statistics().committed_bytes; }
+  std::uint64_t waits() const override { return pool_.statistics().reused_after_wait; }
 
  private:
   struct Block {
@@ -44,6 +47,25 @@ class ReplayedDevicePool final : public ReplayedAllocator {
   DevicePool pool_;
   std::unordered_map<std::uint32_t, StreamId> streams_;
   std::unordered_map<std::uint64_t, Block> blocks_;
+};
+
+// The pool for programs whose streams it does not see.
+class ReplayedStreamPool final : public ReplayedAllocator {
+ public:
+  ReplayedStreamPool();
+  void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;
+  void use(std::uint64_t block, std::uint32_t stream) override;
+  void free(std::uint64_t block, std::uint32_t stream) override;
+  std::uint64_t reserved_bytes() const override {
+    return backend_.granules() * backend_.properties().granule_bytes;
+  }
+  std::uint64_t waits() const override { return pool_.statistics().stream_waits; }
+  std::uint64_t mapped_granules() const { return backend_.mapped_granules(); }
+
+ private:
+  NullBackend backend_;
+  StreamPool pool_;
+  std::unordered_map<std::uint64_t, std::uint64_t> addresses_;
 };
 
 }  // namespace vdnn::bench

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "bench/comparison.h"
 #include "bench/replay.h"
 #include "bench/replayed_pools.h"
 #include "bench/synthetic_allocations.h"
@@ -46,23 +47,81 @@ TEST(Traces, AreWhatStepsOfTheZooAndSyntheticProgramsAskForToday) {
   EXPECT_EQ(files, names);
 }
 
-TEST(Traces, CanBeReplayedInEveryAllocatorAndHoldWhatIsLive) {
+// Calls visit(log), with its name in what fails.
+template <class Visit>
+void each_trace(const Visit& visit) {
   for (const auto& entry : std::filesystem::directory_iterator(VDNN_TRACES)) {
     SCOPED_TRACE(entry.path().filename());
-    const AllocationLog log = read_allocation_log(contents(entry.path()));
+    visit(read_allocation_log(contents(entry.path())));
+  }
+}
+
+TEST(Traces, CanBeReplayedInEveryAllocatorAndHoldWhatIsLive) {
+  each_trace([](const AllocationLog& log) {
     const std::uint64_t live = peak_live_bytes(log);
     PlainAllocation plain;
     ReplayedDevicePool pool;
+    ReplayedStreamPool stream_pool;
     TorchRules fixed(TorchSegments::kFixed);
     TorchRules expandable(TorchSegments::kExpandable);
     for (ReplayedAllocator* const allocator :
          {static_cast<ReplayedAllocator*>(&plain), static_cast<ReplayedAllocator*>(&pool),
-          static_cast<ReplayedAllocator*>(&fixed), static_cast<ReplayedAllocator*>(&expandable)}) {
+          static_cast<ReplayedAllocator*>(&stream_pool), static_cast<ReplayedAllocator*>(&fixed),
+          static_cast<ReplayedAllocator*>(&expandable)}) {
       const Replay once = replay(log, 1, *allocator);
       EXPECT_GE(once.peak_reserved_bytes, live);
       EXPECT_EQ(once.calls, log.events.size());
     }
+  });
+}
+
+// What a few granules are to a small program is no matter of placement.
+constexpr std::uint64_t kLarge = std::uint64_t{256} << 20;
+
+TEST(Traces, TheStreamPoolHoldsATenthMoreThanIsLiveAtMostAndNeverMoreThanPyTorchsRules) {
+  std::size_t large = 0;
+  each_trace([&](const AllocationLog& log) {
+    const std::uint64_t live = peak_live_bytes(log);
+    if (live < kLarge) {
+      return;
+    }
+    ++large;
+    ReplayedStreamPool ours;
+    TorchRules fixed(TorchSegments::kFixed);
+    TorchRules expandable(TorchSegments::kExpandable);
+    const std::uint64_t reserved = replay(log, 3, ours).peak_reserved_bytes;
+    EXPECT_GE(reserved, live);
+    EXPECT_LE(reserved, live + live / 10);
+    EXPECT_LE(reserved, replay(log, 3, fixed).peak_reserved_bytes);
+    EXPECT_LE(reserved, replay(log, 3, expandable).peak_reserved_bytes);
+  });
+  EXPECT_GE(large, 60U);
+}
+
+// allocator_replay --markdown --least-live 256 tests/data/traces/*.txt
+TEST(Traces, AreInTheTableOfTheDocumentation) {
+  const std::string documentation = contents(VDNN_DOCS "/allocator.md");
+  const auto has = [&](const std::string& line) {
+    EXPECT_NE(documentation.find("\n" + line + "\n"), std::string::npos) << line;
+  };
+  has(markdown_header());
+  for (const auto& entry : std::filesystem::directory_iterator(VDNN_TRACES)) {
+    const AllocationLog log = read_allocation_log(contents(entry.path()));
+    if (peak_live_bytes(log) >= kLarge) {
+      has(markdown_row(compare(entry.path().stem(), log, 3)));
+    }
   }
+}
+
+// Mapping takes time, and waits for nothing: it must end.
+TEST(Traces, RepeatedStepsMapNothingMoreInTheStreamPool) {
+  each_trace([](const AllocationLog& log) {
+    ReplayedStreamPool some;
+    ReplayedStreamPool many;
+    replay(log, 6, some);
+    replay(log, 12, many);
+    EXPECT_EQ(many.mapped_granules(), some.mapped_granules());
+  });
 }
 
 // A step is placed as it was before, so that it takes nothing more.

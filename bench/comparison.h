@@ -1,0 +1,40 @@
+#pragma once
+// What allocators hold for a log: the columns of bench/allocator_replay and of the table in
+// docs/allocator.md.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/replay.h"
+#include "bench/replayed_allocator.h"
+#include "vdnn/allocation_log.h"
+
+namespace vdnn::bench {
+
+struct Contestant {
+  const char* name;
+  std::unique_ptr<ReplayedAllocator> (*make)();
+};
+std::span<const Contestant> contestants();
+
+struct Outcome {
+  Replay replay;
+  double reserved_over_live = 0;
+};
+
+struct Comparison {
+  std::string log;
+  std::uint64_t live_bytes = 0;   // at most
+  std::vector<Outcome> outcomes;  // of contestants(), in their order
+};
+// The step of the log `steps` times. Throws as the log's functions do.
+Comparison compare(std::string name, const AllocationLog& log, std::size_t steps);
+
+// A line of a table in Markdown, without its end.
+std::string markdown_header();
+std::string markdown_row(const Comparison& comparison);
+
+}  // namespace vdnn::bench
