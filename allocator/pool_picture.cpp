@@ -73,7 +73,7 @@ std::string picture_of(BlockKind kind, const std::vector<PoolPiece>& pieces) {
 std::string StreamPool::picture() const {
   const std::vector<PoolPiece> pieces = snapshot();
   const StreamPoolStatistics now = statistics();
-  std::string text = "committed " + format_size(now.all.reserved.current) + ", in use " +
+  std::string text = name() + ": committed " + format_size(now.all.reserved.current) + ", in use " +
                      format_size(now.all.allocated.current) + " (asked for " +
                      format_size(now.all.requested.current) + "), at most committed " +
                      format_size(now.all.reserved.peak) + "\n";

@@ -1,7 +1,12 @@
 #include "vdnn/pool_snapshot.h"
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+
 #include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -218,6 +223,87 @@ void write_torch_segment(JsonText& json, const Segment& segment, std::uint64_t d
   json.close('}');
 }
 
+// --- history
+
+std::string name_of_frame(const char* mangled) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
+                                                    std::free);
+  return status == 0 ? name.get() : mangled;
+}
+
+// With the keys that PyTorch's frames have. A line is not known.
+void write_frame(JsonText& json, const void* address) {
+  Dl_info info{};
+  const bool known = dladdr(address, &info) != 0;
+  json.open('{');
+  json.key("name").value(known && info.dli_sname != nullptr
+                             ? name_of_frame(info.dli_sname)
+                             : std::to_string(reinterpret_cast<std::uintptr_t>(address)));
+  json.key("filename").value(std::string_view(known && info.dli_fname != nullptr ? info.dli_fname : ""));
+  json.key("line").value(std::uint64_t{0});
+  json.close('}');
+}
+
+void write_frames(JsonText& json, const PoolEvent& event) {
+  json.key("frames").open('[');
+  for (const void* const frame : event.frames) {
+    write_frame(json, frame);
+  }
+  json.close(']');
+}
+
+std::string_view name_of(PoolEvent::Kind kind) {
+  switch (kind) {
+    case PoolEvent::Kind::kAllocated:
+      return "allocated";
+    case PoolEvent::Kind::kFreed:
+      return "freed";
+    case PoolEvent::Kind::kRefused:
+      break;
+  }
+  return "refused";
+}
+
+void write(JsonText& json, const PoolEvent& event) {
+  json.open('{');
+  json.key("event").value(name_of(event.kind));
+  write_all(json, std::array<Named, 4>{{{"begin", event.range.begin},
+                                        {"bytes", event.range.bytes},
+                                        {"stream", event.stream_id},
+                                        {"microseconds", event.microseconds}}});
+  write_frames(json, event);
+  json.close('}');
+}
+
+// PyTorch says of a free that it was asked for and, behind the block's last users, that it is complete; to
+// the pool it is at once.
+void write_torch_event(JsonText& json, const PoolEvent& event, std::string_view action) {
+  json.open('{');
+  json.key("action").value(action);
+  write_all(json, std::array<Named, 4>{{{"addr", event.range.begin},
+                                        {"size", event.range.bytes},
+                                        {"stream", event.stream_id},
+                                        {"time_us", event.microseconds}}});
+  write_frames(json, event);
+  json.close('}');
+}
+
+void write_torch_events(JsonText& json, const PoolEvent& event) {
+  switch (event.kind) {
+    case PoolEvent::Kind::kAllocated:
+      write_torch_event(json, event, "alloc");
+      return;
+    case PoolEvent::Kind::kFreed:
+      write_torch_event(json, event, "free_requested");
+      write_torch_event(json, event, "free_completed");
+      return;
+    case PoolEvent::Kind::kRefused:
+      write_torch_event(json, event, "oom");
+      return;
+  }
+}
+
 }  // namespace
 
 std::string pool_snapshot_json(const StreamPool& pool) {
@@ -225,6 +311,7 @@ std::string pool_snapshot_json(const StreamPool& pool) {
   JsonText json;
   json.open('{');
   json.key("schema").value(kSchema);
+  json.key("name").value(std::string_view(pool.name()));
   json.key("device").value(std::string_view(backend.name));
   json.key("granule_bytes").value(backend.granule_bytes);
   json.key("alignment_bytes").value(backend.alignment_bytes);
@@ -232,6 +319,11 @@ std::string pool_snapshot_json(const StreamPool& pool) {
   json.key("pieces").open('[');
   for (const PoolPiece& piece : pool.snapshot()) {
     write(json, piece);
+  }
+  json.close(']');
+  json.key("history").open('[');
+  for (const PoolEvent& event : pool.history()) {
+    write(json, event);
   }
   json.close(']');
   json.close('}');
@@ -246,11 +338,16 @@ std::string torch_snapshot_json(const StreamPool& pool, std::uint32_t device) {
     write_torch_segment(json, segment, device);
   }
   json.close(']');
-  // One list of history a device, of which there is none.
+  // One list a device.
   json.key("device_traces").open('[');
-  for (std::uint32_t i = 0; i <= device; ++i) {
+  for (std::uint32_t i = 0; i < device; ++i) {
     json.plain("[]");
   }
+  json.open('[');
+  for (const PoolEvent& event : pool.history()) {
+    write_torch_events(json, event);
+  }
+  json.close(']');
   json.close(']');
   json.key("allocator_settings").plain("{}");
   json.close('}');

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "allocator/block_table.h"
+#include "allocator/pool_history.h"
 #include "allocator/pool_memory.h"
 #include "allocator/pool_tally.h"
 #include "allocator/size_classes.h"
@@ -56,7 +57,11 @@ class StreamPool::Impl {
         classes_(backend.properties().alignment_bytes),
         small_bytes_(std::min(options.small_bytes, backend.properties().granule_bytes)),
         order_(backend, options.ends_are_told),
-        memory_(backend, options_, order_) {}
+        memory_(backend, options_, order_) {
+    if (options.history_events > 0) {
+      history_.emplace(options.history_events, options.stack_traces);
+    }
+  }
 
   ~Impl() {
     // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
@@ -89,9 +94,7 @@ class StreamPool::Impl {
 
   void free(std::uint64_t address) {
     BlockRecord& record = claim(address);
-    if (!give_to_cache(record, *record.owner)) {
-      free_claimed(record, record.owner);
-    }
+    free_claimed(record, address, record.owner);
   }
 
   void free(std::uint64_t address, StreamHandle handle) {
@@ -100,18 +103,10 @@ class StreamPool::Impl {
       const std::lock_guard lock(mutex_);
       stream = &order_.at(handle);
     }
-    BlockRecord& record = claim(address);
-    if (stream != record.owner || !give_to_cache(record, *stream)) {
-      free_claimed(record, stream);
-    }
+    free_claimed(claim(address), address, stream);
   }
 
-  void free_idle(std::uint64_t address) {
-    BlockRecord& record = claim(address);
-    if (record.owner != &order_.host() || !give_to_cache(record, *record.owner)) {
-      free_claimed(record, nullptr);
-    }
-  }
+  void free_idle(std::uint64_t address) { free_claimed(claim(address), address, nullptr); }
 
   void used_on(std::uint64_t address, StreamHandle handle) {
     const std::lock_guard lock(mutex_);
@@ -259,6 +254,10 @@ class StreamPool::Impl {
   }
 
   PoolBackend& backend() const { return backend_; }
+  const std::string& name() const {
+    return options_.name.empty() ? backend_.properties().name : options_.name;
+  }
+  std::vector<PoolEvent> history() const { return history_ ? history_->events() : std::vector<PoolEvent>(); }
 
  private:
   // --- finding ---------------------------------------------------------------------------------------------
@@ -268,8 +267,7 @@ class StreamPool::Impl {
   }
 
   [[noreturn]] void refuse(std::uint64_t address) const {
-    throw InvalidArgument(backend_.properties().name + ": no block in use begins at address " +
-                          std::to_string(address) +
+    throw InvalidArgument(name() + ": no block in use begins at address " + std::to_string(address) +
                           (owns(address) ? ", which is the pool's" : ", which is not the pool's"));
   }
 
@@ -313,6 +311,13 @@ class StreamPool::Impl {
 
   std::optional<AddressRange> allocate(std::uint64_t bytes, PoolStream& stream, BlockLife life) {
     const std::uint64_t asked = std::max<std::uint64_t>(bytes, 1);
+    const std::optional<AddressRange> range = allocate_unnoted(asked, stream, life);
+    note(range ? PoolEvent::Kind::kAllocated : PoolEvent::Kind::kRefused,
+         range.value_or(AddressRange{.begin = 0, .bytes = asked}), stream);
+    return range;
+  }
+
+  std::optional<AddressRange> allocate_unnoted(std::uint64_t asked, PoolStream& stream, BlockLife life) {
     const BlockKind kind = kind_of(asked, life);
     if (kind != BlockKind::kSmall) {
       return allocate_beside_cache(asked, SizeClasses::kClasses, stream, kind);
@@ -330,6 +335,30 @@ class StreamPool::Impl {
       }
     }
     return allocate_beside_cache(asked, size_class, stream, BlockKind::kSmall);
+  }
+
+  // `stream`: in whose order; null: all that has used the block is done. From the moment on that it is free
+  // somebody else may have it: that it is freed is noted before.
+  void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream) {
+    const AddressRange range{.begin = address, .bytes = record.requested};
+    PoolStream& owner = *record.owner;
+    note(PoolEvent::Kind::kFreed, range, owner);
+    const bool by_owner = stream == &owner || (stream == nullptr && &owner == &order_.host());
+    if (by_owner && give_to_cache(record, owner)) {
+      return;
+    }
+    try {
+      free_beside_cache(record, stream);
+    } catch (...) {
+      note(PoolEvent::Kind::kAllocated, range, owner);
+      throw;
+    }
+  }
+
+  void note(PoolEvent::Kind kind, AddressRange range, const PoolStream& stream) {
+    if (history_) {
+      history_->add(kind, range, stream.id);
+    }
   }
 
   // False where the block is none for the cache of `stream`, its owner.
@@ -501,8 +530,7 @@ class StreamPool::Impl {
     return *std::exchange(spare_, spare_->next);
   }
 
-  // `stream`: in whose order; null: all that has used the block is done.
-  void free_claimed(BlockRecord& record, PoolStream* stream) {
+  void free_beside_cache(BlockRecord& record, PoolStream* stream) {
     const std::lock_guard lock(mutex_);
     memory_.sink_to_mark();
     const bool has_readers = record.has_readers;
@@ -607,6 +635,7 @@ class StreamPool::Impl {
   const SizeClasses classes_;
   const std::uint64_t small_bytes_;
   PoolPeaks peaks_;
+  std::optional<PoolHistory> history_;
 
   mutable std::mutex mutex_;  // guards what follows, but for what says otherwise
   mutable StreamOrder order_;
@@ -686,6 +715,14 @@ void StreamPool::reset_peaks() {
 
 std::vector<PoolPiece> StreamPool::snapshot() const {
   return impl_->snapshot();
+}
+
+std::vector<PoolEvent> StreamPool::history() const {
+  return impl_->history();
+}
+
+const std::string& StreamPool::name() const {
+  return impl_->name();
 }
 
 PoolBackend& StreamPool::backend() const {

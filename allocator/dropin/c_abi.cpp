@@ -82,7 +82,9 @@ vdnn_allocator_options default_options() {
           .small_bytes = defaults.small_bytes,
           .cache_bytes = defaults.cache_bytes,
           .ends_are_told = defaults.ends_are_told ? 1U : 0U,
-          .reserved = 0,
+          .stack_traces = defaults.stack_traces ? 1U : 0U,
+          .history_events = defaults.history_events,
+          .name = nullptr,
           .on_exhausted = nullptr,
           .user_data = nullptr};
 }
@@ -98,18 +100,21 @@ vdnn_allocator_options checked(const vdnn_allocator_options* options) {
   if (options->ends_are_told > 1) {
     throw InvalidArgument("ends_are_told is " + std::to_string(options->ends_are_told) + ", not 0 or 1");
   }
-  if (options->reserved != 0) {
-    throw InvalidArgument("reserved is " + std::to_string(options->reserved) + ", not 0");
+  if (options->stack_traces > 1) {
+    throw InvalidArgument("stack_traces is " + std::to_string(options->stack_traces) + ", not 0 or 1");
   }
   return *options;
 }
 
 StreamPoolOptions pool_options(const vdnn_allocator_options& options) {
-  StreamPoolOptions result{.budget_bytes = options.budget_bytes,
+  StreamPoolOptions result{.name = options.name == nullptr ? "" : options.name,
+                           .budget_bytes = options.budget_bytes,
                            .high_water_bytes = options.high_water_bytes,
                            .small_bytes = options.small_bytes,
                            .cache_bytes = options.cache_bytes,
                            .ends_are_told = options.ends_are_told == 1,
+                           .history_events = options.history_events,
+                           .stack_traces = options.stack_traces == 1,
                            .on_exhausted = nullptr};
   if (options.on_exhausted != nullptr) {
     result.on_exhausted = [call = options.on_exhausted, data = options.user_data](std::uint64_t bytes) {
@@ -371,6 +376,13 @@ vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64
 vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                     uint64_t* needed) {
   return vdnn::give_text(allocator, text, capacity, needed, vdnn::pool_snapshot_json);
+}
+
+vdnn_status vdnn_allocator_torch_snapshot(vdnn_allocator* allocator, uint32_t device, char* text,
+                                          uint64_t capacity, uint64_t* needed) {
+  return vdnn::give_text(allocator, text, capacity, needed, [device](const vdnn::StreamPool& pool) {
+    return vdnn::torch_snapshot_json(pool, device);
+  });
 }
 
 }  // extern "C"

@@ -54,7 +54,9 @@ typedef struct vdnn_allocator_options {
   uint64_t small_bytes;       // the largest small block; one granule at most
   uint64_t cache_bytes;       // of a stream; 0: no caches
   uint32_t ends_are_told;     // 1: vdnn_allocator_forget_stream() is called before each stream is destroyed
-  uint32_t reserved;          // 0
+  uint32_t stack_traces;      // 1: the history has the stack of each event
+  uint64_t history_events;    // how many of the latest events the snapshots tell
+  const char* name;           // in errors, pictures and snapshots; null: the device's. Copied
   // May be null. The pool has not got `bytes`: called without any lock, so that it may free blocks; returns
   // whether to try again. Must not throw.
   int (*on_exhausted)(void* user_data, uint64_t bytes);
@@ -155,6 +157,9 @@ vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64
 // JSON after docs/pool_snapshot.schema.json.
 vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                     uint64_t* needed);
+// With the keys that PyTorch's memory visualiser reads (vdnn/pool_snapshot.h), as of the GPU `device`.
+vdnn_status vdnn_allocator_torch_snapshot(vdnn_allocator* allocator, uint32_t device, char* text,
+                                          uint64_t capacity, uint64_t* needed);
 
 #ifdef __cplusplus
 }

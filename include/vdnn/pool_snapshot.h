@@ -1,6 +1,7 @@
 #pragma once
 // What a stream pool consists of at a moment, as JSON: for tools of ours, and for the memory visualiser of
-// PyTorch. Both are complete: every byte that is committed is in them once.
+// PyTorch. Both are complete: every byte that is committed is in them once. Stacks are in terms of functions
+// and binaries.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace vdnn {
 
-// After docs/pool_snapshot.schema.json: figures and pieces.
+// After docs/pool_snapshot.schema.json: figures, pieces, and what history the pool keeps.
 std::string pool_snapshot_json(const StreamPool& pool);
 
 // With the keys of torch.cuda.memory._snapshot(), whose pickle https://pytorch.org/memory_viz reads:

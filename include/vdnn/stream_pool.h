@@ -53,6 +53,8 @@ std::string_view to_string(BlockKind kind);
 enum class BlockLife : std::uint8_t { kTransient, kPersistent };
 
 struct StreamPoolOptions {
+  // Of the pool: in errors, pictures and snapshots. Empty: the backend's.
+  std::string name;
   // Bytes that the pool may have committed, in all kinds together; rounded down to granules. 0: the backend's
   // memory.
   std::uint64_t budget_bytes = 0;
@@ -68,6 +70,10 @@ struct StreamPoolOptions {
   // The caller promises forget() before each stream is destroyed. Then a handle is trusted; else each call
   // asks the backend whether it still means the same stream.
   bool ends_are_told = false;
+  // How many of the latest events history() tells; 0: none, at no cost. Else each call takes one lock more.
+  std::size_t history_events = 0;
+  // With the stack that each was asked from, which takes microseconds a call.
+  bool stack_traces = false;
   // The pool has not got `bytes`. Called without any lock, so that it may free blocks; true: try again. It
   // may throw, and then the request does.
   std::function<bool(std::uint64_t bytes)> on_exhausted;
@@ -130,6 +136,16 @@ struct PoolPiece {
   std::uint64_t stream_id = 0;        // in use or cached; 0: allocate_ready()
 };
 
+// What a pool was asked: a block was handed out or freed, or the request refused.
+struct PoolEvent {
+  enum class Kind : std::uint8_t { kAllocated, kFreed, kRefused };
+  Kind kind = Kind::kAllocated;
+  AddressRange range;              // as it was asked for; of a refusal only `bytes`
+  std::uint64_t stream_id = 0;     // that the block was allocated for; 0: allocate_ready()
+  std::uint64_t microseconds = 0;  // since 1970 began
+  std::vector<void*> frames;       // return addresses, the innermost first; where stacks are kept
+};
+
 // Thread-safe. All that is still handed out when the pool dies is gone with it: its destructor waits for the
 // device and gives all memory back. The backend must outlive the pool.
 //
@@ -190,10 +206,15 @@ class StreamPool {
   // Of the blocks that were allocated for one stream; all 0 for one that the pool does not know.
   StreamPoolStatistics statistics(StreamHandle stream) const;
   void reset_peaks();
-  // In order of address, kind by kind.
+  // In order of address.
   std::vector<PoolPiece> snapshot() const;
   // For people: what there is of each kind, and where the holes are.
   std::string picture() const;
+  // The latest events, the oldest first: StreamPoolOptions::history_events at most. Those of several threads
+  // at once are in an order that explains them.
+  std::vector<PoolEvent> history() const;
+
+  const std::string& name() const;
 
   PoolBackend& backend() const;
 

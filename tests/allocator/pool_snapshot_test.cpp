@@ -47,7 +47,7 @@ class PoolSnapshot : public ::testing::Test {
 
   std::unique_ptr<Device> device_ = make_cpu_device({.budget_bytes = 64 * kMiB});
   std::unique_ptr<PoolBackend> backend_ = make_pool_backend(*device_);
-  StreamPool pool_{*backend_, {}};
+  StreamPool pool_{*backend_, {.name = "a \"pool\"", .history_events = 4, .stack_traces = true}};
   std::uint64_t ready_ = 0;
 };
 
@@ -71,6 +71,17 @@ TEST_F(PoolSnapshot, SchemaRequiresEveryKeyAndAdmitsNoOther) {
   wrong = whole;
   wrong["schema"] = 2;
   EXPECT_THAT(errors(wrong), Contains(HasSubstr("/schema")));
+}
+
+TEST_F(PoolSnapshot, HasTheLatestEvents) {
+  const Json json = snapshot();
+  EXPECT_EQ(json["name"], "a \"pool\"");
+  ASSERT_EQ(json["history"].size(), 4U);
+  EXPECT_EQ(json["history"][0]["event"], "freed");
+  EXPECT_EQ(json["history"][0]["bytes"], 3 * kMiB);
+  EXPECT_EQ(json["history"][3]["event"], "allocated");
+  EXPECT_EQ(json["history"][3]["begin"], ready_);
+  EXPECT_GT(json["history"][3]["frames"].size(), 2U);
 }
 
 TEST_F(PoolSnapshot, PiecesAddUpToTheFigures) {
@@ -106,7 +117,19 @@ TEST_F(PoolSnapshot, ForTorchHasItsKeys) {
     return names;
   };
   EXPECT_EQ(keys(json), (std::set<std::string>{"segments", "device_traces", "allocator_settings"}));
-  EXPECT_EQ(json["device_traces"], Json::parse("[[], [], []]"));
+  ASSERT_EQ(json["device_traces"].size(), 3U);
+  EXPECT_EQ(json["device_traces"][0], Json::array());
+  std::vector<std::string> actions;
+  for (const Json& event : json["device_traces"][2]) {
+    EXPECT_EQ(keys(event), (std::set<std::string>{"action", "addr", "size", "stream", "time_us", "frames"}));
+    EXPECT_GT(event["frames"].size(), 2U);
+    for (const Json& frame : event["frames"]) {
+      EXPECT_EQ(keys(frame), (std::set<std::string>{"name", "filename", "line"}));
+    }
+    actions.push_back(event["action"]);
+  }
+  EXPECT_EQ(actions,
+            (std::vector<std::string>{"free_requested", "free_completed", "alloc", "alloc", "alloc"}));
   for (const Json& segment : json["segments"]) {
     EXPECT_EQ(keys(segment), (std::set<std::string>{"device", "address", "total_size", "allocated_size",
                                                     "active_size", "requested_size", "stream", "segment_type",

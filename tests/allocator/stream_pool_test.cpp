@@ -349,6 +349,43 @@ TEST_F(StreamPoolTest, APictureShowsKindsAndHoles) {
                     HasSubstr("    of 1.438 MiB"), HasSubstr("persistent blocks\n  segments: 0, 0 bytes")));
 }
 
+// The latest events alone, of all threads and caches; what was refused, too.
+TEST_F(StreamPoolTest, HistoryTellsTheLatestEvents) {
+  StreamPool& pool = make({.name = "mine", .budget_bytes = 4 * kMiB, .history_events = 5});
+  EXPECT_THAT(pool.history(), ::testing::IsEmpty());
+  const AddressRange first = pool.allocate(1000, first_).value();
+  pool.free(first.begin);
+  const AddressRange again = pool.allocate(900, first_).value();
+  const AddressRange large = pool.allocate(kMiB, second_).value();
+  EXPECT_FALSE(pool.allocate(8 * kMiB, second_));
+  pool.free_idle(large.begin);
+  EXPECT_THROW(pool.free(large.begin), InvalidArgument);
+  const std::vector<PoolEvent> events = pool.history();
+  using Kind = PoolEvent::Kind;
+  const std::vector<std::pair<Kind, AddressRange>> wanted{{Kind::kFreed, first},
+                                                          {Kind::kAllocated, again},
+                                                          {Kind::kAllocated, large},
+                                                          {Kind::kRefused, {.begin = 0, .bytes = 8 * kMiB}},
+                                                          {Kind::kFreed, large}};
+  ASSERT_EQ(events.size(), wanted.size());
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(std::pair(events[i].kind, events[i].range), wanted[i]) << i;
+    EXPECT_EQ(events[i].stream_id, backend_->stream_id(i < 2 ? first_ : second_)) << i;
+    EXPECT_TRUE(i == 0 || events[i - 1].microseconds <= events[i].microseconds);
+    EXPECT_TRUE(events[i].frames.empty());
+  }
+  EXPECT_THAT(pool.picture(), HasSubstr("mine: committed"));
+}
+
+TEST_F(StreamPoolTest, HistoryHasStacksOnRequest) {
+  StreamPool& pool = make({.budget_bytes = 4 * kMiB, .history_events = 4, .stack_traces = true});
+  pool.free(pool.allocate(1000, first_)->begin);
+  pool.free(pool.allocate(1000, first_)->begin);
+  for (const PoolEvent& event : pool.history()) {
+    EXPECT_GT(event.frames.size(), 3U);
+  }
+}
+
 // --- refusals ----------------------------------------------------------------------------------------------
 
 // The n-th call from now on fails; those of each kind that a pool makes.

@@ -202,7 +202,7 @@ TEST_F(CAbi, OptionsThatCannotBeAreRefused) {
   EXPECT_THAT(refused([](auto& options) { options.version = 0; }), HasSubstr("version 0"));
   EXPECT_THAT(refused([](auto& options) { options.device = -1; }), HasSubstr("device -1"));
   EXPECT_THAT(refused([](auto& options) { options.ends_are_told = 2; }), HasSubstr("ends_are_told"));
-  EXPECT_THAT(refused([](auto& options) { options.reserved = 1; }), HasSubstr("reserved"));
+  EXPECT_THAT(refused([](auto& options) { options.stack_traces = 2; }), HasSubstr("stack_traces"));
   vdnn_allocator_options options;
   EXPECT_EQ(vdnn_allocator_options_init(&options, VDNN_ALLOCATOR_VERSION + 1), VDNN_INVALID_ARGUMENT);
   vdnn_allocator_statistics statistics{.version = VDNN_ALLOCATOR_VERSION + 1};
@@ -295,6 +295,8 @@ class FailedInTurn {
     vdnn_allocator_options options = default_options();
     options.cache_bytes = 64 << 10;
     options.high_water_bytes = 4 * kMiB;
+    options.name = "failed in turn";
+    options.history_events = 8;
     // Two, since a call that fails takes its backend with it.
     std::vector<std::unique_ptr<PoolBackend>> backends(2);
     for (std::unique_ptr<PoolBackend>& backend : backends) {
@@ -379,6 +381,8 @@ class FailedInTurn {
          [&] { return vdnn_allocator_get_stream_statistics(allocator_, stream_handle(0), &statistics); });
     step("picture", [&] { return vdnn_allocator_picture(allocator_, text.data(), text.size(), &needed); });
     step("snapshot", [&] { return vdnn_allocator_snapshot(allocator_, text.data(), text.size(), &needed); });
+    step("torch_snapshot",
+         [&] { return vdnn_allocator_torch_snapshot(allocator_, 1, text.data(), text.size(), &needed); });
   }
 
   Strikes strikes_;

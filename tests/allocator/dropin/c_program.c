@@ -45,6 +45,7 @@ static const char* reports(vdnn_allocator* allocator, void* stream) {
   EXPECT(vdnn_allocator_picture(allocator, text, sizeof text, &needed) == VDNN_OK);
   EXPECT(needed > sizeof text && strlen(text) == sizeof text - 1);
   EXPECT(vdnn_allocator_snapshot(allocator, NULL, 0, &needed) == VDNN_OK && needed > 1);
+  EXPECT(vdnn_allocator_torch_snapshot(allocator, 0, NULL, 0, &needed) == VDNN_OK && needed > 1);
   return NULL;
 }
 
