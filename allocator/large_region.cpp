@@ -47,8 +47,10 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
     : stock_(stock),
       order_(order),
       unit_(unit),
-      home_bytes_(checked_multiply(stock.budget_bytes(), kHomePerBudget)),
-      reservation_(backend, checked_multiply(stock.budget_bytes(), kHomePerBudget + kViewsPerBudget)),
+      maps_(backend.properties().maps),
+      home_bytes_(checked_multiply(stock.budget_bytes(), maps_ ? kHomePerBudget : 1)),
+      reservation_(backend,
+                   checked_multiply(stock.budget_bytes(), maps_ ? kHomePerBudget + kViewsPerBudget : 1)),
       range_(reservation_.range),
       blocks_(unit),
       handles_(zeroed<GranuleHandle>(home_bytes_ / granule())),
@@ -57,6 +59,9 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
       view_addresses_(granule()) {
   blocks_.append_vacancy(home_bytes_);
   view_addresses_.grow(range_.bytes - home_bytes_);
+  if (!maps_) {
+    fill({.offset = 0, .bytes = home_bytes_});  // it has its memory
+  }
 }
 
 LargeRegion::~LargeRegion() {
@@ -419,6 +424,9 @@ void LargeRegion::fill(Tlsf::Extent hole) {
 
 std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() const {
   std::vector<FreeGranules> all;
+  if (!maps_) {
+    return all;
+  }
   blocks_.for_each_free([&](Tlsf::Index block, Tlsf::Extent extent, const Frontier& frontier) {
     if (const Tlsf::Extent whole = whole_granules(extent, granule()); whole.bytes > 0) {
       all.push_back({.block = block, .extent = whole, .frontier = frontier});

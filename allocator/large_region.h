@@ -80,7 +80,8 @@ class LargeRegion {
   // backend throws.
   bool grow(const Growth& growth);
 
-  // Free in whole granules: to be given back to the stock once the frontier has been reached.
+  // Free in whole granules: to be given back to the stock once the frontier has been reached. None where
+  // memory cannot be given back.
   struct FreeGranules {
     Tlsf::Index block = 0;
     Tlsf::Extent extent;
@@ -160,6 +161,7 @@ class LargeRegion {
   GranuleStock& stock_;
   StreamOrder& order_;
   const std::uint64_t unit_;
+  const bool maps_;  // else all memory is at home from the beginning, in one piece, and there are no views
   const std::uint64_t home_bytes_;
   Reservation reservation_;
   const AddressRange range_;  // copied: every free reads it

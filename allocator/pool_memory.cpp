@@ -44,7 +44,9 @@ PoolMemory::PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, S
       large_(backend, stock_, order, unit_),
       small_(large_, slab_bytes_, unit_),
       persistent_(large_, slab_bytes_, unit_),
-      table_(large_.address_bytes(), stock_.granule_bytes(), unit_) {}
+      table_(large_.address_bytes(), stock_.granule_bytes(), unit_) {
+  count_reserved();
+}
 
 // --- blocks ------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,9 @@ struct PoolBackendProperties {
   std::uint64_t memory_bytes = 0;     // what a pool may take where nobody says less
   std::uint64_t granule_bytes = 0;    // a power of two
   std::uint64_t alignment_bytes = 0;  // of blocks; a power of two, not more than a granule
+  // Whether granules can be mapped. Else a reservation has its memory from the beginning, and granules are a
+  // matter of counting: mapping and unmapping them does nothing.
+  bool maps = true;
 };
 
 class PoolBackend {
@@ -111,8 +114,10 @@ StreamHandle stream_handle(StreamId stream);
 // like any other: that blocking streams wait for it is not relied on. Calls set the GPU for the calling
 // thread and put back the one that it had.
 //
-// Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old, or where the GPU has
-// no virtual memory management.
+// Where the GPU has no virtual memory management, a pool takes its whole budget at once (cudaMalloc) and
+// gives nothing back before it dies; `memory_bytes` is a little less than what is free then.
+//
+// Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal);
 
 }  // namespace vdnn

@@ -16,7 +16,7 @@ CudaGranules::~CudaGranules() {
         context_.forget(unmap_one(reservation, at));
       }
     }
-    context_.forget(context_.api().address_free(reservation.range));
+    context_.forget(give_back(reservation.range));
   }
 }
 
@@ -25,13 +25,19 @@ AddressRange CudaGranules::reserve(std::uint64_t bytes) {
   Reservation reservation{.range = {.begin = 0, .bytes = round_up(bytes, granule_bytes_)}, .mapped = {}};
   AddressRange& range = reservation.range;
   reservation.mapped.resize(range.bytes / granule_bytes_);
-  context_.check_memory(context_.api().address_reserve(range.begin, range.bytes, granule_bytes_),
-                        "cuMemAddressReserve", [&] { return MemoryShortage{.asked = range.bytes}; });
+  const auto short_of = [&] { return shortage(range.bytes); };
+  CudaApi& api = context_.api();
+  if (virtual_memory_) {
+    context_.check_memory(api.address_reserve(range.begin, range.bytes, granule_bytes_),
+                          "cuMemAddressReserve", short_of);
+  } else {
+    context_.check_memory(api.malloc(range.begin, range.bytes), "cudaMalloc", short_of);
+  }
   const AddressRange reserved = range;
   try {
     reservations_.emplace(reserved.begin, std::move(reservation));
   } catch (...) {
-    context_.forget(context_.api().address_free(reserved));
+    context_.forget(give_back(reserved));
     throw;
   }
   return reserved;
@@ -40,12 +46,19 @@ AddressRange CudaGranules::reserve(std::uint64_t bytes) {
 void CudaGranules::unreserve(AddressRange reservation) {
   const std::lock_guard lock(mutex_);
   unmap_strays();
-  context_.check(context_.api().address_free(reservation), "cuMemAddressFree",
+  context_.check(give_back(reservation), virtual_memory_ ? "cuMemAddressFree" : "cudaFree",
                  [&] { return format_size(reservation.bytes); });
   reservations_.erase(reservation.begin);
 }
 
+CudaStatus CudaGranules::give_back(AddressRange reservation) {
+  return virtual_memory_ ? context_.api().address_free(reservation) : context_.api().free(reservation.begin);
+}
+
 std::uint64_t CudaGranules::create() {
+  if (!virtual_memory_) {
+    return 0;
+  }
   const std::lock_guard lock(mutex_);
   unmap_strays();
   std::uint64_t granule = 0;
@@ -55,11 +68,17 @@ std::uint64_t CudaGranules::create() {
 }
 
 void CudaGranules::destroy(std::uint64_t granule) {
+  if (!virtual_memory_) {
+    return;
+  }
   context_.check(context_.api().memory_release(granule), "cuMemRelease",
                  [&] { return format_size(granule_bytes_); });
 }
 
 void CudaGranules::map(AddressRange range, std::span<const std::uint64_t> granules) {
+  if (!virtual_memory_) {
+    return;
+  }
   const std::lock_guard lock(mutex_);
   unmap_strays();
   strays_.reserve(granules.size());

@@ -6,6 +6,9 @@
 // Work that writes at one address and work that reads at another one of the same memory must be ordered, as
 // by streams and events; within one kernel the two are not coherent (CUDA programming guide, virtual aliasing
 // support).
+//
+// Where a GPU has no virtual memory management, a reservation is memory in one piece, and granules are
+// counted.
 
 #include <cstdint>
 #include <map>
@@ -21,8 +24,8 @@ namespace vdnn {
 // Thread-safe. Calls are made within a scope of the context.
 class CudaGranules {
  public:
-  CudaGranules(CudaContext& context, std::uint64_t granule_bytes)
-      : context_(context), granule_bytes_(granule_bytes) {}
+  CudaGranules(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory)
+      : context_(context), granule_bytes_(granule_bytes), virtual_memory_(virtual_memory) {}
   // Gives back what is still mapped or reserved, as what CUDA refused to take. No work may be in flight.
   ~CudaGranules();
   CudaGranules(const CudaGranules&) = delete;
@@ -41,6 +44,7 @@ class CudaGranules {
     std::vector<bool> mapped;  // by granule
   };
 
+  CudaStatus give_back(AddressRange reservation);
   Reservation& reservation_of(AddressRange range);
   std::vector<bool>::reference mapped_at(Reservation& reservation, std::uint64_t address) const;
   CudaStatus unmap_one(Reservation& reservation, std::uint64_t address);
@@ -49,6 +53,7 @@ class CudaGranules {
 
   CudaContext& context_;
   const std::uint64_t granule_bytes_;
+  const bool virtual_memory_;
   std::mutex mutex_;                                   // guards what follows
   std::map<std::uint64_t, Reservation> reservations_;  // by begin
   // Granules that a call of map() which failed could not unmap again.

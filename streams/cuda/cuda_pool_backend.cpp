@@ -16,6 +16,8 @@ namespace vdnn {
 namespace {
 
 constexpr std::uint64_t kBlockAlignment = 512;  // cudaMalloc's, which programs rely on
+// Where there is no other: that of GPUs that have one.
+constexpr std::uint64_t kCountedGranule = std::uint64_t{2} << 20;
 
 // The handles of the default streams: 0 and cudaStreamLegacy, cudaStreamPerThread.
 constexpr std::uintptr_t kPerThread = 2;
@@ -45,7 +47,13 @@ PoolBackendProperties properties_of(CudaContext& context) {
   const CudaContext::Scope scope = context.enter();
   const CudaDeviceInfo info = info_of(context, context.ordinal());
   if (!info.virtual_memory) {
-    throw DeviceError(context.owner() + ": " + info.name + " has no virtual memory management");
+    // In one piece there is less than is free.
+    const std::uint64_t free = memory_of(context).free;
+    return {.name = context.owner(),
+            .memory_bytes = (free - free / 16) / kCountedGranule * kCountedGranule,
+            .granule_bytes = kCountedGranule,
+            .alignment_bytes = kBlockAlignment,
+            .maps = false};
   }
   std::uint64_t granule = 0;
   context.check(context.api().allocation_granularity(granule, context.ordinal()),
@@ -61,7 +69,7 @@ class CudaPoolBackend final : public PoolBackend {
   explicit CudaPoolBackend(std::unique_ptr<CudaContext> context)
       : PoolBackend(properties_of(*context)),
         context_(std::move(context)),
-        granules_(*context_, properties().granule_bytes),
+        granules_(*context_, properties().granule_bytes, properties().maps),
         events_(*context_, /*timed=*/false) {}
 
   AddressRange reserve(std::uint64_t bytes) override {

@@ -32,10 +32,12 @@ constexpr std::size_t kStreams = 3;
 // A program that calls CUDA itself and takes its memory from the pool.
 class CudaProgram {
  public:
-  CudaProgram(std::uint64_t seed, const StreamPoolOptions& options)
+  CudaProgram(std::uint64_t seed, const StreamPoolOptions& options, bool virtual_memory = true)
       : random_(seed),
-        cuda_(std::make_shared<FakeCuda>(
-            FakeCudaOptions{.seed = seed, .memory_bytes = 64 * kMiB, .logical_memory = true})),
+        cuda_(std::make_shared<FakeCuda>(FakeCudaOptions{.seed = seed,
+                                                         .memory_bytes = 64 * kMiB,
+                                                         .virtual_memory = virtual_memory,
+                                                         .logical_memory = true})),
         options_(options) {
     cuda_->set_device(0);
     for (CudaStream& stream : streams_) {
@@ -348,9 +350,46 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   EXPECT_TRUE(pool_->allocate(48 * kMiB, streams_[1]));
 }
 
-TEST(StreamPoolOnOldGpus, NeedsVirtualMemory) {
-  const auto cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.virtual_memory = false});
-  EXPECT_THROW(make_cuda_pool_backend(0, cuda), DeviceError);
+// All of the budget in one piece then.
+TEST(StreamPoolWithoutVirtualMemory, TakesItsBudgetAtOnce) {
+  const auto cuda = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.memory_bytes = 64 * kMiB, .virtual_memory = false, .logical_memory = true});
+  cuda->set_device(0);
+  CudaStream stream = nullptr;
+  cuda->stream_create(stream);
+  {
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    EXPECT_EQ(backend->properties().memory_bytes, 60 * kMiB);
+    StreamPool pool(*backend, {.budget_bytes = 32 * kMiB});
+    EXPECT_EQ(cuda->calls("cudaMalloc"), 1U);
+    EXPECT_EQ(pool.statistics().all.reserved.current, 32 * kMiB);
+    EXPECT_EQ(pool.statistics().of(BlockKind::kLarge).reserved.current, 32 * kMiB);
+    const auto first = pool.allocate(30 * kMiB, stream);
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(pool.allocate(1000, stream));
+    EXPECT_FALSE(pool.allocate(2 * kMiB, stream));
+    EXPECT_EQ(pool.shortage(2 * kMiB).budget, 32 * kMiB);
+    pool.free(first->begin);
+    EXPECT_EQ(pool.allocate(30 * kMiB, stream), first);
+    pool.free(first->begin);
+    EXPECT_EQ(pool.trim(), 0U);
+    EXPECT_EQ(pool.statistics().growths, 0U);
+    EXPECT_THROW(StreamPool(*backend, {}), OutOfMemory) << "another one has half of it";
+    EXPECT_EQ(cuda->calls("cudaMalloc"), 2U);
+  }
+  cuda->stream_destroy(stream);
+  EXPECT_THAT(cuda->misuses(), IsEmpty());
+  EXPECT_THAT(cuda->leaks(), IsEmpty());
+}
+
+TEST(StreamPoolWithoutVirtualMemory, ProgramsAreInOrderAndNothingLeaksWhateverCallIsRefused) {
+  const std::uint64_t seeds = testing::extent({.usual = 40, .under_sanitizers = 10, .in_long_run = 400});
+  for (std::uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, "seed " + std::to_string(seed));
+    auto program = std::make_unique<CudaProgram>(seed, options_of(seed), /*virtual_memory=*/false);
+    program->cuda()->fail_call(1 + 7 * seed, CudaStatus::kMemoryAllocation);
+    expect_sound(std::move(program), 200);
+  }
 }
 
 }  // namespace

@@ -17,8 +17,8 @@
 
 #include "allocator/foreign_program.h"
 #include "allocator/judging_sim.h"
-#include "fakes/forwarding_backend.h"
 #include "tests/extent.h"
+#include "vdnn/forwarding_backend.h"
 #include "vdnn/sim_device.h"
 #include "vdnn/stream_pool.h"
 

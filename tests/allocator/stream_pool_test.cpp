@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/forwarding_backend.h"
 #include "fakes/heap.h"
+#include "vdnn/forwarding_backend.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn {

@@ -128,10 +128,18 @@ TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
   const ProgramRun plain = run("one_stream", "");
   const ProgramRun passing = run("one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0");
   EXPECT_THAT(passing.outcome.text, StartsWith("vdnn preload: no pool for GPU 0, its memory is CUDA's: "));
-  EXPECT_THAT(passing.outcome.text, HasSubstr("no virtual memory management\nchecksum "));
+  EXPECT_THAT(passing.outcome.text, HasSubstr("must say how much\nchecksum "));
   EXPECT_THAT(passing.outcome.text, EndsWith(plain.outcome.text));
   EXPECT_EQ(passing.calls.at("cudaMalloc"), plain.calls.at("cudaMalloc"));
   EXPECT_EQ(passing.calls.at("cudaFree"), plain.calls.at("cudaFree"));
+}
+
+TEST_F(PreloadTest, WithoutVirtualMemoryAPoolTakesWhatItIsToldToAtOnce) {
+  const ProgramRun served =
+      run("one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0 VDNN_PRELOAD_MEMORY=64MiB");
+  EXPECT_EQ(served.outcome.text, run("one_stream", "").outcome.text);
+  EXPECT_EQ(served.calls.at("cudaMalloc"), 1U);
+  EXPECT_THAT(served.wrong, IsEmpty());
 }
 
 TEST_F(PreloadTest, ASettingThatIsNoneIsSaidAndNothingIsPooled) {

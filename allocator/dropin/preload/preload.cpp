@@ -30,8 +30,8 @@ void say(const std::string& text) {
 
 }  // namespace
 
-Preload::Gpu::Gpu(int ordinal_, const StreamPoolOptions& options)
-    : ordinal(ordinal_), backend(make_cuda_pool_backend(ordinal_)), pool(*backend, options) {}
+Preload::Gpu::Gpu(int ordinal_, std::unique_ptr<PoolBackend> backend_, const StreamPoolOptions& options)
+    : ordinal(ordinal_), backend(std::move(backend_)), pool(*backend, options) {}
 
 Preload::Preload(NextRuntime next, const Settings& settings)
     : next_(next), settings_(settings), host_(settings.host_cache_bytes) {}
@@ -75,8 +75,15 @@ std::shared_ptr<Preload::Gpu> Preload::make_gpu(int ordinal) {
       next_.cudaGetLastError();
       throw DeviceError("cudaMemGetInfo: error " + std::to_string(error));
     }
+    std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(ordinal);
+    if (!backend->properties().maps && settings_.memory_bytes == 0) {
+      throw DeviceError(
+          "it has no virtual memory management, so that a pool takes all its memory at once: "
+          "VDNN_PRELOAD_MEMORY "
+          "must say how much");
+    }
     return std::make_shared<Gpu>(
-        ordinal,
+        ordinal, std::move(backend),
         StreamPoolOptions{.budget_bytes = settings_.memory_bytes == 0 ? total : settings_.memory_bytes});
   } catch (const std::exception& error) {
     say("no pool for GPU " + std::to_string(ordinal) + ", its memory is CUDA's: " + error.what());

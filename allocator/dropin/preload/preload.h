@@ -67,7 +67,7 @@ class Preload {
 
  private:
   struct Gpu {
-    Gpu(int ordinal_, const StreamPoolOptions& options);
+    Gpu(int ordinal_, std::unique_ptr<PoolBackend> backend_, const StreamPoolOptions& options);
 
     const int ordinal;
     const std::unique_ptr<PoolBackend> backend;

@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/failing_pool_backend.h"
 #include "fakes/heap.h"
 #include "tests/allocator/dropin/c_program.h"
 #include "tests/report/json_schema.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
+#include "vdnn/failing_backend.h"
 
 namespace vdnn {
 namespace {
@@ -300,7 +300,7 @@ class FailedInTurn {
     // Two, since a call that fails takes its backend with it.
     std::vector<std::unique_ptr<PoolBackend>> backends(2);
     for (std::unique_ptr<PoolBackend>& backend : backends) {
-      backend = std::make_unique<FailingPoolBackend>(make_pool_backend(*device_), strikes_);
+      backend = std::make_unique<FailingBackend>(make_pool_backend(*device_), strikes_);
     }
     step("create", [&] {
       std::unique_ptr<PoolBackend> backend = std::move(backends.back());

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "fakes/failing_pool_backend.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
+#include "vdnn/failing_backend.h"
 
 namespace vdnn {
 namespace {
@@ -42,8 +42,8 @@ class TorchAllocatorTest : public ::testing::Test {
     if (static_cast<std::size_t>(device) >= devices_.size()) {
       throw DeviceError("there is no such GPU");
     }
-    return std::make_unique<FailingPoolBackend>(make_pool_backend(*devices_.at(device)),
-                                                [this](const char* call) { strikes_(call); });
+    return std::make_unique<FailingBackend>(make_pool_backend(*devices_.at(device)),
+                                            [this](const char* call) { strikes_(call); });
   }
 
   vdnn_allocator_statistics statistics(int device = 0) {

@@ -1,5 +1,6 @@
 #pragma once
-// A pool's backend that passes everything on to another one, until a call that it is told to fail.
+// Failure injection: a pool's backend that passes everything on to another one, but for the calls that it is
+// told to fail. What a program does when memory or device refuse can be tried with it.
 
 #include <cstdint>
 #include <functional>
@@ -7,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "fakes/forwarding_backend.h"
+#include "vdnn/forwarding_backend.h"
 
 namespace vdnn {
 
@@ -16,10 +17,11 @@ struct OwnedBackend {
   std::unique_ptr<PoolBackend> owned;
 };
 
-class FailingPoolBackend final : private OwnedBackend, public ForwardingBackend {
+// As thread-safe as the other one, and `strikes`.
+class FailingBackend final : private OwnedBackend, public ForwardingBackend {
  public:
   // `strikes` is asked before each call that may fail, and throws where it is to.
-  FailingPoolBackend(std::unique_ptr<PoolBackend> backend, std::function<void(const char* call)> strikes)
+  FailingBackend(std::unique_ptr<PoolBackend> backend, std::function<void(const char* call)> strikes)
       : OwnedBackend{std::move(backend)}, ForwardingBackend(*owned), strikes_(std::move(strikes)) {}
 
   AddressRange reserve(std::uint64_t bytes) override { return at("reserve").reserve(bytes); }

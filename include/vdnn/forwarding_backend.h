@@ -1,13 +1,15 @@
 #pragma once
-// A backend of pools that hands everything to another one: for tests that change one thing.
+// A backend of pools that hands everything to another one: for what changes, counts or watches one thing.
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "vdnn/pool_backend.h"
 
 namespace vdnn {
 
+// As thread-safe as its target, which must outlive it.
 class ForwardingBackend : public PoolBackend {
  public:
   explicit ForwardingBackend(PoolBackend& target) : PoolBackend(target.properties()), target_(target) {}
@@ -29,6 +31,10 @@ class ForwardingBackend : public PoolBackend {
   void synchronize(EventHandle event) override { target_.synchronize(event); }
   void synchronize_all() override { target_.synchronize_all(); }
   void release(EventHandle event) noexcept override { target_.release(event); }
+
+ protected:
+  ForwardingBackend(PoolBackend& target, PoolBackendProperties properties)
+      : PoolBackend(std::move(properties)), target_(target) {}
 
  private:
   PoolBackend& target_;
