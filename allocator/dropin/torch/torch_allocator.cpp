@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <string>
 
@@ -33,6 +34,9 @@ vdnn_status guarded(const Body& body) noexcept {
 // No block is in use, and the device has taken back what was cached. Where it refuses, the pool stays until
 // it is asked again: in its destruction a refusal would leave the memory behind.
 bool is_empty(vdnn_allocator* allocator) {
+  if (allocator == nullptr) {
+    return true;
+  }
   vdnn_allocator_statistics statistics{.version = VDNN_ALLOCATOR_VERSION};
   return vdnn_allocator_get_statistics(allocator, &statistics) == VDNN_OK &&
          statistics.all.blocks.current == 0 && vdnn_allocator_trim(allocator, 0, nullptr) == VDNN_OK;
@@ -73,7 +77,10 @@ std::vector<TorchAllocator::Gpu*> TorchAllocator::gpus() {
   return all;
 }
 
-std::shared_ptr<TorchAllocator::Pool> TorchAllocator::make_pool(Gpu& gpu, int device, TorchPoolId id) {
+void TorchAllocator::make_allocator(Gpu& gpu, int device, Pool& pool) {
+  if (pool.allocator != nullptr) {
+    return;
+  }
   std::unique_ptr<PoolBackend> backend = make_backend_(device);
   vdnn_allocator_options options;
   vdnn_allocator_options_init(&options, VDNN_ALLOCATOR_VERSION);
@@ -87,25 +94,25 @@ std::shared_ptr<TorchAllocator::Pool> TorchAllocator::make_pool(Gpu& gpu, int de
   if (create_allocator(std::move(backend), &options, &made) != VDNN_OK) {
     throw DeviceError(vdnn_last_error());
   }
-  auto pool = std::make_shared<Pool>();
-  pool->id = id;
-  pool->allocator.reset(made);
-  return pool;
+  pool.allocator.reset(made);
 }
 
-void TorchAllocator::make_shared_pool(Gpu& gpu, int device) {
-  if (gpu.pools.empty()) {
-    gpu.pools.push_back(make_pool(gpu, device, kNobodys));
-  }
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::shared_pool(Gpu& gpu, int device) {
+  std::shared_ptr<Pool> pool = find_or_add(gpu, kNobodys);
+  make_allocator(gpu, device, *pool);
+  return pool;
 }
 
 std::shared_ptr<TorchAllocator::Pool> TorchAllocator::pool_for(int device, void* stream) {
   Gpu& of = gpu(device);
   const std::lock_guard lock(of.mutex);
-  make_shared_pool(of, device);
   const auto own = std::find_if(of.pools.rbegin(), of.pools.rend(),
                                 [&](const auto& pool) { return pool->filter && pool->filter(stream); });
-  return own == of.pools.rend() ? of.pools.front() : *own;
+  if (own == of.pools.rend()) {
+    return shared_pool(of, device);
+  }
+  make_allocator(of, device, **own);
+  return *own;
 }
 
 std::shared_ptr<TorchAllocator::Pool> TorchAllocator::owner_of(const void* block) {
@@ -113,7 +120,8 @@ std::shared_ptr<TorchAllocator::Pool> TorchAllocator::owner_of(const void* block
     const std::lock_guard lock(gpu->mutex);
     for (const std::shared_ptr<Pool>& pool : gpu->pools) {
       int owns = 0;
-      if (vdnn_allocator_owns(pool->allocator.get(), block, &owns) == VDNN_OK && owns == 1) {
+      if (pool->allocator != nullptr && vdnn_allocator_owns(pool->allocator.get(), block, &owns) == VDNN_OK &&
+          owns == 1) {
         return pool;
       }
     }
@@ -126,12 +134,23 @@ std::shared_ptr<TorchAllocator::Pool> TorchAllocator::find(Gpu& gpu, TorchPoolId
   return found == gpu.pools.end() ? nullptr : *found;
 }
 
+std::shared_ptr<TorchAllocator::Pool> TorchAllocator::find_or_add(Gpu& gpu, TorchPoolId id) {
+  std::shared_ptr<Pool> pool = find(gpu, id);
+  if (pool == nullptr) {
+    pool = std::make_shared<Pool>();
+    pool->id = id;
+    gpu.pools.push_back(pool);
+  }
+  return pool;
+}
+
 // Whether anything was given back.
 bool TorchAllocator::trim(Gpu& gpu) {
   std::vector<std::shared_ptr<Pool>> pools;
   {
     const std::lock_guard lock(gpu.mutex);
-    pools = gpu.pools;
+    std::ranges::copy_if(gpu.pools, std::back_inserter(pools),
+                         [](const auto& pool) { return pool->allocator != nullptr; });
   }
   std::uint64_t all = 0;
   for (const std::shared_ptr<Pool>& pool : pools) {
@@ -173,6 +192,9 @@ void TorchAllocator::give_back(void* block) noexcept {
     if (pool == nullptr) {
       refuse_block();
     }
+    if (const vdnn_status status = record_missed_readers(*pool, block); status != VDNN_OK) {
+      return status;
+    }
     const vdnn_status status = vdnn_allocator_free(pool->allocator.get(), block);
     const bool of_a_graph = pool->id != kNobodys;
     pool.reset();
@@ -194,8 +216,29 @@ void TorchAllocator::used_on(void* block, void* stream) noexcept {
     if (pool == nullptr) {
       refuse_block();
     }
-    return vdnn_allocator_used_on(pool->allocator.get(), block, stream);
+    const vdnn_status status = vdnn_allocator_used_on(pool->allocator.get(), block, stream);
+    if (status == VDNN_DEVICE_ERROR) {
+      const std::lock_guard lock(readers_mutex_);
+      missed_readers_[block].push_back(stream);
+    }
+    return status;
   });
+}
+
+vdnn_status TorchAllocator::record_missed_readers(Pool& pool, void* block) {
+  const std::lock_guard lock(readers_mutex_);
+  const auto missed = missed_readers_.find(block);
+  if (missed == missed_readers_.end()) {
+    return VDNN_OK;
+  }
+  for (void* const stream : missed->second) {
+    const vdnn_status status = vdnn_allocator_used_on(pool.allocator.get(), block, stream);
+    if (status != VDNN_OK) {
+      return status;
+    }
+  }
+  missed_readers_.erase(missed);
+  return VDNN_OK;
 }
 
 void* TorchAllocator::base_of(void* block, std::size_t* bytes) noexcept {
@@ -230,7 +273,7 @@ void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
     if (!(fraction > 0 && fraction <= 1)) {
       throw InvalidArgument("a fraction of " + std::to_string(fraction) + " of the memory");
     }
-    if (!of.pools.empty()) {
+    if (std::ranges::any_of(of.pools, [](const auto& pool) { return pool->allocator != nullptr; })) {
       throw InvalidArgument("the fraction of the memory is fixed with the first block");
     }
     of.fraction = fraction;
@@ -245,14 +288,10 @@ void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter)
     }
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
-    make_shared_pool(of, device);
-    std::shared_ptr<Pool> pool = find(of, id);
-    if (pool == nullptr) {
-      pool = make_pool(of, device, id);
-      of.pools.push_back(pool);
-    }
+    const std::shared_ptr<Pool> pool = find_or_add(of, id);
     ++pool->uses;
     pool->filter = std::move(filter);
+    make_allocator(of, device, *pool);
     return VDNN_OK;
   });
 }
@@ -290,8 +329,7 @@ vdnn_status TorchAllocator::statistics(int device, vdnn_allocator_statistics* st
   return guarded([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
-    make_shared_pool(of, device);
-    return vdnn_allocator_get_statistics(of.pools.front()->allocator.get(), statistics);
+    return vdnn_allocator_get_statistics(shared_pool(of, device)->allocator.get(), statistics);
   });
 }
 

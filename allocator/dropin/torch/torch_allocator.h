@@ -34,6 +34,7 @@ class TorchAllocator {
   void* allocate(std::int64_t bytes, int device, void* stream) noexcept;
   // A block that the device refuses to take back stays in use.
   void give_back(void* block) noexcept;
+  // PyTorch is not told where the device refuses it; it is tried again before the block goes back.
   void used_on(void* block, void* stream) noexcept;
   // The block that begins at `block`, and its size; null where there is none.
   void* base_of(void* block, std::size_t* bytes) noexcept;
@@ -42,6 +43,8 @@ class TorchAllocator {
   void set_memory_fraction(double fraction, int device) noexcept;
 
   // From now on what is allocated for streams that `filter` names comes from the pool `id`; until end().
+  // Where the pool cannot be made, each block tries again, and none is another pool's: that would give the
+  // graph's memory to others.
   void begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept;
   void end(int device, TorchPoolId id) noexcept;
   // As often as begin(): then the pool goes with its last block.
@@ -56,11 +59,10 @@ class TorchAllocator {
   };
   struct Pool {
     TorchPoolId id;
-    std::unique_ptr<vdnn_allocator, Destroy> allocator;
-    unsigned uses = 0;         // begun and not released
-    TorchStreamFilter filter;  // empty: no allocation goes here
+    std::unique_ptr<vdnn_allocator, Destroy> allocator;  // null until the device permits it
+    unsigned uses = 0;                                   // begun and not released
+    TorchStreamFilter filter;                            // empty: no allocation goes here
   };
-  // All pools of one; the first is nobody's own.
   struct Gpu {
     std::mutex mutex;  // guards what follows
     double fraction = 1;
@@ -71,12 +73,14 @@ class TorchAllocator {
   Gpu& gpu(int device);
   std::vector<Gpu*> gpus();
   // With gpu.mutex.
-  std::shared_ptr<Pool> make_pool(Gpu& gpu, int device, TorchPoolId id);
-  void make_shared_pool(Gpu& gpu, int device);
+  void make_allocator(Gpu& gpu, int device, Pool& pool);
+  std::shared_ptr<Pool> shared_pool(Gpu& gpu, int device);
   std::shared_ptr<Pool> pool_for(int device, void* stream);
   // Null where the block is nobody's.
   std::shared_ptr<Pool> owner_of(const void* block);
+  vdnn_status record_missed_readers(Pool& pool, void* block);
   static std::shared_ptr<Pool> find(Gpu& gpu, TorchPoolId id);
+  static std::shared_ptr<Pool> find_or_add(Gpu& gpu, TorchPoolId id);
   static bool trim(Gpu& gpu);
   static void drop_unused(Gpu& gpu);
 
@@ -84,6 +88,8 @@ class TorchAllocator {
   std::mutex mutex_;  // guards what follows
   int devices_ = -1;  // unknown
   std::map<int, std::unique_ptr<Gpu>> gpus_;
+  std::mutex readers_mutex_;  // guards what follows
+  std::map<void*, std::vector<void*>> missed_readers_;
 };
 
 }  // namespace vdnn

@@ -14,6 +14,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vdnn/cpu_device.h"
@@ -100,6 +101,24 @@ TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
+// The block used to go to the next stream while its reader was at work: the hook cannot say that it failed.
+TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
+  void* const block = torch_.allocate(2 * kMiB, 0, one_);
+  strikes_ = [](const char* call) {
+    if (std::string_view(call) == "stream_id") {
+      throw DeviceError("refused");
+    }
+  };
+  torch_.used_on(block, other_);
+  torch_.give_back(block);
+  EXPECT_EQ(statistics().all.blocks.current, 1U);
+  strikes_ = [](const char*) {};
+  torch_.give_back(block);
+  EXPECT_EQ(statistics().all.blocks.current, 0U);
+  torch_.give_back(torch_.allocate(2 * kMiB, 0, one_));
+  EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
+}
+
 TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
   char* const block = static_cast<char*>(torch_.allocate(1000, 0, one_));
   std::size_t bytes = 0;
@@ -173,6 +192,25 @@ TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   for (void* const block : others) {
     torch_.give_back(block);
   }
+}
+
+// What a graph uses used to come from the shared pool then, which gave it to others between replays.
+TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
+  strikes_ = [](const char* call) {
+    if (std::string_view(call) == "reserve") {
+      throw DeviceError("refused");
+    }
+  };
+  torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
+  EXPECT_EQ(torch_.allocate(1000, 0, one_), nullptr);
+  strikes_ = [](const char*) {};
+  void* const block = torch_.allocate(1000, 0, one_);
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(statistics().all.blocks.added, 0U);
+  torch_.give_back(block);
+  torch_.end(0, kGraph);
+  torch_.release(0, kGraph);
+  EXPECT_EQ(committed(), 0U);
 }
 
 TEST_F(TorchAllocatorTest, PoolOfAGraphGoesWithItsLastBlock) {

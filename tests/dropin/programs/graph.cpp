@@ -4,33 +4,6 @@
 
 namespace {
 
-struct Graph {
-  // Captures what `give` gives the stream.
-  template <class Give>
-  Graph(cudaStream_t stream, const Give& give) {
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    cudaGraph_t captured = nullptr;
-    try {
-      give();
-    } catch (const program::Failure&) {
-      cudaStreamEndCapture(stream, &captured);
-      if (captured != nullptr) {
-        cudaGraphDestroy(captured);
-      }
-      throw;
-    }
-    CHECK(cudaStreamEndCapture(stream, &captured));
-    const cudaError_t made = cudaGraphInstantiate(&exec, captured, 0);
-    cudaGraphDestroy(captured);
-    program::check(made, "cudaGraphInstantiate");
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() { cudaGraphExecDestroy(exec); }
-
-  cudaGraphExec_t exec = nullptr;
-};
-
 std::uint64_t body() {
   constexpr std::size_t kBytes = 100'000;
   program::Checksum sum;
@@ -41,7 +14,7 @@ std::uint64_t body() {
   const program::Buffer in(kBytes);
   const program::Buffer between(kBytes);
   const program::Buffer out(kBytes);
-  const Graph graph(stream.handle, [&] {
+  const program::Graph graph(stream.handle, [&] {
     CHECK(cudaMemcpyAsync(between.data, in.data, kBytes, cudaMemcpyDeviceToDevice, stream.handle));
     CHECK(cudaEventRecord(forked.handle, stream.handle));
     CHECK(cudaStreamWaitEvent(other.handle, forked.handle, 0));

@@ -102,6 +102,34 @@ class Event {
   cudaEvent_t handle = nullptr;
 };
 
+// Of what `give` gives the stream.
+class Graph {
+ public:
+  template <class Give>
+  Graph(cudaStream_t stream, const Give& give) {
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t captured = nullptr;
+    try {
+      give();
+    } catch (const Failure&) {
+      cudaStreamEndCapture(stream, &captured);
+      if (captured != nullptr) {
+        cudaGraphDestroy(captured);
+      }
+      throw;
+    }
+    CHECK(cudaStreamEndCapture(stream, &captured));
+    const cudaError_t made = cudaGraphInstantiate(&exec, captured, 0);
+    cudaGraphDestroy(captured);
+    check(made, "cudaGraphInstantiate");
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() { cudaGraphExecDestroy(exec); }
+
+  cudaGraphExec_t exec = nullptr;
+};
+
 // FNV-1a.
 class Checksum {
  public:

@@ -1,0 +1,118 @@
+// A program that treats its allocator as PyTorch does one that is plugged in, on the stand-in for CUDA's
+// runtime: it says the same with ours as with cudaMalloc and cudaFree behind the same functions.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/dropin/programs_run.h"
+#include "tests/extent.h"
+#include "tests/temporary_directory.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::IsEmpty;
+using testing::ProgramRun;
+using ::testing::StartsWith;
+
+constexpr const char* kOurs = VDNN_TORCH_LIBRARY " vdnn_torch";
+constexpr const char* kPlain = VDNN_PLAIN_LIBRARY " plain";
+
+std::string seed(std::uint64_t value) {
+  return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
+}
+
+std::uint64_t orders() {
+  return testing::extent({.usual = 20, .in_long_run = 200});
+}
+
+class TorchTest : public testing::TemporaryDirectory {
+ protected:
+  ProgramRun run(const std::string& library, const std::string& environment) {
+    SCOPED_TRACE(environment + library);
+    ProgramRun done = testing::run_program("torch_tensors " + library,
+                                           "VDNN_STAND_IN_MEMORY=64MiB " + environment, directory_);
+    if (library == kOurs) {
+      std::erase_if(done.wrong, lives_as_long_as_the_process);
+    }
+    return done;
+  }
+
+  // Either the failures did not matter, or the program says which did.
+  void expect_clean_end(const std::string& library, const std::string& failures) {
+    const ProgramRun failing = run(library, failures);
+    EXPECT_THAT(failing.failed, Not(IsEmpty())) << failures << library;
+    EXPECT_THAT(failing.wrong, IsEmpty()) << failures << library << failing.outcome.text;
+    if (failing.outcome.status == 0) {
+      EXPECT_EQ(failing.outcome.text, run(kPlain, "").outcome.text) << failures << library;
+    } else {
+      EXPECT_EQ(failing.outcome.status, 3) << failures << library;
+      EXPECT_THAT(failing.outcome.text, StartsWith("failed: ")) << failures << library;
+    }
+  }
+
+ private:
+  // PyTorch frees while the process ends, so pools are not destroyed: they keep addresses and events, but no
+  // memory.
+  static bool lives_as_long_as_the_process(const std::string& line) {
+    return line.starts_with("leak a reservation") || line == "leak an event";
+  }
+};
+
+TEST_F(TorchTest, AProgramSaysTheSameInEveryOrder) {
+  const std::string expected = run(kPlain, "").outcome.text;
+  ASSERT_THAT(expected, StartsWith("checksum "));
+  for (std::uint64_t i = 0; i < orders(); ++i) {
+    for (const char* const library : {kPlain, kOurs}) {
+      const ProgramRun done = run(library, seed(i));
+      EXPECT_EQ(done.outcome.status, 0) << seed(i) << library;
+      EXPECT_EQ(done.outcome.text, expected) << seed(i) << library;
+      EXPECT_THAT(done.wrong, IsEmpty()) << seed(i) << library;
+    }
+  }
+}
+
+TEST_F(TorchTest, FailuresAreToldAndLeaveNothing) {
+  for (std::uint64_t i = 0; i < orders(); ++i) {
+    for (const char* const library : {kPlain, kOurs}) {
+      expect_clean_end(library, seed(i) + "VDNN_STAND_IN_FAIL_PERCENT=1 ");
+    }
+  }
+}
+
+// Above half of the calls that is one at a time, each in its turn where all are tried.
+TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
+  for (const char* const library : {kPlain, kOurs}) {
+    const std::uint64_t calls = run(library, "").all_calls;
+    const std::uint64_t tried = testing::extent({.usual = 50, .in_long_run = calls});
+    for (std::uint64_t i = 0; i < tried; ++i) {
+      expect_clean_end(library,
+                       "VDNN_STAND_IN_FAIL_EVERY=" + std::to_string(calls - i * calls / tried) + " ");
+    }
+  }
+}
+
+// What takes memory of CUDA or gives it back; the test's output is the table of docs/allocator.md.
+std::uint64_t memory_calls(const ProgramRun& run) {
+  std::uint64_t count = 0;
+  for (const auto& [name, made] : run.calls) {
+    count += name == "cudaMalloc" || name == "cudaFree" || name.starts_with("cuMem") ? made : 0;
+  }
+  return count;
+}
+
+TEST_F(TorchTest, CallsOfTheRuntimeVanish) {
+  const std::uint64_t plain = memory_calls(run(kPlain, ""));
+  const ProgramRun ours = run(kOurs, "");
+  std::printf("| torch_tensors | %d | %d |\n", static_cast<int>(plain), static_cast<int>(memory_calls(ours)));
+  EXPECT_LT(memory_calls(ours), plain);
+  EXPECT_EQ(ours.calls.count("cudaMalloc"), 0U);
+}
+
+}  // namespace
+}  // namespace vdnn
