@@ -54,7 +54,7 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
       range_(reservation_.range),
       blocks_(unit),
       handles_(zeroed<GranuleHandle>(home_bytes_ / granule())),
-      users_(zeroed<std::uint16_t>(home_bytes_ / granule())),
+      users_(zeroed<std::uint32_t>(home_bytes_ / granule())),
       view_at_(zeroed<View>((range_.bytes - home_bytes_) / granule())),
       view_addresses_(granule()) {
   blocks_.append_vacancy(home_bytes_);
@@ -106,8 +106,10 @@ bool LargeRegion::free(std::uint64_t offset, std::uint64_t bytes, const Frontier
     return whole_granules(merged, granule()).bytes > 0;
   }
   ViewState& view = views_[view_at(offset)];
-  view.last_use = last_use.empty() ? view.handed_out_behind : last_use;
-  view.freed = 0;
+  view.unused = last_use.empty();
+  if (!view.unused) {
+    view.last_use = last_use;
+  }
   free_runs(view);
   return true;
 }
@@ -116,7 +118,7 @@ void LargeRegion::count_users(Tlsf::Extent extent, bool come) {
   const std::uint64_t end = (extent.end() - 1) / granule();
   for (std::uint64_t index = extent.offset / granule(); index <= end; ++index) {
     whole_free_ -= is_wholly_free(index) ? 1U : 0U;
-    users_[index] = static_cast<std::uint16_t>(come ? users_[index] + 1 : users_[index] - 1);
+    users_[index] = static_cast<std::uint32_t>(come ? users_[index] + 1 : users_[index] - 1);
     whole_free_ += is_wholly_free(index) ? 1U : 0U;
   }
 }
@@ -125,7 +127,7 @@ void LargeRegion::count_users(Tlsf::Extent extent, bool come) {
 
 std::optional<Tlsf::Block> LargeRegion::allocate_view(std::uint64_t bytes) {
   const std::uint64_t granules = (bytes + granule() - 1) / granule();
-  if (granules > whole_free_) {
+  if (!maps_ || granules > whole_free_) {
     return std::nullopt;
   }
   std::optional<View> view = find_view(granules);
@@ -242,7 +244,11 @@ std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t byte
     if (!view) {
       return std::nullopt;
     }
-    order_.wait_until_done(views_[*view].last_use);
+    try {
+      order_.wait_until_done(views_[*view].last_use);
+    } catch (const CaptureConflict&) {
+      return std::nullopt;  // who asks for memory has nothing to do with that capture
+    }
     drop(*view);
   }
 }
@@ -303,7 +309,7 @@ void LargeRegion::free_runs(ViewState& view) {
   try {
     for (; view.freed < view.runs.size(); ++view.freed) {
       const Tlsf::Extent run = view.used(view.freed);
-      blocks_.free(run.offset, run.bytes, view.last_use);
+      blocks_.free(run.offset, run.bytes, view.unused ? Frontier() : view.last_use);
       count_users(run, false);
     }
   } catch (...) {
@@ -368,9 +374,9 @@ LargeRegion::Growth LargeRegion::growth_for(std::uint64_t bytes) const {
 }
 
 std::optional<Tlsf::Block> LargeRegion::allocate_fresh(std::uint64_t bytes) {
-  Tlsf::Extent hole = blocks_.lowest_vacancy();
   const std::uint64_t needed = round_up(bytes, granule());
-  if (needed > stock_.left() || needed > hole.bytes) {
+  Tlsf::Extent hole = blocks_.lowest_vacancy(needed);
+  if (needed > stock_.left() || hole.bytes == 0) {
     return std::nullopt;
   }
   hole.bytes = needed;
@@ -422,7 +428,8 @@ void LargeRegion::fill(Tlsf::Extent hole) {
   home_used_ = std::max(home_used_, hole.end() / granule());
 }
 
-std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() const {
+std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() {
+  finish_frees();
   std::vector<FreeGranules> all;
   if (!maps_) {
     return all;
@@ -461,7 +468,7 @@ std::uint64_t LargeRegion::give_back(const FreeGranules& granules, std::uint64_t
 }
 
 std::uint64_t LargeRegion::largest_free_block_bytes() const {
-  return std::max(blocks_.largest_free_block_bytes(), free_granule_bytes());
+  return std::max(blocks_.largest_free_block_bytes(), maps_ ? free_granule_bytes() : 0);
 }
 
 }  // namespace vdnn

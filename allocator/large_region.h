@@ -16,8 +16,9 @@
 // Memory grows by as little as makes the request fit: behind what is free at home, or by the granules that a
 // view lacks.
 //
-// Cost: a block at home is O(1) and linear in its granules (a count each); a view is linear in its granules
-// and in the free blocks at home; to make one is linear in all granules.
+// Cost: a block at home is O(1) and linear in its granules (a count each); a view is linear in its granules,
+// in the views of as many granules that are not free, and in the free blocks at home; to make one is linear
+// in these, too. To give granules back is linear in all views.
 //
 // Source of the method: Guo et al., "GMLake: efficient and transparent GPU memory defragmentation for
 // large-scale DNN training with virtual memory stitching" (ASPLOS 2024), which stitches whole blocks.
@@ -87,8 +88,9 @@ class LargeRegion {
     Tlsf::Extent extent;
     Frontier frontier;
   };
-  std::vector<FreeGranules> free_granules() const;
+  std::vector<FreeGranules> free_granules();
   std::uint64_t free_granule_bytes() const { return whole_free_ * granule(); }
+  bool can_give_back() const { return maps_; }
   // At most `bytes` of them, as long as nothing but other calls of this function has changed anything since.
   // Returns how much. What the backend throws in the middle leaves the rest.
   std::uint64_t give_back(const FreeGranules& granules, std::uint64_t bytes);
@@ -104,6 +106,7 @@ class LargeRegion {
   struct ViewState {
     bool exists = false;
     bool in_use = false;
+    bool unused = false;       // while it is freed: its user has not used it
     std::size_t freed = 0;     // runs, while in use: of a free() that was interrupted
     std::size_t busy = 0;      // the run that was in use when the view was asked for last
     std::uint64_t offset = 0;  // of its addresses
@@ -116,8 +119,8 @@ class LargeRegion {
 
     // What is in use of a run.
     Tlsf::Extent used(std::size_t run) const {
-      const std::uint64_t unused = run + 1 == runs.size() ? unused_bytes : 0;
-      return {.offset = runs[run].offset, .bytes = runs[run].bytes - unused};
+      const std::uint64_t rest = run + 1 == runs.size() ? unused_bytes : 0;
+      return {.offset = runs[run].offset, .bytes = runs[run].bytes - rest};
     }
   };
   struct Reservation {
@@ -168,7 +171,7 @@ class LargeRegion {
 
   Tlsf blocks_;                    // at home
   Zeroed<GranuleHandle> handles_;  // by granule at home
-  Zeroed<std::uint16_t> users_;    // likewise
+  Zeroed<std::uint32_t> users_;    // likewise
   std::uint64_t whole_free_ = 0;   // granules
   std::uint64_t home_used_ = 0;    // granules from the first to the last that ever had memory
 

@@ -52,6 +52,7 @@ PoolMemory::PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, S
 
 std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes, const Frontier& known,
                                             const std::function<bool()>& flush_caches) {
+  const Counted counted(*this);
   if (kind != BlockKind::kLarge) {
     if (std::optional<Tlsf::Block> block = slabs(kind).allocate(bytes, known)) {
       return block;
@@ -84,9 +85,9 @@ std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes,
 }
 
 std::optional<Tlsf::Block> PoolMemory::take_fresh(std::uint64_t bytes) {
+  const Counted counted(*this);
   try {
     std::optional<Tlsf::Block> block = large_.allocate_fresh(round_up(bytes, unit_));
-    count_reserved();
     growths_ += block ? 1U : 0U;
     return block;
   } catch (const OutOfMemory&) {
@@ -102,9 +103,7 @@ std::optional<Tlsf::Block> PoolMemory::find(BlockKind kind, std::uint64_t bytes,
   if (std::optional<Tlsf::Block> block = slabs(kind).allocate(bytes, known)) {
     return block;
   }
-  const bool added = slabs(kind).add_slab(known);
-  count_reserved();
-  return added ? slabs(kind).allocate(bytes, known) : std::nullopt;
+  return slabs(kind).add_slab(known) ? slabs(kind).allocate(bytes, known) : std::nullopt;
 }
 
 bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
@@ -118,7 +117,6 @@ bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
   } catch (const OutOfMemory&) {
     grown = false;
   }
-  count_reserved();
   growths_ += grown ? 1U : 0U;
   return grown;
 }
@@ -127,7 +125,6 @@ bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
 bool PoolMemory::reclaim() {
   const bool small = small_.reclaim();
   const bool persistent = persistent_.reclaim();
-  count_reserved();
   return small || persistent;
 }
 
@@ -183,6 +180,7 @@ std::vector<PoolPiece> PoolMemory::pieces() const {
 // --- memory ------------------------------------------------------------------------------------------------
 
 void PoolMemory::trim(std::uint64_t keep_bytes) {
+  const Counted counted(*this);
   stock_.give_back_refused();
   reclaim();
   if (const std::uint64_t committed = reserved().current; committed > keep_bytes) {
@@ -191,8 +189,7 @@ void PoolMemory::trim(std::uint64_t keep_bytes) {
 }
 
 std::uint64_t PoolMemory::free_granule_bytes() const {
-  return large_.free_granule_bytes() + small_.free_slab_bytes() + persistent_.free_slab_bytes() +
-         stock_.refused_bytes();
+  return (large_.can_give_back() ? large_.free_granule_bytes() : 0) + stock_.refused_bytes();
 }
 
 // Gives `bytes` back to the device: of what is done, and then, where the host may wait, of what has to be
@@ -203,26 +200,24 @@ void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
     const std::vector<FreeGranules> all = large_.free_granules();
     for (const FreeGranules& each : all) {
       if (bytes > 0 && order_.is_done(each.frontier)) {
-        bytes -= give_back(each, bytes);
+        bytes -= std::min(bytes, large_.give_back(each, bytes));
       }
     }
     const FreeGranules* const next = bytes > 0 && may_wait ? least_to_wait_for(all, bytes) : nullptr;
-    if (next == nullptr) {
+    if (next == nullptr || !wait_for(next->frontier)) {
       return;
     }
-    order_.wait_until_done(next->frontier);
   }
 }
 
-std::uint64_t PoolMemory::give_back(const FreeGranules& granules, std::uint64_t bytes) {
+// False where there is nothing to be waited for: a capture is under way that it is part of.
+bool PoolMemory::wait_for(const Frontier& frontier) {
   try {
-    const std::uint64_t given = large_.give_back(granules, bytes);
-    count_reserved();
-    return std::min(given, bytes);
-  } catch (...) {
-    count_reserved();
-    throw;
+    order_.wait_until_done(frontier);
+  } catch (const CaptureConflict&) {
+    return false;
   }
+  return order_.is_done(frontier);
 }
 
 // One that suffices, before any that does not; then the one with the fewest streams, then the largest.
@@ -245,6 +240,7 @@ void PoolMemory::sink_to_mark() noexcept {
   if (!is_above_mark() || !marked_) {
     return;
   }
+  const Counted counted(*this);
   try {
     reclaim();
     give_back(reserved().current - options_.high_water_bytes, false);
@@ -258,6 +254,7 @@ void PoolMemory::mark_for_sinking() noexcept {
     return;
   }
   marked_ = true;
+  const Counted counted(*this);
   try {
     reclaim();
     for (const FreeGranules& each : large_.free_granules()) {
@@ -270,7 +267,7 @@ void PoolMemory::mark_for_sinking() noexcept {
 
 // --- figures -----------------------------------------------------------------------------------------------
 
-void PoolMemory::count_reserved() {
+void PoolMemory::count_reserved() noexcept {
   const auto set = [&](BlockKind kind, std::uint64_t bytes) {
     PoolFigure& figure = reserved_[static_cast<std::size_t>(kind)];
     if (bytes > figure.current) {

@@ -55,7 +55,7 @@ class PoolMemory {
   // --- memory ----------------------------------------------------------------------------------------------
   // Gives back what is free in whole granules until at most `keep_bytes` are committed.
   void trim(std::uint64_t keep_bytes);
-  // What is free in whole granules.
+  // What is free in whole granules, but for slabs, and can be given back.
   std::uint64_t free_granule_bytes() const;
   // Above the high-water mark, gives back what is done by now. Before a block is freed, since what it is
   // merged with is done no sooner than the block.
@@ -78,12 +78,21 @@ class PoolMemory {
   bool grow(BlockKind kind, std::uint64_t bytes);
   bool reclaim();
   void give_back(std::uint64_t bytes, bool may_wait);
-  std::uint64_t give_back(const FreeGranules& granules, std::uint64_t bytes);
+  bool wait_for(const Frontier& frontier);
   const FreeGranules* least_to_wait_for(const std::vector<FreeGranules>& all, std::uint64_t bytes);
   bool is_above_mark() const {
-    return options_.high_water_bytes != 0 && reserved().current > options_.high_water_bytes;
+    return options_.high_water_bytes != 0 && reserved().current > options_.high_water_bytes &&
+           large_.can_give_back();
   }
-  void count_reserved();
+  void count_reserved() noexcept;
+  // Whatever is thrown, figures are right at the end.
+  struct Counted {
+    explicit Counted(PoolMemory& memory_) : memory(memory_) {}
+    ~Counted() { memory.count_reserved(); }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    PoolMemory& memory;
+  };
 
   const StreamPoolOptions& options_;
   StreamOrder& order_;

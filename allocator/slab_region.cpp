@@ -59,10 +59,4 @@ bool SlabRegion::reclaim() {
   return !all.empty();
 }
 
-std::uint64_t SlabRegion::free_slab_bytes() const {
-  std::uint64_t bytes = 0;
-  for_each_free_slab([&](Tlsf::Index, Tlsf::Extent slab, const Frontier&) { bytes += slab.bytes; });
-  return bytes;
-}
-
 }  // namespace vdnn

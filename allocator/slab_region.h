@@ -30,11 +30,10 @@ class SlabRegion {
   }
   std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
 
-  // From what the large region has; false where it has none.
+  // From what the large region has; false where it has none. Linear in the gaps between slabs.
   bool add_slab(const Frontier& known);
   // Gives back those that are free. Whether there were any.
   bool reclaim();
-  std::uint64_t free_slab_bytes() const;
   std::uint64_t bytes() const { return slabs_.size() * slab_bytes_; }
   bool is_slab(std::uint64_t offset) const { return slabs_.contains(offset); }
   // Calls visit(extent, state) for what is in slabs, in no order.

@@ -120,19 +120,16 @@ bool StreamOrder::is_there(const PoolStream& stream) {
 }
 
 void StreamOrder::end(PoolStream& stream) {
-  if (is_depended_on(stream)) {
-    record(stream);
-  }
-  {
-    const std::lock_guard lock(stream.mutex);
-    stream.ended = true;
+  if (!end_if_unneeded(stream)) {
+    record(stream, /*last=*/true);
   }
   forget_handle(stream);
 }
 
-bool StreamOrder::is_depended_on(PoolStream& stream) {
+bool StreamOrder::end_if_unneeded(PoolStream& stream) {
   const std::lock_guard lock(stream.mutex);
-  return stream.freed_in_epoch || !stream.tally.empty() || stream.readings > 0;
+  stream.ended = !stream.freed_in_epoch && stream.tally.empty() && stream.readings == 0;
+  return stream.ended;
 }
 
 // --- their order -------------------------------------------------------------------------------------------
@@ -209,15 +206,16 @@ void StreamOrder::wait_until_all_is_done() {
   Frontier everything;
   for (PoolStream& stream : streams_) {
     const std::lock_guard lock(stream.mutex);
-    // What is freed from here on may have been submitted too late.
-    everything.join(Point{.stream = stream.index, .count = stream.ended ? stream.epoch : ++stream.epoch});
+    // What is freed from here on may have been submitted too late; not on a stream that is gone.
+    const bool open = !stream.ended;
+    stream.ended = stream.ended || stream.vanished;
+    everything.join(Point{.stream = stream.index, .count = open ? ++stream.epoch : stream.epoch});
   }
   backend_.synchronize_all();
   ++counters_.device_waits;
   done_.join(everything);
   for (PoolStream& stream : streams_) {
-    const std::lock_guard lock(stream.mutex);
-    stream.ended = stream.ended || std::exchange(stream.vanished, false);
+    stream.vanished = false;
   }
   release_done();
 }
@@ -256,7 +254,7 @@ void StreamOrder::mark(const Frontier& frontier) {
   }
 }
 
-void StreamOrder::record(PoolStream& stream) {
+void StreamOrder::record(PoolStream& stream, bool last) {
   refuse_capture(stream, "cannot be waited for by streams that are not captured with it");
   PoolStream::Event event;
   for (const Point& point : stream.known.points()) {
@@ -269,10 +267,12 @@ void StreamOrder::record(PoolStream& stream) {
   PoolStream::Event& fresh = stream.events.back();
   bool freed = false;
   {
-    // First the epoch ends, then the event is recorded: what is freed in between belongs to the next.
+    // First the epoch ends, then the event is recorded: what is freed in between belongs to the next, if
+    // there is one.
     const std::lock_guard lock(stream.mutex);
     fresh.epoch = ++stream.epoch;
     freed = std::exchange(stream.freed_in_epoch, false);
+    stream.ended = last;
   }
   fresh.after.join(Point{.stream = stream.index, .count = fresh.epoch});
   try {
@@ -281,6 +281,7 @@ void StreamOrder::record(PoolStream& stream) {
     stream.events.pop_back();
     const std::lock_guard lock(stream.mutex);
     stream.freed_in_epoch = stream.freed_in_epoch || freed;
+    stream.ended = false;
     throw;
   }
   ++counters_.events_recorded;
@@ -309,7 +310,7 @@ const PoolStream::Event* StreamOrder::event_for(Point point) {
 
 void StreamOrder::refuse_capture(const PoolStream& stream, const char* what) const {
   if (backend_.is_capturing(stream.handle)) {
-    throw InvalidArgument(backend_.properties().name + ": stream " + std::to_string(stream.id) +
+    throw CaptureConflict(backend_.properties().name + ": stream " + std::to_string(stream.id) +
                           " is being captured and " + what);
   }
 }

@@ -19,6 +19,7 @@
 
 #include "allocator/pool_tally.h"
 #include "allocator/stream_cache.h"
+#include "vdnn/error.h"
 #include "vdnn/frontier.h"
 #include "vdnn/pool_backend.h"
 
@@ -69,6 +70,12 @@ struct OrderCounters {
   std::uint64_t device_waits = 0;
 };
 
+// An event would have to cross the border of a capture.
+class CaptureConflict : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
 class StreamOrder {
  public:
   StreamOrder(PoolBackend& backend, bool ends_are_told);
@@ -100,15 +107,12 @@ class StreamOrder {
 
   // What `requester` is ordered after.
   const Frontier& knowledge(PoolStream& requester);
-  // Makes `requester` come after `behind`: on the device, or where it is the host, there.
+  // Makes `requester` come after `behind`: on the device, or where it is the host, there. Throws
+  // CaptureConflict, and so do the others that wait.
   void make_ready(PoolStream& requester, const Frontier& behind);
   bool is_done(const Frontier& frontier) const { return done_.dominates(frontier); }
   // What of `frontier` is not done, and not known by `stream`.
   Frontier missing(PoolStream& stream, const Frontier& frontier);
-  // Whether make_ready() would be refused, since `stream` is being captured.
-  bool needs_event_in_capture(PoolStream& stream, const Frontier& behind) {
-    return &stream != &host() && !missing(stream, behind).empty() && backend_.is_capturing(stream.handle);
-  }
   // Blocks the host.
   void wait_until_done(const Frontier& frontier);
   void wait_until_all_is_done();
@@ -119,8 +123,8 @@ class StreamOrder {
   Point freed_on(PoolStream& stream);
   // Records events so that look() will see that `frontier` is done.
   void mark(const Frontier& frontier);
-  // An event for what `stream` has freed in this epoch.
-  void record(PoolStream& stream);
+  // An event for what `stream` has freed in this epoch, which is its last where that is said.
+  void record(PoolStream& stream, bool last = false);
   // The stream is about to go: an event stands for what blocks say of it.
   void end(PoolStream& stream);
 
@@ -140,8 +144,8 @@ class StreamOrder {
   PoolStream& add(StreamHandle handle, std::uint64_t id);
   PoolStream& take_number(StreamHandle handle, std::uint64_t id, bool of_thread);
   bool is_unused(PoolStream& stream);
-  // Whether blocks are, or will be, behind what it has been given since the last event.
-  bool is_depended_on(PoolStream& stream);
+  // Unless blocks are, or will be, behind what it has been given since the last event.
+  bool end_if_unneeded(PoolStream& stream);
   void vanish(PoolStream& stream);
   void forget_handle(PoolStream& stream);
   // Its points so that those come first whose streams know, probably, of most others.

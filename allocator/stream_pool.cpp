@@ -24,6 +24,8 @@ namespace {
 // A block that enters a full cache pushes out so many at most, so that a free takes a constant time.
 constexpr int kMaxEvictions = 8;
 
+constexpr std::size_t kMaxHistory = std::size_t{1} << 24;
+
 void check(const PoolBackendProperties& backend, const StreamPoolOptions& options) {
   const auto require = [&](bool kept, const std::string& what) {
     if (!kept) {
@@ -37,6 +39,8 @@ void check(const PoolBackendProperties& backend, const StreamPoolOptions& option
   require(budget >= backend.granule_bytes, "a budget of " + format_size(budget) +
                                                " is less than one granule of " +
                                                format_size(backend.granule_bytes));
+  require(options.history_events <= kMaxHistory,
+          "a history of " + std::to_string(options.history_events) + " events is too long");
   require(options.small_bytes > 0 &&
               SizeClasses(backend.alignment_bytes).class_of(options.small_bytes) < SizeClasses::kClasses,
           "small blocks of " + format_size(options.small_bytes) + " are too many sizes");
@@ -469,22 +473,17 @@ class StreamPool::Impl {
     if (!block) {
       return std::nullopt;
     }
-    if (const std::optional<Tlsf::Block> fresh = fresh_for_capture(asked, kind, *block, stream)) {
-      block = fresh;
-      kind = BlockKind::kLarge;
-      size_class = SizeClasses::kClasses;
-    }
     const std::uint64_t waits = order_.counters().stream_waits + order_.counters().host_waits;
-    BlockRecord& record = make_ready(kind, *block, stream);
+    BlockRecord& record = make_ready(asked, kind, *block, stream);
+    kind = record.kind;
     if (memory_.growths() == growths) {
       const bool waited = order_.counters().stream_waits + order_.counters().host_waits != waits;
       ++(waited ? reused_after_wait_ : reused_at_once_);
     }
     record.owner = &stream;
-    record.kind = kind;
     record.bytes = block->bytes;
     record.requested = asked;
-    record.size_class = size_class;
+    record.size_class = kind == BlockKind::kSmall ? size_class : SizeClasses::kClasses;
     record.freed_at = 0;
     record.has_readers = false;
     record.tagged.store(BlockRecord::tag(block->offset, BlockRecord::kInUse), std::memory_order_release);
@@ -497,26 +496,21 @@ class StreamPool::Impl {
     return memory_.at(block->offset, asked);
   }
 
-  // In the place of `block`, if that would need an event across the border of a capture.
-  std::optional<Tlsf::Block> fresh_for_capture(std::uint64_t asked, BlockKind kind, const Tlsf::Block& block,
-                                               PoolStream& stream) {
+  // A record for the block, which `stream` comes after; or the block is free again. Where an event would have
+  // to cross the border of a capture, it is another block, of memory that nobody has used.
+  BlockRecord& make_ready(std::uint64_t asked, BlockKind kind, Tlsf::Block& block, PoolStream& stream) {
     try {
-      if (!order_.needs_event_in_capture(stream, block.frontier)) {
-        return std::nullopt;
+      return record_for(kind, block, stream);
+    } catch (const CaptureConflict&) {
+      const std::optional<Tlsf::Block> fresh = memory_.take_fresh(asked);
+      if (!fresh) {
+        throw;
       }
-      std::optional<Tlsf::Block> fresh = memory_.take_fresh(asked);
-      if (fresh) {
-        memory_.free(kind, block.offset, block.bytes, {});
-      }
-      return fresh;
-    } catch (...) {
-      memory_.free(kind, block.offset, block.bytes, {});
-      throw;
+      block = *fresh;
     }
+    return record_for(BlockKind::kLarge, block, stream);
   }
-
-  // A record for the block, which `stream` comes after; or the block is free again.
-  BlockRecord& make_ready(BlockKind kind, const Tlsf::Block& block, PoolStream& stream) {
+  BlockRecord& record_for(BlockKind kind, const Tlsf::Block& block, PoolStream& stream) {
     try {
       memory_.table().prepare(block.offset);
       if (spare_ == nullptr) {
@@ -527,7 +521,9 @@ class StreamPool::Impl {
       memory_.free(kind, block.offset, block.bytes, {});
       throw;
     }
-    return *std::exchange(spare_, spare_->next);
+    BlockRecord& record = *std::exchange(spare_, spare_->next);
+    record.kind = kind;
+    return record;
   }
 
   void free_beside_cache(BlockRecord& record, PoolStream* stream) {

@@ -136,15 +136,26 @@ Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontie
   const Index after = free_neighbour(nodes_[node].after);
   const Index before = free_neighbour(nodes_[node].before);
   const bool at_the_end = (after == kNone ? node : after) == last_;
-  // The only part that may fail comes first.
-  Frontier joined = last_use.empty() ? nodes_[node].frontier : last_use;
-  for (const Index neighbour : {after, before}) {
-    if (neighbour != kNone) {
-      joined.join(nodes_[neighbour].frontier);
+  // The only part that may fail comes first. It does not for what was just taken and not used: neighbours
+  // that it was cut out of have the same frontier.
+  const bool unused = last_use.empty();
+  Frontier joined = unused ? std::move(nodes_[node].frontier) : last_use;
+  try {
+    for (const Index neighbour : {after, before}) {
+      if (neighbour != kNone) {
+        joined.join(nodes_[neighbour].frontier);
+      }
     }
+    if (at_the_end) {
+      joined.join(beyond_);
+    }
+  } catch (...) {
+    if (unused) {
+      nodes_[node].frontier = std::move(joined);
+    }
+    throw;
   }
   if (at_the_end) {
-    joined.join(beyond_);
     beyond_.clear();
   }
   in_use_.erase(offset);
@@ -377,10 +388,11 @@ Tlsf::Index Tlsf::vacancy_around(Extent extent) const {
   return node;
 }
 
-Tlsf::Extent Tlsf::lowest_vacancy() const {
+Tlsf::Extent Tlsf::lowest_vacancy(std::uint64_t at_least) const {
   Index lowest = kNone;
   for (Index node = vacancies_; node != kNone; node = nodes_[node].next) {
-    lowest = lowest == kNone || nodes_[node].offset < nodes_[lowest].offset ? node : lowest;
+    const bool is_lower = lowest == kNone || nodes_[node].offset < nodes_[lowest].offset;
+    lowest = nodes_[node].bytes >= at_least && is_lower ? node : lowest;
   }
   return lowest == kNone ? Extent{} : Extent{.offset = nodes_[lowest].offset, .bytes = nodes_[lowest].bytes};
 }

@@ -100,8 +100,8 @@ class Tlsf {
     std::uint64_t bytes_to_fill = 0;
   };
   std::optional<Room> room(std::uint64_t asked, std::uint64_t granule) const;
-  // The vacancy with the lowest offset, or nothing; linear like room().
-  Extent lowest_vacancy() const;
+  // The vacancy with the lowest offset of those with so many bytes, or nothing; linear like room().
+  Extent lowest_vacancy(std::uint64_t at_least = 1) const;
   // `extent`, part of a vacancy, has got memory, whose next user must be ordered after `frontier`: it is
   // free. Linear like room(). It cannot fail behind prepare_to_fill(), which is for whoever has to get the
   // memory in between.

@@ -12,12 +12,13 @@
 // (vdnn/device_pool.h).
 //
 // Memory. Granules are mapped one behind the other into a range of addresses that is larger than the budget,
-// where large blocks are placed; small and persistent ones are cut of granules of their own. A large block
-// for which there is no room in one piece is made of granules that are free, wherever they are, by mapping
-// them once more, one behind the other. Such addresses stay and are used again, so that a program which
-// repeats a step maps nothing more. Reuse, waiting on the device included, comes before growth. So a request
-// fails only when the budget, or the device, has not left as many granules as it takes; and the host does not
-// wait to serve one. Before it fails the program is asked for memory (StreamPoolOptions::on_exhausted).
+// where large blocks are placed; small and persistent ones are cut of slabs, which lie among them. A large
+// block for which there is no room in one piece is made of granules that are free, wherever they are, by
+// mapping them once more, one behind the other. Such addresses stay and are used again, so that a program
+// which repeats a step maps nothing more. Reuse, waiting on the device included, comes before growth. So a
+// request fails only when the budget, or the device, has not left as many granules as it takes; and the host
+// waits to serve one only where a program of ever other sizes has used all addresses up. Before it fails the
+// program is asked for memory (StreamPoolOptions::on_exhausted).
 //
 // Speed. Small blocks that are freed on their own stream lie in a cache of that stream, in exact size classes
 // under the stream's own lock; there, allocate and free take a constant number of steps and no call of the
@@ -44,7 +45,7 @@ namespace vdnn {
 enum class BlockKind : std::uint8_t {
   kSmall,  // at most StreamPoolOptions::small_bytes
   kLarge,
-  kPersistent,  // small, and lives long, as the caller says: not between blocks that come and go
+  kPersistent,  // small, and lives long, as the caller says: apart from small ones that come and go
 };
 inline constexpr std::array kAllBlockKinds{BlockKind::kSmall, BlockKind::kLarge, BlockKind::kPersistent};
 inline constexpr std::size_t kBlockKinds = kAllBlockKinds.size();
@@ -155,8 +156,9 @@ struct PoolEvent {
 // other that does not fit.
 //
 // While a stream is being captured (CUDA graphs) it is given memory that needs no event to be recorded or
-// waited for across the border of the capture: of its own, or such as nobody has used. Where there is none,
-// the request is refused, InvalidArgument. What a graph uses must not be freed as long as that is launched.
+// waited for across the border of the capture: of its own, or such as nobody has used; so is a stream that
+// would have to wait for one that is being captured. Where there is none, the request is refused,
+// InvalidArgument. What a graph uses must not be freed as long as that is launched.
 class StreamPool {
  public:
   StreamPool(PoolBackend& backend, const StreamPoolOptions& options);

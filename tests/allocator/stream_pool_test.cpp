@@ -137,6 +137,7 @@ TEST_F(StreamPoolTest, OptionsThatCannotBeAreRefused) {
   EXPECT_THROW(make({.budget_bytes = kGranule - 1}), InvalidArgument);
   EXPECT_THROW(make({.small_bytes = 0}), InvalidArgument);
   EXPECT_THROW(make({.small_bytes = std::uint64_t{1} << 50}), InvalidArgument);
+  EXPECT_THROW(make({.history_events = std::numeric_limits<std::size_t>::max()}), InvalidArgument);
 }
 
 TEST_F(StreamPoolTest, APoolThatDiesGivesBackWhatIsStillInUse) {
@@ -509,6 +510,59 @@ TEST_F(StreamPoolTest, WithoutHostMemoryTheSameCallWorksTheNextTime) {
     EXPECT_EQ(pool.snapshot().size(), 1U) << nth;
   }
   EXPECT_GT(refused, 30U);
+}
+
+// Frontiers of many streams lie on the heap, and all of it is gone for a while. Failed before: what had been
+// taken for a block could not be put back, and was lost, or in use and free at once.
+TEST_F(StreamPoolTest, WithoutHostMemoryForFrontiersOfManyStreamsNothingIsLost) {
+  constexpr StreamId kStreams = 9;
+  for (StreamId stream = 2; stream < kStreams + 2; ++stream) {
+    device_->create_stream("one of many");
+  }
+  std::uint64_t refused = 0;
+  for (std::uint64_t nth = 1; nth < 80; ++nth) {
+    for (const std::uint64_t bytes : {std::uint64_t{1000}, 8 * kGranule, 3 * kGranule + 1}) {
+      StreamPool pool(*backend_, {.budget_bytes = 32 * kGranule, .cache_bytes = 0});
+      // Every second granule is free, behind all streams.
+      std::vector<std::uint64_t> blocks(32);
+      std::ranges::generate(blocks, [&] { return pool.allocate(kGranule, first_)->begin; });
+      const auto used_by_all = [&](std::uint64_t block) {
+        for (StreamId stream = 2; stream < kStreams + 2; ++stream) {
+          pool.used_on(block, stream_handle(stream));
+        }
+      };
+      for (std::size_t i = 0; i < blocks.size(); i += 2) {
+        used_by_all(blocks[i]);
+        pool.free(blocks[i]);
+      }
+      std::optional<AddressRange> block;
+      const auto attempt = [&](const auto& call) {
+        const HeapFailure failure(nth, HeapFailure::Kind::kFromThenOn);
+        try {
+          call();
+        } catch (const std::bad_alloc&) {
+          ++refused;
+        }
+      };
+      attempt([&] { block = pool.allocate(bytes, second_); });
+      if (!block) {
+        block = pool.allocate(bytes, second_);
+      }
+      ASSERT_TRUE(block) << nth << " of " << bytes;
+      used_by_all(block->begin);
+      attempt([&] { pool.free(block->begin); });
+      if (pool.find(block->begin)) {
+        pool.free(block->begin);
+      }
+      pool.trim(24 * kGranule);
+      EXPECT_FALSE(pool.snapshot().empty());
+      for (std::size_t i = 1; i < blocks.size(); i += 2) {
+        pool.free(blocks[i]);
+      }
+      ASSERT_TRUE(pool.allocate(32 * kGranule, second_)) << nth << " of " << bytes;
+    }
+  }
+  EXPECT_GT(refused, 100U);
 }
 
 TEST_F(StreamPoolTest, InTheSteadyStateNothingIsTakenFromTheHeap) {

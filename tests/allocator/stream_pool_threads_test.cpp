@@ -71,11 +71,17 @@ class Worker {
       }
       if (const auto left = exchange_.take()) {
         check(*left);
-        pool_.free(left->range.begin, stream_);
+        // In the order of who took it, whose cache it may go to, or in this one's.
+        random_() % 2 == 0 ? pool_.free(left->range.begin) : pool_.free(left->range.begin, stream_);
         freed_ += left->range.bytes;
       }
       if (random_() % 1000 == 0) {
         pool_.trim(8 * kMiB);
+      }
+      // Its stream is another one from then on. Failed before: what others freed into its cache meanwhile was
+      // behind an event that never came, and trim() waited for it for ever.
+      if (random_() % 500 == 0) {
+        pool_.forget(stream_);
       }
     }
     while (!held_.empty()) {
