@@ -68,17 +68,24 @@ def train(steps):
         print(f"step {step}  loss {loss.item():.4f}")
 
 
+def statistics_of(library):
+    """Of the first GPU's pool."""
+    statistics = Statistics(version=VERSION)
+    if library.vdnn_torch_statistics(0, ctypes.byref(statistics)) != 0:
+        library.vdnn_torch_last_error.restype = ctypes.c_char_p
+        sys.exit(library.vdnn_torch_last_error().decode())
+    return statistics
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} libvdnn_torch.so")
     library = use_pool(sys.argv[1])
     train(10)
-    statistics = Statistics(version=VERSION)
-    if library.vdnn_torch_statistics(0, ctypes.byref(statistics)) != 0:
-        library.vdnn_torch_last_error.restype = ctypes.c_char_p
-        sys.exit(library.vdnn_torch_last_error().decode())
+    statistics = statistics_of(library)
     print(f"peak requested  {statistics.all.requested.peak} bytes")
     print(f"peak reserved   {statistics.all.reserved.peak} bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

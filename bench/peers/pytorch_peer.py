@@ -4,22 +4,30 @@ page-locked memory at each step, the loss read one step late. On other terms in 
 that it has timed, which need not give the same bits twice; ours does.
 
 pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20] [--tf32]
+                [--allocator own|expandable|libvdnn_torch.so]
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
+With --allocator, allocators are compared: PyTorch's own, that with expandable segments, or vdnn's pool from its library. Engines
+are not timed then, since their choice hangs on the memory that is found free.
 Prints one JSON object: seconds of a step (median), most memory that PyTorch reserved and allocated.
 """
 
 import argparse
 import contextlib
 import json
+import pathlib
 import statistics
+import sys
 import time
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from pytorch_networks import NETWORKS
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+import pytorch_allocator
 
 MODES = ("eager", "channels_last", "compiled", "graph", "checkpoint", "offload")
 WARM_UP_STEPS = 5
@@ -41,7 +49,7 @@ class Training:
         make, block, sample, classes, target, loss = NETWORKS[options.model]
         torch.backends.cuda.matmul.allow_tf32 = options.tf32
         torch.backends.cudnn.allow_tf32 = options.tf32
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = options.allocator is None
         device = torch.device(options.device)
         layout = torch.contiguous_format
         if options.mode != "eager":
@@ -115,6 +123,20 @@ def time_steps(step, steps, synchronize):
     return statistics.median(seconds)
 
 
+def use_allocator(name):
+    """Before the first block. Returns what tells the most memory that was reserved and allocated."""
+    if name in (None, "own", "expandable"):
+        if name == "expandable":
+            torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        return lambda: (torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated())
+    library = pytorch_allocator.use_pool(name)
+
+    def peaks():
+        figures = pytorch_allocator.statistics_of(library).all
+        return figures.reserved.peak, figures.allocated.peak
+    return peaks
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, choices=NETWORKS)
@@ -123,15 +145,17 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--allocator")
     options = parser.parse_args()
     on_gpu = options.device.startswith("cuda")
+    peaks = use_allocator(options.allocator) if on_gpu else lambda: (0, 0)
     training = Training(options)
     step = training.captured() if options.mode == "graph" else training.step
     seconds = time_steps(step, options.steps, torch.cuda.synchronize if on_gpu else lambda: None)
+    reserved, allocated = peaks()
     print(json.dumps({"model": options.model, "batch": options.batch, "mode": options.mode,
                       "tf32": options.tf32, "pytorch": torch.__version__, "step_seconds": seconds,
-                      "reserved_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0,
-                      "allocated_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0}))
+                      "reserved_bytes": reserved, "allocated_bytes": allocated}))
 
 
 if __name__ == "__main__":
