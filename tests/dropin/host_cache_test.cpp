@@ -1,15 +1,15 @@
 #include "allocator/dropin/preload/host_cache.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <new>
+
+#include "fakes/heap.h"
 
 namespace vdnn::preload {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr HostBlock kBlock{.ordinal = 0, .flags = 0, .bytes = 1000};
 
@@ -40,10 +40,11 @@ TEST(HostCache, NoMoreIsKeptThanTheLimit) {
   EXPECT_TRUE(cache.give(&places[1]));
   EXPECT_FALSE(cache.give(&places[2]));
   EXPECT_FALSE(cache.is_in_use(&places[2]));
-  EXPECT_THAT(cache.drain(), ElementsAre(&places[0], &places[1]));
-  EXPECT_THAT(cache.drain(), IsEmpty());
-  cache.add(&places[2], kBlock);
-  EXPECT_TRUE(cache.give(&places[2])) << "what was drained counts no more";
+  EXPECT_EQ(cache.release(), &places[0]);
+  EXPECT_EQ(cache.release(), &places[1]);
+  EXPECT_EQ(cache.release(), nullptr);
+  cache.add(&places[2], {.ordinal = 0, .flags = 0, .bytes = 2000});
+  EXPECT_TRUE(cache.give(&places[2])) << "what was released counts no more";
 }
 
 TEST(HostCache, WhatIsGivenTwiceOrNeverTakenIsNotKept) {
@@ -76,6 +77,36 @@ TEST(HostCache, AResetForgetsWhatTheGpuHad) {
   EXPECT_EQ(cache.take(kBlock), nullptr);
   EXPECT_FALSE(cache.is_in_use(&places[2]));
   EXPECT_EQ(cache.take(kOther), &places[1]);
+}
+
+// What changed hands was forgotten, or counted as kept and not there, where the heap was exhausted meanwhile.
+TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
+  std::uint64_t allocations = 1;
+  for (std::uint64_t fail_at = 1; fail_at <= allocations; ++fail_at) {
+    HostCache cache(2000);
+    void* expected = &places[0];
+    bool kept = false;
+    void* taken = nullptr;
+    void* released = nullptr;
+    {
+      const HeapFailure failure(fail_at, HeapFailure::Kind::kFromThenOn);
+      try {
+        cache.add(&places[0], kBlock);
+      } catch (const std::bad_alloc&) {
+        expected = nullptr;
+      }
+      kept = cache.give(&places[0]);
+      taken = cache.take(kBlock);
+      cache.give(&places[0]);
+      released = cache.release();
+      allocations = failure.allocations();
+    }
+    EXPECT_EQ(kept, expected != nullptr) << fail_at;
+    EXPECT_EQ(taken, expected) << fail_at;
+    EXPECT_EQ(released, expected) << fail_at;
+    cache.add(&places[1], {.ordinal = 0, .flags = 0, .bytes = 2000});
+    EXPECT_TRUE(cache.give(&places[1])) << "nothing else is kept, after a failure of " << fail_at;
+  }
 }
 
 }  // namespace

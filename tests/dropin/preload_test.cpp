@@ -156,6 +156,18 @@ TEST_F(PreloadTest, MisuseIsToldAsTheRuntimeTellsIt) {
   EXPECT_EQ(wrong.outcome.text, run("wrong", "").outcome.text);
 }
 
+// Exceptions of the heap came out of cudaMalloc, cudaStreamDestroy and whatever takes page-locked memory, and
+// ended the program.
+TEST_F(PreloadTest, AnExhaustedHeapIsNotTheProgramsMatter) {
+  const std::string expected = run("no_heap", "").outcome.text;
+  for (std::uint64_t every = 1; every <= 3 * orders(); ++every) {
+    const ProgramRun failing = run("no_heap " + std::to_string(every), kPreload);
+    EXPECT_EQ(failing.outcome.status, 0) << every;
+    EXPECT_THAT(failing.outcome.text, EndsWith(expected)) << every;
+    EXPECT_THAT(failing.wrong, IsEmpty()) << every << failing.outcome.text;
+  }
+}
+
 TEST_F(PreloadTest, ASummaryOnRequest) {
   const std::string file = directory_ / "summary";
   const ProgramRun quiet = run("pinned", std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=" + file);

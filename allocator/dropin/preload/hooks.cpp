@@ -11,10 +11,15 @@ cudaStream_t of_thread(cudaStream_t stream) {
   return stream == nullptr ? cudaStreamPerThread : stream;
 }
 
+// Preload goes to the runtime where something is thrown inside; what is left is that it says so.
 template <class Work>
-cudaError_t with_preload(const Work& work) {
-  Preload* const preload = Preload::instance();
-  return preload == nullptr ? cudaErrorInitializationError : work(*preload);
+cudaError_t with_preload(const Work& work) noexcept {
+  try {
+    Preload* const preload = Preload::instance();
+    return preload == nullptr ? cudaErrorInitializationError : work(*preload);
+  } catch (...) {
+    return cudaErrorUnknown;
+  }
 }
 
 // After the program's own static objects are gone.

@@ -1,7 +1,5 @@
 #include "allocator/dropin/preload/host_cache.h"
 
-#include <utility>
-
 namespace vdnn::preload {
 
 void* HostCache::take(const HostBlock& block) {
@@ -10,16 +8,18 @@ void* HostCache::take(const HostBlock& block) {
   if (found == kept_.end()) {
     return nullptr;
   }
-  void* const address = found->second;
+  void* const address = found->address;
   kept_bytes_ -= block.bytes;
-  kept_.erase(found);
-  in_use_.emplace(address, block);
+  in_use_.insert(kept_.extract(found));
   return address;
 }
 
 void HostCache::add(void* address, const HostBlock& block) {
   const std::lock_guard lock(mutex_);
-  in_use_.insert_or_assign(address, block);
+  if (const auto before = in_use_.find(address); before != in_use_.end()) {
+    in_use_.erase(before);
+  }
+  in_use_.insert({.address = address, .block = block});
 }
 
 bool HostCache::is_in_use(void* address) const {
@@ -33,34 +33,33 @@ bool HostCache::give(void* address, bool busy) {
   if (found == in_use_.end()) {
     return false;
   }
-  const HostBlock block = found->second;
-  in_use_.erase(found);
-  if (busy || block.bytes > limit_bytes_ - kept_bytes_) {
+  if (busy || found->block.bytes > limit_bytes_ - kept_bytes_) {
+    in_use_.erase(found);
     return false;
   }
-  kept_bytes_ += block.bytes;
-  kept_.emplace(block, address);
+  kept_bytes_ += found->block.bytes;
+  kept_.insert(in_use_.extract(found));
   return true;
 }
 
-std::vector<void*> HostCache::drain() {
+void* HostCache::release() {
   const std::lock_guard lock(mutex_);
-  std::vector<void*> drained;
-  for (const auto& [block, address] : std::exchange(kept_, {})) {
-    drained.push_back(address);
+  if (kept_.empty()) {
+    return nullptr;
   }
-  kept_bytes_ = 0;
-  return drained;
+  const Known known = kept_.extract(kept_.begin()).value();
+  kept_bytes_ -= known.block.bytes;
+  return known.address;
 }
 
 void HostCache::forget(int ordinal) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(kept_, [&](const auto& entry) {
-    const bool gone = entry.first.ordinal == ordinal;
-    kept_bytes_ -= gone ? entry.first.bytes : 0;
+  std::erase_if(kept_, [&](const Known& known) {
+    const bool gone = known.block.ordinal == ordinal;
+    kept_bytes_ -= gone ? known.block.bytes : 0;
     return gone;
   });
-  std::erase_if(in_use_, [&](const auto& entry) { return entry.second.ordinal == ordinal; });
+  std::erase_if(in_use_, [&](const Known& known) { return known.block.ordinal == ordinal; });
 }
 
 }  // namespace vdnn::preload

@@ -5,9 +5,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <mutex>
-#include <vector>
+#include <set>
 
 namespace vdnn::preload {
 
@@ -20,31 +20,55 @@ struct HostBlock {
   friend auto operator<=>(const HostBlock&, const HostBlock&) = default;
 };
 
-// Thread-safe. Knows addresses, and touches no memory.
+// Thread-safe. Knows addresses, and touches no memory. Only add() asks the heap for anything.
 class HostCache {
  public:
   explicit HostCache(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   // Something like `block` that is kept, or null.
   void* take(const HostBlock& block);
-  // What the runtime has given.
+  // What the runtime has given. Throws std::bad_alloc, and does not know it then.
   void add(void* address, const HostBlock& block);
   // Whether it is in use and came through here.
   bool is_in_use(void* address) const;
   // True: it is kept; false: it is forgotten, and is to be given back to the runtime. What may be `busy` is
   // not kept.
   bool give(void* address, bool busy = false);
-  // Forgets all that is kept, to be given back to the runtime.
-  std::vector<void*> drain();
+  // Forgets something that is kept, to be given back to the runtime; null: nothing is.
+  void* release();
   // The GPU was reset: what was locked there is gone.
   void forget(int ordinal);
 
  private:
+  struct Known {
+    void* address = nullptr;
+    HostBlock block;
+  };
+  struct ByAddress {
+    using is_transparent = void;
+    static const void* of(const void* address) { return address; }
+    static const void* of(const Known& known) { return known.address; }
+    template <class One, class Other>
+    bool operator()(const One& one, const Other& other) const {
+      return std::less<>()(of(one), of(other));
+    }
+  };
+  struct ByBlock {
+    using is_transparent = void;
+    static const HostBlock& of(const HostBlock& block) { return block; }
+    static const HostBlock& of(const Known& known) { return known.block; }
+    template <class One, class Other>
+    bool operator()(const One& one, const Other& other) const {
+      return of(one) < of(other);
+    }
+  };
+
   const std::uint64_t limit_bytes_;
   mutable std::mutex mutex_;  // guards what follows
   std::uint64_t kept_bytes_ = 0;
-  std::multimap<HostBlock, void*> kept_;
-  std::map<void*, HostBlock> in_use_;
+  // What changes hands is a node of either, so that it cannot get lost on the way.
+  std::multiset<Known, ByBlock> kept_;
+  std::set<Known, ByAddress> in_use_;
 };
 
 }  // namespace vdnn::preload

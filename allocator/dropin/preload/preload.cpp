@@ -1,10 +1,13 @@
 #include "allocator/dropin/preload/preload.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,8 +27,17 @@ std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-void say(const std::string& text) {
-  std::fputs(("vdnn preload: " + text + "\n").c_str(), stderr);
+void say(const char* text) {
+  std::fprintf(stderr, "vdnn preload: %s\n", text);
+}
+
+// What the program can do without.
+template <class Work>
+void attempt(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+  }
 }
 
 }  // namespace
@@ -62,6 +74,9 @@ std::shared_ptr<Preload::Gpu> Preload::gpu() {
     }
   }
   const std::unique_lock lock(mutex_);
+  if (finished_) {
+    return nullptr;  // meanwhile: nobody would end this pool
+  }
   const auto it = gpus_.find(mine);
   return it == gpus_.end() ? gpus_.emplace(mine, make_gpu(mine)).first->second : it->second;
 }
@@ -86,7 +101,7 @@ std::shared_ptr<Preload::Gpu> Preload::make_gpu(int ordinal) {
         ordinal, std::move(backend),
         StreamPoolOptions{.budget_bytes = settings_.memory_bytes == 0 ? total : settings_.memory_bytes});
   } catch (const std::exception& error) {
-    say("no pool for GPU " + std::to_string(ordinal) + ", its memory is CUDA's: " + error.what());
+    say(("no pool for GPU " + std::to_string(ordinal) + ", its memory is CUDA's: " + error.what()).c_str());
     return nullptr;
   }
 }
@@ -133,11 +148,11 @@ cudaError_t Preload::refuse() const {
 template <class Take, class Pass>
 cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass_on) {
   ++counts_[static_cast<std::size_t>(call)].made;
-  const std::shared_ptr<Gpu> mine = gpu();
-  if (!mine) {
-    return pass(call, pass_on());
-  }
   try {
+    const std::shared_ptr<Gpu> mine = gpu();
+    if (!mine) {
+      return pass(call, pass_on());
+    }
     const std::optional<AddressRange> range = take(mine->pool);
     if (!range) {
       return refuse();
@@ -246,7 +261,9 @@ cudaError_t Preload::ipc_handle(cudaIpcMemHandle_t* handle, void* address) {
 // --- page-locked memory ------------------------------------------------------------------------------------
 
 void Preload::release_host_memory() {
-  std::ranges::for_each(host_.drain(), next_.cudaFreeHost);
+  while (void* const kept = host_.release()) {
+    next_.cudaFreeHost(kept);
+  }
 }
 
 cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned flags) {
@@ -267,7 +284,7 @@ cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned f
     error = pass_on();
   }
   if (error == cudaSuccess) {
-    host_.add(*address, block);
+    attempt([&] { host_.add(*address, block); });  // else the runtime takes it back
   }
   return error;
 }
@@ -283,23 +300,24 @@ cudaError_t Preload::free_host(void* address) {
 
 // --- streams and devices -----------------------------------------------------------------------------------
 
+std::vector<std::shared_ptr<Preload::Gpu>> Preload::pooled_gpus() {
+  std::vector<std::shared_ptr<Gpu>> pooled;
+  const std::shared_lock lock(mutex_);
+  for (const auto& [ordinal, gpu] : gpus_) {
+    if (gpu) {
+      pooled.push_back(gpu);
+    }
+  }
+  return pooled;
+}
+
+// A pool finds out by itself that a stream has gone; whether there was one, the runtime says.
 cudaError_t Preload::destroy_stream(cudaStream_t stream) {
-  std::vector<std::shared_ptr<Gpu>> known;
-  {
-    const std::shared_lock lock(mutex_);
-    for (const auto& [ordinal, gpu] : gpus_) {
-      if (gpu) {
-        known.push_back(gpu);
-      }
+  attempt([&] {
+    for (const std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
+      attempt([&] { gpu->pool.forget(stream); });
     }
-  }
-  for (const std::shared_ptr<Gpu>& gpu : known) {
-    try {
-      gpu->pool.forget(stream);
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-      // The pool finds out by itself that a stream has gone; whether there is one, the runtime says.
-    }
-  }
+  });
   return next_.cudaStreamDestroy(stream);
 }
 
@@ -340,23 +358,23 @@ std::string Preload::summary() {
   return text;
 }
 
-void Preload::finish() noexcept {
-  try {
-    std::map<int, std::shared_ptr<Gpu>> ended;
-    {
-      const std::unique_lock lock(mutex_);
-      if (settings_.summary == "1") {
-        std::fputs(summary().c_str(), stderr);
-      } else if (!settings_.summary.empty()) {
-        std::ofstream(settings_.summary) << summary();
-      }
-      finished_ = true;
-      ended.swap(gpus_);
-    }
-    release_host_memory();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-    // The process ends, and its memory with it.
+void Preload::write_summary() {
+  if (settings_.summary == "1") {
+    std::fputs(summary().c_str(), stderr);
+  } else if (!settings_.summary.empty()) {
+    std::ofstream(settings_.summary) << summary();
   }
+}
+
+void Preload::finish() noexcept {
+  std::map<int, std::shared_ptr<Gpu>> ended;
+  {
+    const std::unique_lock lock(mutex_);
+    finished_ = true;
+    attempt([this] { write_summary(); });
+    ended.swap(gpus_);
+  }
+  release_host_memory();
 }
 
 namespace {
@@ -364,18 +382,9 @@ namespace {
 Settings settings_or_none() {
   try {
     return read_settings();
-  } catch (const InvalidArgument& error) {
-    say(std::string(error.what()) + "; all memory is CUDA's");
-    return {.pooled = false, .host_cache_bytes = 0};
-  }
-}
-
-Preload* make_preload() {
-  try {
-    return new Preload(find_next_runtime(), settings_or_none());
   } catch (const std::exception& error) {
-    say(error.what());
-    return nullptr;
+    std::fprintf(stderr, "vdnn preload: %s; all memory is CUDA's\n", error.what());
+    return {.pooled = false, .host_cache_bytes = 0};
   }
 }
 
@@ -384,11 +393,21 @@ std::atomic<Preload*>& made() {
   return preload;
 }
 
+Preload* make_preload() {
+  // Not on the heap, which may be exhausted: who has no Preload cannot even pass calls on.
+  alignas(Preload) static std::array<std::byte, sizeof(Preload)> place;
+  try {
+    made() = new (place.data()) Preload(find_next_runtime(), settings_or_none());
+  } catch (const std::exception& error) {
+    say(error.what());
+  }
+  return made();
+}
+
 }  // namespace
 
 Preload* Preload::instance() {
   static Preload* const preload = make_preload();
-  made() = preload;
   return preload;
 }
 

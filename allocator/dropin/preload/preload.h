@@ -20,6 +20,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "allocator/dropin/preload/host_cache.h"
 #include "allocator/dropin/preload/next_runtime.h"
@@ -83,6 +84,7 @@ class Preload {
   // Likewise, where the program has allocated there.
   std::shared_ptr<Gpu> existing_gpu();
   std::shared_ptr<Gpu> make_gpu(int ordinal);
+  std::vector<std::shared_ptr<Gpu>> pooled_gpus();
   // Whose pool `address` lies in, or null.
   std::shared_ptr<Gpu> owner(const void* address);
   int ordinal() const;
@@ -102,6 +104,7 @@ class Preload {
   cudaError_t pass(Call call, cudaError_t result);
   void release_host_memory();
   std::string summary();
+  void write_summary();
 
   const NextRuntime next_;
   const Settings settings_;
