@@ -4,14 +4,12 @@
 //
 // * Sizes are rounded up to 512 bytes. Those up to 1 MiB are small.
 // * A free block serves the stream that allocated it first, and only requests as small or large as it: the
-// best
-//   fit, at the lowest address.
+//   best fit, at the lowest address.
 // * Segments as they are by default: 2 MiB for small requests; for large ones 20 MiB below 10 MiB, else the
 //   request rounded up to 2 MiB. A rest is split off from a small block where there is any, from a large one
 //   where it is more than 1 MiB. Neighbours merge within their segment.
 // * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
-// (large);
-//   the free block at the end is taken where no other fits. Any rest is split off.
+//   (large); the free block at the end is taken where no other fits. Any rest is split off.
 //
 // Kind to those rules: a block that other streams used is free for its own stream at once, where PyTorch
 // would wait for events; nothing is ever short of memory.

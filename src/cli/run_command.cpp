@@ -93,8 +93,8 @@ Command add_run_command(CLI::App& app) {
   add_option(*command, "summary", arguments->summary, "at the end: a file, or 1: standard error");
   command->add_flag(
       "--ordered-free", arguments->ordered_free,
-      "cudaFree does not synchronise: for programs that use what cudaMalloc gives on the default stream "
-      "alone, or synchronise themselves");
+      "cudaFree does not synchronise: for programs that use what cudaMalloc gives on the legacy default "
+      "stream alone, or synchronise themselves");
   command->add_flag("--ipc", arguments->ipc,
                     "what cudaMalloc gives can be shared with other processes and bypasses the pool");
   command->add_option("program", arguments->command, "the program and its arguments")->required();

@@ -103,7 +103,7 @@ TEST_P(PreloadedProgramTest, CallsOfTheRuntimeVanish) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, PreloadedProgramTest,
                          Values("one_stream", "many_streams", "pinned", "out_of_memory", "threads",
-                                "per_thread", "two_gpus", "graph", "kernels"),
+                                "per_thread", "two_gpus", "two_readers", "graph", "kernels"),
                          [](const auto& program) { return std::string(program.param); });
 
 TEST_F(PreloadTest, ABudgetIsTheMemoryThatAProgramSees) {

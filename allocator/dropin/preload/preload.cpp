@@ -117,15 +117,15 @@ std::shared_ptr<Preload::Gpu> Preload::owner(const void* address) {
 }
 
 template <class Work>
-cudaError_t Preload::on(const Gpu& gpu, const Work& work) const {
+cudaError_t Preload::on(int ordinal, const Work& work) const {
   int before = 0;
   if (const cudaError_t error = next_.cudaGetDevice(&before); error != cudaSuccess) {
     return error;
   }
-  if (before == gpu.ordinal) {
+  if (before == ordinal) {
     return work();
   }
-  if (const cudaError_t error = next_.cudaSetDevice(gpu.ordinal); error != cudaSuccess) {
+  if (const cudaError_t error = next_.cudaSetDevice(ordinal); error != cudaSuccess) {
     return error;
   }
   const cudaError_t result = work();
@@ -213,7 +213,7 @@ cudaError_t Preload::free(void* address) {
           gpu.pool.free(address_of(address));
           return cudaSuccess;
         }
-        const cudaError_t error = on(gpu, [this] { return next_.cudaDeviceSynchronize(); });
+        const cudaError_t error = on(gpu.ordinal, [this] { return next_.cudaDeviceSynchronize(); });
         if (error == cudaSuccess) {
           gpu.pool.free_idle(address_of(address));
         }
@@ -289,13 +289,38 @@ cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned f
   return error;
 }
 
+CudaApi& Preload::cuda() {
+  const std::lock_guard lock(cuda_mutex_);
+  if (!cuda_) {
+    std::unique_ptr<CudaApi> made = make_cuda_api();
+    if (const std::string missing = made->why_missing(); !missing.empty()) {
+      throw DeviceError(missing);
+    }
+    cuda_ = std::move(made);
+  }
+  return *cuda_;
+}
+
+bool Preload::synchronize_used() {
+  CudaApi& asked = cuda();
+  int count = 0;
+  bool done = asked.device_count(count) == CudaStatus::kSuccess;
+  for (int each = 0; done && each < count; ++each) {
+    bool used = false;
+    done = asked.context_is_active(used, each) == CudaStatus::kSuccess &&
+           (!used || on(each, next_.cudaDeviceSynchronize) == cudaSuccess);
+  }
+  return done;
+}
+
 cudaError_t Preload::free_host(void* address) {
   if (!host_.is_in_use(address)) {
     return next_.cudaFreeHost(address);
   }
   ++counts_[static_cast<std::size_t>(Call::kFreeHost)].made;
-  const bool busy = next_.cudaDeviceSynchronize() != cudaSuccess;
-  return host_.give(address, busy) ? cudaSuccess : pass(Call::kFreeHost, next_.cudaFreeHost(address));
+  bool idle = false;
+  attempt([&] { idle = synchronize_used(); });
+  return host_.give(address, !idle) ? cudaSuccess : pass(Call::kFreeHost, next_.cudaFreeHost(address));
 }
 
 // --- streams and devices -----------------------------------------------------------------------------------

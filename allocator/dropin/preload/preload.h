@@ -25,6 +25,7 @@
 #include "allocator/dropin/preload/host_cache.h"
 #include "allocator/dropin/preload/next_runtime.h"
 #include "allocator/dropin/preload/settings.h"
+#include "streams/cuda/cuda_api.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn::preload {
@@ -88,9 +89,14 @@ class Preload {
   // Whose pool `address` lies in, or null.
   std::shared_ptr<Gpu> owner(const void* address);
   int ordinal() const;
-  // `work` on the GPU: the thread's is put back.
+  // `work` on that GPU: the thread's is put back.
   template <class Work>
-  cudaError_t on(const Gpu& gpu, const Work& work) const;
+  cudaError_t on(int ordinal, const Work& work) const;
+  // Throws DeviceError where the driver cannot be asked.
+  CudaApi& cuda();
+  // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
+  // others no context is made.
+  bool synchronize_used();
 
   // pool.allocate...() by `take`, or `pass` where there is no pool, or it fails for another reason than want
   // of memory.
@@ -111,6 +117,8 @@ class Preload {
   std::array<Count, kCalls> counts_;
   HostCache host_;
   std::atomic<bool> ipc_refused_{false};
+  std::mutex cuda_mutex_;  // of the making of what follows
+  std::unique_ptr<CudaApi> cuda_;
   std::shared_mutex mutex_;  // guards what follows
   bool finished_ = false;
   std::map<int, std::shared_ptr<Gpu>> gpus_;  // by ordinal; null: no pool can be made

@@ -238,11 +238,24 @@ CudaStatus StandIn::allocate_host(void** address, std::size_t bytes, unsigned fl
   return CudaStatus::kSuccess;
 }
 
+CudaStatus StandIn::synchronize_used() {
+  const int mine = ordinal();
+  CudaStatus status = CudaStatus::kSuccess;
+  for (int each = 0; each < settings_.fake.gpus && status == CudaStatus::kSuccess; ++each) {
+    if (fake_.uses(each)) {
+      fake_.set_device(each);
+      status = fake_.device_synchronize();
+    }
+  }
+  fake_.set_device(mine);
+  return status;
+}
+
 CudaStatus StandIn::free_host(void* address) {
   if (address == nullptr) {
     return CudaStatus::kSuccess;
   }
-  if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = synchronize_used(); status != CudaStatus::kSuccess) {
     return status;
   }
   const CudaStatus status = fake_.host_unregister(address_of(address));

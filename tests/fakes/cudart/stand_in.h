@@ -113,6 +113,7 @@ class StandIn {
   CudaStatus free(void* address);
   CudaStatus free_async(void* address, cudaStream_t stream);
   CudaStatus allocate_host(void** address, std::size_t bytes, unsigned flags);
+  // Waits for all GPUs in use, any of which may be reading it.
   CudaStatus free_host(void* address);
   CudaStatus copy(void* destination, const void* source, std::size_t bytes, cudaStream_t stream);
   CudaStatus set(void* destination, int value, std::size_t bytes, cudaStream_t stream);
@@ -127,6 +128,7 @@ class StandIn {
   void enter_thread();
   CudaStatus next_failure(std::string_view name);
   cudaError_t finish(CudaStatus status);
+  CudaStatus synchronize_used();
   Stream* find_made(cudaStream_t handle);
 
   const Settings settings_;
