@@ -12,17 +12,12 @@
 
 namespace vdnn {
 
-// The owner of what the other one forwards to, which must be there before and after it.
-struct OwnedBackend {
-  std::unique_ptr<PoolBackend> owned;
-};
-
 // As thread-safe as the other one, and `strikes`.
-class FailingBackend final : private OwnedBackend, public ForwardingBackend {
+class FailingBackend final : public ForwardingBackend {
  public:
   // `strikes` is asked before each call that may fail, and throws where it is to.
   FailingBackend(std::unique_ptr<PoolBackend> backend, std::function<void(const char* call)> strikes)
-      : OwnedBackend{std::move(backend)}, ForwardingBackend(*owned), strikes_(std::move(strikes)) {}
+      : ForwardingBackend(std::move(backend)), strikes_(std::move(strikes)) {}
 
   AddressRange reserve(std::uint64_t bytes) override { return at("reserve").reserve(bytes); }
   void unreserve(AddressRange reservation) override { at("unreserve").unreserve(reservation); }
@@ -43,7 +38,7 @@ class FailingBackend final : private OwnedBackend, public ForwardingBackend {
  private:
   PoolBackend& at(const char* call) {
     strikes_(call);
-    return *owned;
+    return target();
   }
 
   std::function<void(const char*)> strikes_;

@@ -2,6 +2,7 @@
 // A backend of pools that hands everything to another one: for what changes, counts or watches one thing.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -9,10 +10,12 @@
 
 namespace vdnn {
 
-// As thread-safe as its target, which must outlive it.
+// As thread-safe as its target, which must outlive it where it is not handed over.
 class ForwardingBackend : public PoolBackend {
  public:
   explicit ForwardingBackend(PoolBackend& target) : PoolBackend(target.properties()), target_(target) {}
+  explicit ForwardingBackend(std::unique_ptr<PoolBackend> target)
+      : PoolBackend(target->properties()), owned_(std::move(target)), target_(*owned_) {}
 
   AddressRange reserve(std::uint64_t bytes) override { return target_.reserve(bytes); }
   void unreserve(AddressRange reservation) override { target_.unreserve(reservation); }
@@ -36,7 +39,10 @@ class ForwardingBackend : public PoolBackend {
   ForwardingBackend(PoolBackend& target, PoolBackendProperties properties)
       : PoolBackend(std::move(properties)), target_(target) {}
 
+  PoolBackend& target() const { return target_; }
+
  private:
+  const std::unique_ptr<PoolBackend> owned_;
   PoolBackend& target_;
 };
 
