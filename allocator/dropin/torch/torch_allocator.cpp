@@ -1,6 +1,7 @@
 #include "allocator/dropin/torch/torch_allocator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <iterator>
 #include <new>
@@ -31,15 +32,17 @@ vdnn_status guarded(const Body& body) noexcept {
   }
 }
 
-// No block is in use, and the device has taken back what was cached. Where it refuses, the pool stays until
-// it is asked again: in its destruction a refusal would leave the memory behind.
-bool is_empty(vdnn_allocator* allocator) {
+enum class Vacancy : std::uint8_t { kInUse, kCached, kEmpty };
+
+Vacancy vacancy_of(vdnn_allocator* allocator) {
   if (allocator == nullptr) {
-    return true;
+    return Vacancy::kEmpty;
   }
   vdnn_allocator_statistics statistics{.version = VDNN_ALLOCATOR_VERSION};
-  return vdnn_allocator_get_statistics(allocator, &statistics) == VDNN_OK &&
-         statistics.all.blocks.current == 0 && vdnn_allocator_trim(allocator, 0, nullptr) == VDNN_OK;
+  if (vdnn_allocator_get_statistics(allocator, &statistics) != VDNN_OK || statistics.all.blocks.current > 0) {
+    return Vacancy::kInUse;
+  }
+  return statistics.all.reserved.current > 0 ? Vacancy::kCached : Vacancy::kEmpty;
 }
 
 [[noreturn]] void refuse_block() {
@@ -161,13 +164,38 @@ bool TorchAllocator::trim(Gpu& gpu) {
   return all > 0;
 }
 
-void TorchAllocator::drop_unused(Gpu& gpu) {
+bool TorchAllocator::is_unused(const std::shared_ptr<Pool>& pool) {
+  // Who has just been handed the pool may be about to allocate from it.
+  const bool in_hand = pool.use_count() > 1;
+  return pool->id != kNobodys && pool->uses == 0 && !in_hand;
+}
+
+std::vector<std::shared_ptr<TorchAllocator::Pool>> TorchAllocator::cached_unused(Gpu& gpu) {
+  std::vector<std::shared_ptr<Pool>> cached;
   const std::lock_guard lock(gpu.mutex);
-  std::erase_if(gpu.pools, [](const auto& pool) {
-    // Who has just been handed the pool may be about to allocate from it.
-    const bool in_hand = pool.use_count() > 1;
-    return pool->id != kNobodys && pool->uses == 0 && !in_hand && is_empty(pool->allocator.get());
+  std::ranges::copy_if(gpu.pools, std::back_inserter(cached), [](const auto& pool) {
+    return is_unused(pool) && vacancy_of(pool->allocator.get()) == Vacancy::kCached;
   });
+  return cached;
+}
+
+// Pools give memory back, which may wait for the GPU, and end without the lock, so that others allocate and
+// free there meanwhile.
+void TorchAllocator::drop_unused(Gpu& gpu) {
+  std::vector<std::shared_ptr<Pool>> trimmed = cached_unused(gpu);
+  for (const std::shared_ptr<Pool>& pool : trimmed) {
+    vdnn_allocator_trim(pool->allocator.get(), 0, nullptr);
+  }
+  std::vector<std::shared_ptr<Pool>> ended;
+  const std::lock_guard lock(gpu.mutex);
+  trimmed.clear();  // they are in hand no more
+  // Where the device has refused to take memory back, the pool stays until it is asked again: in its
+  // destruction a refusal would leave the memory behind.
+  const auto first = std::stable_partition(gpu.pools.begin(), gpu.pools.end(), [](const auto& pool) {
+    return !is_unused(pool) || vacancy_of(pool->allocator.get()) != Vacancy::kEmpty;
+  });
+  ended.assign(std::make_move_iterator(first), std::make_move_iterator(gpu.pools.end()));
+  gpu.pools.erase(first, gpu.pools.end());
 }
 
 void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream) noexcept {

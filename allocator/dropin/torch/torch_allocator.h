@@ -82,6 +82,9 @@ class TorchAllocator {
   static std::shared_ptr<Pool> find(Gpu& gpu, TorchPoolId id);
   static std::shared_ptr<Pool> find_or_add(Gpu& gpu, TorchPoolId id);
   static bool trim(Gpu& gpu);
+  // With gpu.mutex: nobody has it, or is going to.
+  static bool is_unused(const std::shared_ptr<Pool>& pool);
+  static std::vector<std::shared_ptr<Pool>> cached_unused(Gpu& gpu);
   static void drop_unused(Gpu& gpu);
 
   MakeBackend make_backend_;

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "vdnn/cpu_device.h"
@@ -211,6 +212,27 @@ TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
   torch_.end(0, kGraph);
   torch_.release(0, kGraph);
   EXPECT_EQ(committed(), 0U);
+}
+
+// They used to wait for the lock of the GPU, and here for ever.
+TEST_F(TorchAllocatorTest, OthersAllocateAndFreeWhileThePoolOfAGraphEnds) {
+  torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
+  void* const block = torch_.allocate(2 * kMiB, 0, one_);
+  torch_.end(0, kGraph);
+  torch_.release(0, kGraph);
+  std::set<std::string> meanwhile;
+  strikes_ = [&](const char* call) {
+    const std::string name = call;
+    if (name == "destroy_granule" || name == "unreserve") {
+      meanwhile.insert(name);
+      std::thread([this] { torch_.give_back(torch_.allocate(1000, 0, other_)); }).join();
+    }
+  };
+  torch_.give_back(block);
+  strikes_ = [](const char*) {};
+  EXPECT_EQ(meanwhile, (std::set<std::string>{"destroy_granule", "unreserve"}));
+  EXPECT_EQ(statistics().all.blocks.added, statistics().all.blocks.removed);
+  EXPECT_GE(statistics().all.blocks.removed, 2U);
 }
 
 TEST_F(TorchAllocatorTest, PoolOfAGraphGoesWithItsLastBlock) {
