@@ -190,6 +190,32 @@ TEST_F(CcclResourceTest, MisuseIsRefusedAndChangesNothing) {
   resource.deallocate(cuda::stream_ref(one_), block, 1, 1);
 }
 
+// Where the heap was exhausted the block was lost; where the device refused, the host waited for one of the
+// streams that used it, and the block went to others beside the rest.
+TEST_F(CcclResourceTest, RefusedBlocksGoBackWhenTheGpuHasComeToRest) {
+  CcclResource resource(allocator_);
+  void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
+  for (const vdnn_status status : {VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
+    finish_deallocation(status, allocator_, block, [](const void*) { return false; });
+    EXPECT_EQ(figures().blocks.current, 1U) << "nobody knows that it is idle, " << status;
+  }
+  for (const vdnn_status status : {VDNN_OK, VDNN_INVALID_ARGUMENT, VDNN_DEVICE_LOST}) {
+    finish_deallocation(status, allocator_, block, [](const void*) { return true; });
+    EXPECT_EQ(figures().blocks.current, 1U) << "it was given back, or cannot be: " << status;
+  }
+  for (const vdnn_status status : {VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
+    void* const mine = resource.allocate(cuda::stream_ref(one_), 2000, 256);
+    const void* waited_for = nullptr;
+    finish_deallocation(status, allocator_, mine, [&](const void* of) {
+      waited_for = of;
+      return true;
+    });
+    EXPECT_EQ(waited_for, mine);
+    EXPECT_EQ(figures().blocks.current, 1U) << status;
+  }
+  resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
+}
+
 TEST(AllocatorFailure, IsTheExceptionThatIsExpectedOfAnAllocator) {
   EXPECT_NO_THROW(throw_unless_ok(VDNN_OK));
   EXPECT_THROW(throw_unless_ok(VDNN_OUT_OF_MEMORY), AllocatorShortage);

@@ -34,8 +34,8 @@ namespace vdnn {
 //
 // What cannot be had throws as vdnn/allocator_failure.h says, an alignment that is not a power of two or more
 // than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: where the device
-// refuses something meanwhile, the host waits for the stream (vdnn/deallocation.h); of what is no block
-// (freed before, of another pool) nothing changes, and vdnn_last_error() says why.
+// or the heap refuses something meanwhile, the host waits for the GPU (vdnn/deallocation.h); of what is no
+// block (freed before, of another pool) nothing changes, and vdnn_last_error() says why.
 class CcclResource {
  public:
   // What CUDA promises of all memory of a device.
@@ -56,8 +56,7 @@ class CcclResource {
     return block;
   }
   void deallocate(cuda::stream_ref stream, void* block, std::size_t, std::size_t = kAlignment) noexcept {
-    finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block,
-                        stream.get());
+    finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block);
   }
 
   // For any stream at once, and for the host. Work on a block is done when it is given back.

@@ -1,6 +1,6 @@
 #pragma once
-// Deallocation that must not throw, and yet must not lose a block where the device refuses what the pool asks
-// of it meanwhile: then the host waits, and the block goes back idle.
+// Deallocation that must not throw, and yet must not lose a block where the device or the heap refuses what
+// the pool asks of them meanwhile: then the host waits, and the block goes back idle.
 
 #include <cuda_runtime_api.h>
 
@@ -8,10 +8,26 @@
 
 namespace vdnn {
 
-// `status` is what giving `block` back in the order of `stream` has answered. Misuse is left as it is.
-inline void finish_deallocation(vdnn_status status, vdnn_allocator* allocator, void* block,
-                                cudaStream_t stream) noexcept {
-  if (status == VDNN_DEVICE_ERROR && cudaStreamSynchronize(stream) == cudaSuccess) {
+// Whether all work is done of the GPU that `block` lies on, whichever stream uses it.
+inline bool wait_for_gpu_of(const void* block) noexcept {
+  int mine = 0;
+  cudaPointerAttributes of{};
+  if (cudaGetDevice(&mine) != cudaSuccess || cudaPointerGetAttributes(&of, block) != cudaSuccess ||
+      cudaSetDevice(of.device) != cudaSuccess) {
+    return false;
+  }
+  const bool done = cudaDeviceSynchronize() == cudaSuccess;
+  cudaSetDevice(mine);
+  return done;
+}
+
+// `status` is what giving `block` back in the order of a stream has answered. Misuse is left as it is. What
+// `wait` (wait_for_gpu_of() but in tests) cannot wait for stays in use.
+template <class Wait = bool (*)(const void*)>
+void finish_deallocation(vdnn_status status, vdnn_allocator* allocator, void* block,
+                         const Wait& wait = wait_for_gpu_of) noexcept {
+  const bool refused = status == VDNN_DEVICE_ERROR || status == VDNN_NO_HOST_MEMORY;
+  if (refused && wait(block)) {
     vdnn_allocator_free_idle(allocator, block);
   }
 }

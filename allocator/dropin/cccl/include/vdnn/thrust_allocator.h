@@ -67,7 +67,7 @@ class ThrustAllocator {
   }
   void deallocate(pointer block, size_type) noexcept {
     void* const address = thrust::raw_pointer_cast(block);
-    finish_deallocation(vdnn_allocator_free(allocator_, address), allocator_, address, stream_);
+    finish_deallocation(vdnn_allocator_free(allocator_, address), allocator_, address);
   }
 
   // Whether each may give back what the other has given.
