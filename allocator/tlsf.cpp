@@ -139,7 +139,12 @@ Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontie
   // The only part that may fail comes first. It does not for what was just taken and not used: neighbours
   // that it was cut out of have the same frontier.
   const bool unused = last_use.empty();
-  Frontier joined = unused ? std::move(nodes_[node].frontier) : last_use;
+  Frontier joined;
+  if (unused) {
+    joined = std::exchange(nodes_[node].frontier, {});
+  } else {
+    joined = last_use;
+  }
   try {
     for (const Index neighbour : {after, before}) {
       if (neighbour != kNone) {
