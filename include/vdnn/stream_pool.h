@@ -16,9 +16,10 @@
 // block for which there is no room in one piece is made of granules that are free, wherever they are, by
 // mapping them once more, one behind the other. Such addresses stay and are used again, so that a program
 // which repeats a step maps nothing more. Reuse, waiting on the device included, comes before growth. So a
-// request fails only when the budget, or the device, has not left as many granules as it takes; and the host
-// waits to serve one only where a program of ever other sizes has used all addresses up. Before it fails the
-// program is asked for memory (StreamPoolOptions::on_exhausted).
+// request fails only when budget and device have not left as many granules as it takes, such as no block, and
+// no slab with a block in it, has a part of; and the host waits to serve one only where a program of ever
+// other sizes has used all addresses up. Before it fails the program is asked for memory
+// (StreamPoolOptions::on_exhausted).
 //
 // Speed. Small blocks that are freed on their own stream lie in a cache of that stream, in exact size classes
 // under the stream's own lock; there, allocate and free take a constant number of steps and no call of the

@@ -164,11 +164,12 @@ class RandomOperations {
     EXPECT_EQ(pool_->find(address), std::nullopt);
   }
 
-  // Whole ones, wherever they are, and those that the budget leaves.
+  // Whole ones, wherever they are, and those that the budget leaves; but for what slabs in use have a part
+  // of. (Slabs that are free have been given back where a request is refused.)
   std::uint64_t free_granules() const {
     std::uint64_t bytes = setting_.options.budget_bytes - pool_->statistics().all.reserved.current;
     for (const PoolPiece& piece : pool_->snapshot()) {
-      if (piece.state == PoolPiece::State::kFree) {
+      if (piece.state == PoolPiece::State::kFree && piece.kind == BlockKind::kLarge) {
         const std::uint64_t begin = round_up(piece.range.begin, granule());
         const std::uint64_t end = piece.range.end() / granule() * granule();
         bytes += end > begin ? end - begin : 0;
