@@ -46,7 +46,6 @@ LargeRegion::Reservation::~Reservation() {
 LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder& order, std::uint64_t unit)
     : stock_(stock),
       order_(order),
-      unit_(unit),
       maps_(backend.properties().maps),
       home_bytes_(checked_multiply(stock.budget_bytes(), maps_ ? kHomePerBudget : 1)),
       reservation_(backend,

@@ -49,7 +49,6 @@ class LargeRegion {
   LargeRegion(const LargeRegion&) = delete;
   LargeRegion& operator=(const LargeRegion&) = delete;
 
-  std::uint64_t unit() const { return unit_; }
   std::uint64_t address_bytes() const { return range_.bytes; }
   bool contains(std::uint64_t address) const { return address - range_.begin < range_.bytes; }
   std::uint64_t offset_of(std::uint64_t address) const { return address - range_.begin; }
@@ -163,7 +162,6 @@ class LargeRegion {
 
   GranuleStock& stock_;
   StreamOrder& order_;
-  const std::uint64_t unit_;
   const bool maps_;  // else all memory is at home from the beginning, in one piece, and there are no views
   const std::uint64_t home_bytes_;
   Reservation reservation_;
