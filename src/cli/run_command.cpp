@@ -27,6 +27,7 @@ struct ProgramArguments {
   std::optional<std::string> summary;
   bool ordered_free = false;
   bool ipc = false;
+  bool libraries = false;
   std::vector<std::string> command;
 };
 
@@ -73,6 +74,9 @@ void run(const ProgramArguments& arguments) {
   if (arguments.ipc) {
     set_environment("VDNN_PRELOAD_IPC", "1");
   }
+  if (arguments.libraries) {
+    set_environment("VDNN_PRELOAD_LIBRARIES", "1");
+  }
   std::vector<std::string> command = arguments.command;
   std::vector<char*> words(command.size() + 1, nullptr);
   std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
@@ -97,6 +101,8 @@ Command add_run_command(CLI::App& app) {
       "stream alone, or synchronise themselves");
   command->add_flag("--ipc", arguments->ipc,
                     "what cudaMalloc gives can be shared with other processes and bypasses the pool");
+  command->add_flag("--libraries", arguments->libraries,
+                    "libraries of the program that hold a CUDA runtime of their own are served, too");
   command->add_option("program", arguments->command, "the program and its arguments")->required();
   return [arguments] { run(*arguments); };
 }

@@ -16,6 +16,12 @@ constexpr HostBlock kBlock{.ordinal = 0, .flags = 0, .bytes = 1000};
 // Addresses of nothing.
 std::array<int, 3> places;
 
+// Null: nothing was kept.
+void* released(HostCache& cache, std::optional<int> ordinal = std::nullopt) {
+  const std::optional<HostMemory> memory = cache.release(ordinal);
+  return memory ? memory->address : nullptr;
+}
+
 TEST(HostCache, WhatIsGivenBackServesTheNextOfTheSameSizeAndFlags) {
   HostCache cache(2000);
   EXPECT_EQ(cache.take(kBlock), nullptr);
@@ -40,9 +46,9 @@ TEST(HostCache, NoMoreIsKeptThanTheLimit) {
   EXPECT_TRUE(cache.give(&places[1]));
   EXPECT_FALSE(cache.give(&places[2]));
   EXPECT_FALSE(cache.is_in_use(&places[2]));
-  EXPECT_EQ(cache.release(), &places[0]);
-  EXPECT_EQ(cache.release(), &places[1]);
-  EXPECT_EQ(cache.release(), nullptr);
+  EXPECT_EQ(released(cache), &places[0]);
+  EXPECT_EQ(released(cache), &places[1]);
+  EXPECT_EQ(released(cache), nullptr);
   cache.add(&places[2], {.ordinal = 0, .flags = 0, .bytes = 2000});
   EXPECT_TRUE(cache.give(&places[2])) << "what was released counts no more";
 }
@@ -65,7 +71,7 @@ TEST(HostCache, WhatMayBeBusyIsNotKept) {
   EXPECT_EQ(cache.take(kBlock), nullptr);
 }
 
-TEST(HostCache, AResetForgetsWhatTheGpuHad) {
+TEST(HostCache, AResetReleasesAndForgetsWhatTheGpuHad) {
   constexpr HostBlock kOther{.ordinal = 1, .flags = 0, .bytes = 1000};
   HostCache cache(2000);
   cache.add(&places[0], kBlock);
@@ -73,8 +79,9 @@ TEST(HostCache, AResetForgetsWhatTheGpuHad) {
   cache.add(&places[2], kBlock);
   cache.give(&places[0]);
   cache.give(&places[1]);
+  EXPECT_EQ(released(cache, 0), &places[0]);
+  EXPECT_EQ(released(cache, 0), nullptr);
   cache.forget(0);
-  EXPECT_EQ(cache.take(kBlock), nullptr);
   EXPECT_FALSE(cache.is_in_use(&places[2]));
   EXPECT_EQ(cache.take(kOther), &places[1]);
 }
@@ -87,7 +94,7 @@ TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
     void* expected = &places[0];
     bool kept = false;
     void* taken = nullptr;
-    void* released = nullptr;
+    void* last = nullptr;
     {
       const HeapFailure failure(fail_at, HeapFailure::Kind::kFromThenOn);
       try {
@@ -98,12 +105,12 @@ TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
       kept = cache.give(&places[0]);
       taken = cache.take(kBlock);
       cache.give(&places[0]);
-      released = cache.release();
+      last = released(cache);
       allocations = failure.allocations();
     }
     EXPECT_EQ(kept, expected != nullptr) << fail_at;
     EXPECT_EQ(taken, expected) << fail_at;
-    EXPECT_EQ(released, expected) << fail_at;
+    EXPECT_EQ(last, expected) << fail_at;
     cache.add(&places[1], {.ordinal = 0, .flags = 0, .bytes = 2000});
     EXPECT_TRUE(cache.give(&places[1])) << "nothing else is kept, after a failure of " << fail_at;
   }

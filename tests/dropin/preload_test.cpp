@@ -1,10 +1,11 @@
-// Programs that were built without knowledge of us, with libvdnn_preload.so in front of CUDA's runtime: they
-// print what they print without it.
+// Programs that were built without knowledge of us, with libvdnn_preload.so in front of CUDA's runtime, or,
+// where they hold that inside, of the driver: they print what they print without it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "tests/dropin/programs_run.h"
@@ -15,6 +16,7 @@ namespace vdnn {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -29,8 +31,12 @@ std::uint64_t orders() {
 std::uint64_t fewer_orders() {
   return testing::extent({.usual = 5, .in_long_run = 200});
 }
-constexpr const char* kMachine = "VDNN_STAND_IN_MEMORY=64MiB VDNN_STAND_IN_GPUS=2 ";
+constexpr const char* kMachine =
+    "LD_LIBRARY_PATH=" VDNN_DRIVER " VDNN_STAND_IN_MEMORY=64MiB VDNN_STAND_IN_GPUS=2 ";
 constexpr const char* kPreload = "LD_PRELOAD=" VDNN_PRELOAD " ";
+// The same where what is left at the very end is counted: a driver that the program itself opens ends before
+// the library does, and this one after it.
+constexpr const char* kPreloadBeforeDriver = "LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_DRIVER "/libcuda.so.1 ";
 
 std::string seed(std::uint64_t value) {
   return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
@@ -61,8 +67,9 @@ class PreloadedProgramTest : public PreloadTest, public ::testing::WithParamInte
   void expect_same(const std::string& environment, std::uint64_t seeds) {
     const std::string expected = run(GetParam(), "").outcome.text;
     ASSERT_THAT(expected, StartsWith("checksum "));
+    EXPECT_EQ(run(GetParam(), kPreload + environment).outcome.text, expected);
     for (std::uint64_t i = 0; i < seeds; ++i) {
-      const ProgramRun preloaded = run(GetParam(), seed(i) + kPreload + environment);
+      const ProgramRun preloaded = run(GetParam(), seed(i) + kPreloadBeforeDriver + environment);
       EXPECT_EQ(preloaded.outcome.status, 0) << seed(i) << environment;
       EXPECT_EQ(preloaded.outcome.text, expected) << seed(i) << environment;
       EXPECT_THAT(preloaded.wrong, IsEmpty()) << seed(i) << environment;
@@ -84,7 +91,7 @@ TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
   for (const char* const failures :
        {"VDNN_STAND_IN_FAIL_EVERY=7 ", "VDNN_STAND_IN_FAIL_EVERY=61 ", "VDNN_STAND_IN_FAIL_PERCENT=3 "}) {
     for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
-      const ProgramRun failing = run(GetParam(), seed(i) + failures + kPreload);
+      const ProgramRun failing = run(GetParam(), seed(i) + failures + kPreloadBeforeDriver);
       EXPECT_THAT(failing.failed, Not(IsEmpty()));
       EXPECT_THAT(failing.outcome.status, AnyOf(0, 3)) << seed(i) << failures << failing.outcome.text;
       EXPECT_THAT(failing.outcome.text, AnyOf(HasSubstr("checksum "), HasSubstr("failed: ")));
@@ -93,40 +100,60 @@ TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
   }
 }
 
-// The calls of the runtime that vanish; the test's output is the table of docs/allocator.md.
+// The calls of the runtime that vanish; the test's output is the table of docs/allocator.md, twice.
 TEST_P(PreloadedProgramTest, CallsOfTheRuntimeVanish) {
   const std::uint64_t without = memory_calls(run(GetParam(), ""));
-  const std::uint64_t with = memory_calls(run(GetParam(), kPreload));
-  std::printf("| %s | %d | %d |\n", GetParam(), static_cast<int>(without), static_cast<int>(with));
+  const std::uint64_t with = memory_calls(run(GetParam(), kPreloadBeforeDriver));
+  std::printf("| %s | %d | %d |\n", std::strchr(GetParam(), '/') + 1, static_cast<int>(without),
+              static_cast<int>(with));
   EXPECT_LT(with, without);
 }
 
+// "folder/name" as the name of a test.
+std::string name_of(const ::testing::TestParamInfo<const char*>& program) {
+  std::string name = program.param;
+  return name.substr(name.find('/') + 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, PreloadedProgramTest,
-                         Values("one_stream", "many_streams", "pinned", "out_of_memory", "threads",
-                                "per_thread", "two_gpus", "two_readers", "graph", "kernels"),
-                         [](const auto& program) { return std::string(program.param); });
+                         Values("programs/one_stream", "programs/many_streams", "programs/pinned",
+                                "programs/out_of_memory", "programs/threads", "programs/per_thread",
+                                "programs/two_gpus", "programs/two_readers", "programs/graph",
+                                "programs/kernels"),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(StaticPrograms, PreloadedProgramTest,
+                         Values("static_programs/one_stream", "static_programs/many_streams",
+                                "static_programs/pinned", "static_programs/out_of_memory",
+                                "static_programs/threads", "static_programs/per_thread",
+                                "static_programs/two_gpus", "static_programs/two_readers",
+                                "static_programs/graph", "static_programs/kernels"),
+                         name_of);
 
 TEST_F(PreloadTest, ABudgetIsTheMemoryThatAProgramSees) {
-  const ProgramRun bounded = run("out_of_memory", std::string(kPreload) + "VDNN_PRELOAD_MEMORY=32MiB");
-  EXPECT_EQ(bounded.outcome.text, run("out_of_memory", "").outcome.text);
+  const ProgramRun bounded =
+      run("programs/out_of_memory", std::string(kPreload) + "VDNN_PRELOAD_MEMORY=32MiB");
+  EXPECT_EQ(bounded.outcome.text, run("programs/out_of_memory", "").outcome.text);
   EXPECT_LE(bounded.calls.at("cuMemCreate"), 16U * 4);
 }
 
 TEST_F(PreloadTest, HandlesForOtherProcessesAreRefusedWithTheReason) {
-  EXPECT_EQ(run("ipc", "").outcome.status, 0);
-  const ProgramRun refused = run("ipc", kPreload);
-  EXPECT_EQ(refused.outcome.status, 3);
-  EXPECT_THAT(refused.outcome.text, HasSubstr("VDNN_PRELOAD_IPC=1"));
-  EXPECT_THAT(refused.wrong, IsEmpty());
-  const ProgramRun bypassing = run("ipc", std::string(kPreload) + "VDNN_PRELOAD_IPC=1");
-  EXPECT_EQ(bypassing.outcome.text, run("ipc", "").outcome.text);
-  EXPECT_EQ(bypassing.calls.at("cudaMalloc"), 1U);
-  EXPECT_EQ(bypassing.calls.at("cudaFree"), 1U);
+  for (const char* const program : {"programs/ipc", "static_programs/ipc"}) {
+    EXPECT_EQ(run(program, "").outcome.status, 0);
+    const ProgramRun refused = run(program, kPreloadBeforeDriver);
+    EXPECT_EQ(refused.outcome.status, 3);
+    EXPECT_THAT(refused.outcome.text, HasSubstr("VDNN_PRELOAD_IPC=1"));
+    EXPECT_THAT(refused.wrong, IsEmpty());
+    const ProgramRun bypassing = run(program, std::string(kPreload) + "VDNN_PRELOAD_IPC=1");
+    EXPECT_EQ(bypassing.outcome.text, run(program, "").outcome.text);
+    EXPECT_EQ(bypassing.calls.at("cudaMalloc"), 1U);
+    EXPECT_EQ(bypassing.calls.at("cudaFree"), 1U);
+  }
 }
 
 TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
-  const ProgramRun plain = run("one_stream", "");
-  const ProgramRun passing = run("one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0");
+  const ProgramRun plain = run("programs/one_stream", "");
+  const ProgramRun passing =
+      run("programs/one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0");
   EXPECT_THAT(passing.outcome.text, StartsWith("vdnn preload: no pool for GPU 0, its memory is CUDA's: "));
   EXPECT_THAT(passing.outcome.text, HasSubstr("must say how much\nchecksum "));
   EXPECT_THAT(passing.outcome.text, EndsWith(plain.outcome.text));
@@ -136,15 +163,16 @@ TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
 
 TEST_F(PreloadTest, WithoutVirtualMemoryAPoolTakesWhatItIsToldToAtOnce) {
   const ProgramRun served =
-      run("one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0 VDNN_PRELOAD_MEMORY=64MiB");
-  EXPECT_EQ(served.outcome.text, run("one_stream", "").outcome.text);
+      run("programs/one_stream",
+          std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0 VDNN_PRELOAD_MEMORY=64MiB");
+  EXPECT_EQ(served.outcome.text, run("programs/one_stream", "").outcome.text);
   EXPECT_EQ(served.calls.at("cudaMalloc"), 1U);
   EXPECT_THAT(served.wrong, IsEmpty());
 }
 
 TEST_F(PreloadTest, ASettingThatIsNoneIsSaidAndNothingIsPooled) {
-  const ProgramRun plain = run("pinned", "");
-  const ProgramRun passing = run("pinned", std::string(kPreload) + "VDNN_PRELOAD_FREE=later");
+  const ProgramRun plain = run("programs/pinned", "");
+  const ProgramRun passing = run("programs/pinned", std::string(kPreload) + "VDNN_PRELOAD_FREE=later");
   EXPECT_EQ(passing.outcome.text,
             "vdnn preload: VDNN_PRELOAD_FREE is 'later': ordered or synchronous; all memory is CUDA's\n" +
                 plain.outcome.text);
@@ -152,32 +180,100 @@ TEST_F(PreloadTest, ASettingThatIsNoneIsSaidAndNothingIsPooled) {
 }
 
 TEST_F(PreloadTest, MisuseIsToldAsTheRuntimeTellsIt) {
-  const ProgramRun wrong = run("wrong", kPreload);
-  EXPECT_EQ(wrong.outcome.text, run("wrong", "").outcome.text);
+  for (const char* const program : {"programs/wrong", "static_programs/wrong"}) {
+    const ProgramRun wrong = run(program, kPreload);
+    EXPECT_EQ(wrong.outcome.text, run(program, "").outcome.text);
+  }
 }
 
 // Exceptions of the heap came out of cudaMalloc, cudaStreamDestroy and whatever takes page-locked memory, and
 // ended the program.
 TEST_F(PreloadTest, AnExhaustedHeapIsNotTheProgramsMatter) {
-  const std::string expected = run("no_heap", "").outcome.text;
-  for (std::uint64_t every = 1; every <= 3 * orders(); ++every) {
-    const ProgramRun failing = run("no_heap " + std::to_string(every), kPreload);
-    EXPECT_EQ(failing.outcome.status, 0) << every;
-    EXPECT_THAT(failing.outcome.text, EndsWith(expected)) << every;
-    EXPECT_THAT(failing.wrong, IsEmpty()) << every << failing.outcome.text;
+  for (const std::string program : {"programs/no_heap", "static_programs/no_heap"}) {
+    const std::string expected = run(program, "").outcome.text;
+    for (std::uint64_t every = 1; every <= 3 * orders(); ++every) {
+      const ProgramRun failing = run(program + " " + std::to_string(every), kPreloadBeforeDriver);
+      EXPECT_EQ(failing.outcome.status, 0) << program << every;
+      EXPECT_THAT(failing.outcome.text, EndsWith(expected)) << program << every;
+      EXPECT_THAT(failing.wrong, IsEmpty()) << program << every << failing.outcome.text;
+    }
   }
+}
+
+// Memory of another context than the GPU's primary one is CUDA's, whichever is current where memory of the
+// pool is given back.
+TEST_F(PreloadTest, AContextOfItsOwnIsTheProgramsAffair) {
+  const ProgramRun plain = run("static_programs/contexts", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  EXPECT_EQ(plain.calls.at("cudaMalloc"), 8U);
+  for (std::uint64_t i = 0; i < orders(); ++i) {
+    const ProgramRun preloaded = run("static_programs/contexts", seed(i) + kPreloadBeforeDriver);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
+    EXPECT_EQ(preloaded.calls.at("cudaMalloc"), 2U);
+    EXPECT_EQ(preloaded.calls.at("cudaFree"), 2U);
+    EXPECT_FALSE(preloaded.calls.contains("cudaMallocAsync"));
+    EXPECT_THAT(preloaded.wrong, IsEmpty());
+  }
+}
+
+// Libraries gave memory of a pool to the driver, which did not know it, and page-locked memory that the cache
+// had for the program's went on to somebody else; a runtime that a plugin had brought was called after it had
+// gone.
+TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
+  const ProgramRun plain = run("static_programs/shared_memory", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  for (const char* const who : {"", "VDNN_PRELOAD_LIBRARIES=1"}) {
+    const ProgramRun preloaded =
+        run("static_programs/shared_memory", std::string(kPreloadBeforeDriver) + who);
+    EXPECT_EQ(preloaded.outcome.status, 0);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
+    EXPECT_FALSE(preloaded.calls.contains("cudaMalloc"));
+    EXPECT_EQ(preloaded.wrong, plain.wrong);  // what it gives back twice
+  }
+}
+
+// What looks up symbols finds what it found without us.
+TEST_F(PreloadTest, LookUpsOfOthersAreTheLoadersOwn) {
+  EXPECT_EQ(run("programs/look_up", "").outcome.text, "next: runtime\nabsent: not found\n");
+  EXPECT_EQ(run("programs/look_up", kPreload).outcome.text, "next: preloaded\nabsent: not found\n");
+}
+
+// A library with a runtime inside may share memory with other processes, as communicators do.
+TEST_F(PreloadTest, LibrariesWithARuntimeInsideAreServedWhereThatIsAskedFor) {
+  const ProgramRun plain = run("static_programs/host", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  const ProgramRun left_alone = run("static_programs/host", kPreload);
+  EXPECT_EQ(left_alone.outcome.text, plain.outcome.text);
+  EXPECT_EQ(left_alone.calls.at("cudaMalloc"), plain.calls.at("cudaMalloc"));
+  const ProgramRun served =
+      run("static_programs/host", std::string(kPreloadBeforeDriver) + "VDNN_PRELOAD_LIBRARIES=1");
+  EXPECT_EQ(served.outcome.text, plain.outcome.text);
+  EXPECT_FALSE(served.calls.contains("cudaMalloc"));
+  EXPECT_THAT(served.wrong, IsEmpty());
+}
+
+// The toolkit's own static runtime does not start on the stand-in, but it looks up the driver; in front of
+// the shared one there is something already.
+TEST_F(PreloadTest, TheToolkitsStaticRuntimeIsGivenOurFunctions) {
+  const std::string environment = std::string(kPreload) + "LD_LIBRARY_PATH=" VDNN_DRIVER
+                                                          " VDNN_PRELOAD_LIBRARIES=1 VDNN_PRELOAD_SUMMARY=1 ";
+  // Of CUDA 13.0's, all hooks but that of cuMemAllocHost: 15.
+  EXPECT_THAT(testing::run_process(environment + VDNN_STATIC_EXAMPLE).text,
+              ContainsRegex("vdnn preload: 1[5-9] functions looked up in the driver\n"));
+  EXPECT_THAT(testing::run_process(environment + VDNN_SHARED_EXAMPLE).text,
+              HasSubstr("vdnn preload: 0 functions looked up in the driver\n"));
 }
 
 TEST_F(PreloadTest, ASummaryOnRequest) {
   const std::string file = directory_ / "summary";
-  const ProgramRun quiet = run("pinned", std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=" + file);
-  EXPECT_EQ(quiet.outcome.text, run("pinned", "").outcome.text);
+  const ProgramRun quiet = run("programs/pinned", std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=" + file);
+  EXPECT_EQ(quiet.outcome.text, run("programs/pinned", "").outcome.text);
   const std::string summary = read("summary");
   EXPECT_THAT(summary, HasSubstr("cudaMalloc: 40 calls, 0 passed on\n"));
   EXPECT_THAT(summary, HasSubstr("cudaMallocHost, cudaHostAlloc: 80 calls, 20 passed on\n"));
   EXPECT_THAT(summary, HasSubstr("GPU 0: at most "));
   EXPECT_THAT(summary, HasSubstr("; 0 blocks not given back"));
-  EXPECT_THAT(run("pinned", std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text,
+  EXPECT_THAT(run("programs/pinned", std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text,
               HasSubstr("vdnn preload: cudaFree: 40 calls, 0 passed on\n"));
 }
 

@@ -15,10 +15,11 @@ using testing::Outcome;
 using testing::run_process;
 using ::testing::StartsWith;
 
-const std::string kProgram = VDNN_PROGRAMS "/one_stream";
+const std::string kProgram = VDNN_PROGRAMS "/programs/one_stream";
 
 Outcome run(const std::string& arguments) {
-  return run_process("VDNN_STAND_IN_MEMORY=64MiB " VDNN_COMMAND " run " + arguments);
+  return run_process("LD_LIBRARY_PATH=" VDNN_DRIVER " VDNN_STAND_IN_MEMORY=64MiB " VDNN_COMMAND " run " +
+                     arguments);
 }
 
 TEST(RunCommand, TheProgramSaysTheSameAndThePoolServesIt) {
@@ -33,8 +34,17 @@ TEST(RunCommand, TheProgramSaysTheSameAndThePoolServesIt) {
 
 TEST(RunCommand, OptionsReachThePreloadedLibrary) {
   EXPECT_THAT(run("--summary 1 --ipc -- " + kProgram).text, HasSubstr("cudaFree: 158 calls, 158 passed on"));
-  EXPECT_THAT(run("--summary 1 --host-cache 0 -- " VDNN_PROGRAMS "/pinned").text,
+  EXPECT_THAT(run("--summary 1 --host-cache 0 -- " VDNN_PROGRAMS "/programs/pinned").text,
               HasSubstr("cudaMallocHost, cudaHostAlloc: 0 calls"));
+}
+
+TEST(RunCommand, ProgramsAndLibrariesWithARuntimeInsideAreServed) {
+  EXPECT_THAT(run("--summary 1 -- " VDNN_PROGRAMS "/static_programs/one_stream").text,
+              HasSubstr("cudaMalloc: 158 calls, 0 passed on"));
+  EXPECT_THAT(run("--summary 1 -- " VDNN_PROGRAMS "/static_programs/host").text,
+              HasSubstr("cudaMalloc: 0 calls"));
+  EXPECT_THAT(run("--summary 1 --libraries -- " VDNN_PROGRAMS "/static_programs/host").text,
+              HasSubstr("cudaMalloc: 158 calls, 0 passed on"));
 }
 
 TEST(RunCommand, TheExitStatusIsTheProgramsAndItsArgumentsAreItsOwn) {

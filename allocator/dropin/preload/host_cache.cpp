@@ -1,5 +1,7 @@
 #include "allocator/dropin/preload/host_cache.h"
 
+#include <algorithm>
+
 namespace vdnn::preload {
 
 void* HostCache::take(const HostBlock& block) {
@@ -42,24 +44,21 @@ bool HostCache::give(void* address, bool busy) {
   return true;
 }
 
-void* HostCache::release() {
+std::optional<HostMemory> HostCache::release(std::optional<int> ordinal) {
   const std::lock_guard lock(mutex_);
-  if (kept_.empty()) {
-    return nullptr;
+  const auto found = std::ranges::find_if(
+      kept_, [&](const HostMemory& memory) { return !ordinal || memory.block.ordinal == *ordinal; });
+  if (found == kept_.end()) {
+    return std::nullopt;
   }
-  const Known known = kept_.extract(kept_.begin()).value();
-  kept_bytes_ -= known.block.bytes;
-  return known.address;
+  const HostMemory memory = kept_.extract(found).value();
+  kept_bytes_ -= memory.block.bytes;
+  return memory;
 }
 
 void HostCache::forget(int ordinal) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(kept_, [&](const Known& known) {
-    const bool gone = known.block.ordinal == ordinal;
-    kept_bytes_ -= gone ? known.block.bytes : 0;
-    return gone;
-  });
-  std::erase_if(in_use_, [&](const Known& known) { return known.block.ordinal == ordinal; });
+  std::erase_if(in_use_, [&](const HostMemory& memory) { return memory.block.ordinal == ordinal; });
 }
 
 }  // namespace vdnn::preload

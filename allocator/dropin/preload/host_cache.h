@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 
 namespace vdnn::preload {
@@ -18,6 +19,11 @@ struct HostBlock {
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang 14 takes the comparison with 0 for one
   friend auto operator<=>(const HostBlock&, const HostBlock&) = default;
+};
+
+struct HostMemory {
+  void* address = nullptr;
+  HostBlock block;
 };
 
 // Thread-safe. Knows addresses, and touches no memory. Only add() asks the heap for anything.
@@ -34,20 +40,16 @@ class HostCache {
   // True: it is kept; false: it is forgotten, and is to be given back to the runtime. What may be `busy` is
   // not kept.
   bool give(void* address, bool busy = false);
-  // Forgets something that is kept, to be given back to the runtime; null: nothing is.
-  void* release();
-  // The GPU was reset: what was locked there is gone.
+  // Forgets something that is kept, of that GPU or of any, to be given back to the runtime; nothing: none is.
+  std::optional<HostMemory> release(std::optional<int> ordinal = std::nullopt);
+  // The GPU is reset: what is in use there will be gone.
   void forget(int ordinal);
 
  private:
-  struct Known {
-    void* address = nullptr;
-    HostBlock block;
-  };
   struct ByAddress {
     using is_transparent = void;
     static const void* of(const void* address) { return address; }
-    static const void* of(const Known& known) { return known.address; }
+    static const void* of(const HostMemory& memory) { return memory.address; }
     template <class One, class Other>
     bool operator()(const One& one, const Other& other) const {
       return std::less<>()(of(one), of(other));
@@ -56,7 +58,7 @@ class HostCache {
   struct ByBlock {
     using is_transparent = void;
     static const HostBlock& of(const HostBlock& block) { return block; }
-    static const HostBlock& of(const Known& known) { return known.block; }
+    static const HostBlock& of(const HostMemory& memory) { return memory.block; }
     template <class One, class Other>
     bool operator()(const One& one, const Other& other) const {
       return of(one) < of(other);
@@ -67,8 +69,8 @@ class HostCache {
   mutable std::mutex mutex_;  // guards what follows
   std::uint64_t kept_bytes_ = 0;
   // What changes hands is a node of either, so that it cannot get lost on the way.
-  std::multiset<Known, ByBlock> kept_;
-  std::set<Known, ByAddress> in_use_;
+  std::multiset<HostMemory, ByBlock> kept_;
+  std::set<HostMemory, ByAddress> in_use_;
 };
 
 }  // namespace vdnn::preload

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "allocator/dropin/preload/driver_runtime.h"
 #include "streams/cuda/cuda_runtime_table.h"
 #include "vdnn/error.h"
 
@@ -14,10 +15,10 @@ namespace preload {
 
 namespace {
 
-// What a program has opened for itself alone is not behind us in the order of the loader.
+// What a program has opened for itself alone is not behind us in the order of the loader. It stays.
 void* find_in_loaded(const char* name) {
   for (const char* const library : {"libcudart.so.13", "libcudart.so.12"}) {
-    if (void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
+    if (void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); handle != nullptr) {
       void* const found = dlsym(handle, name);
       dlclose(handle);
       return found;
@@ -31,21 +32,71 @@ void* find_next(const char* name) {
   return found == nullptr ? find_in_loaded(name) : found;
 }
 
-}  // namespace
-
-NextRuntime find_next_runtime() {
+NextRuntime load(void* (*find)(const char* name)) {
   NextRuntime runtime;
-  const auto find = [](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(find_next(name));
+  runtime.find = find;
+  const auto load = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(find(name));
     if (function == nullptr) {
       throw DeviceError(std::string("the CUDA runtime has no ") + name);
     }
   };
-#define VDNN_PRELOAD_FOUND(call) find(#call, runtime.call);
+#define VDNN_PRELOAD_FOUND(call) load(#call, runtime.call);
   VDNN_PRELOAD_CALLS(VDNN_PRELOAD_FOUND)
   VDNN_PRELOAD_HELPERS(VDNN_PRELOAD_FOUND)
 #undef VDNN_PRELOAD_FOUND
   return runtime;
+}
+
+}  // namespace
+
+NextRuntime find_next_runtime() {
+  return load(find_next);
+}
+
+NextRuntime make_driver_runtime() {
+  NextRuntime runtime = load(find_in_driver_runtime);
+  runtime.is_driver = true;
+  return runtime;
+}
+
+int gpu_of_thread(const NextRuntime& next) {
+  CUcontext context = nullptr;
+  if (next.is_driver && (context = current_context()) == nullptr) {
+    return -1;
+  }
+  int ordinal = -1;
+  const bool known = next.cudaGetDevice(&ordinal) == cudaSuccess;
+  return known && (!next.is_driver || is_primary(context, ordinal)) ? ordinal : -1;
+}
+
+cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit) {
+  if (next.is_driver) {
+    CUcontext context = nullptr;
+    CUresult result = primary_context(context, ordinal);
+    if (result == CUDA_SUCCESS && context != current_context()) {
+      result = driver()->cuCtxPushCurrent(context);
+      visit.changed = result == CUDA_SUCCESS;
+    }
+    return static_cast<cudaError_t>(result);
+  }
+  cudaError_t error = next.cudaGetDevice(&visit.before);
+  if (error == cudaSuccess && visit.before != ordinal) {
+    error = next.cudaSetDevice(ordinal);
+    visit.changed = error == cudaSuccess;
+  }
+  return error;
+}
+
+cudaError_t leave(const NextRuntime& next, const Visit& visit) {
+  if (!visit.changed) {
+    return cudaSuccess;
+  }
+  if (!next.is_driver) {
+    return next.cudaSetDevice(visit.before);
+  }
+  CUcontext context = nullptr;
+  return static_cast<cudaError_t>(driver()->cuCtxPopCurrent(&context));
 }
 
 }  // namespace preload

@@ -1,14 +1,15 @@
 #pragma once
-// CUDA's runtime as the program has loaded it, behind the functions that the preloaded library puts in front.
+// What is behind the functions that the preloaded library puts in front: CUDA's runtime as the program has
+// loaded it, or the driver, in the runtime's words, for programs that hold a runtime inside.
 
 #include <cuda_runtime_api.h>
 
 namespace vdnn::preload {
 
-#define VDNN_PRELOAD_CALLS(apply)                                                                     \
-  apply(cudaMalloc) apply(cudaFree) apply(cudaMallocAsync) apply(cudaFreeAsync) apply(cudaMallocHost) \
-      apply(cudaHostAlloc) apply(cudaFreeHost) apply(cudaMemGetInfo) apply(cudaStreamDestroy)         \
-          apply(cudaDeviceReset) apply(cudaIpcGetMemHandle)
+#define VDNN_PRELOAD_CALLS(apply)                                                                    \
+  apply(cudaMalloc) apply(cudaFree) apply(cudaMallocAsync) apply(cudaFreeAsync) apply(cudaHostAlloc) \
+      apply(cudaFreeHost) apply(cudaMemGetInfo) apply(cudaStreamDestroy) apply(cudaDeviceReset)      \
+          apply(cudaIpcGetMemHandle)
 
 // What else is needed of it.
 #define VDNN_PRELOAD_HELPERS(apply) \
@@ -20,9 +21,41 @@ struct NextRuntime {
   VDNN_PRELOAD_CALLS(VDNN_PRELOAD_MEMBER)
   VDNN_PRELOAD_HELPERS(VDNN_PRELOAD_MEMBER)
 #undef VDNN_PRELOAD_MEMBER
+  void* (*find)(const char* name) = nullptr;  // any other function of it
+  bool is_driver = false;
 };
 
 // Throws DeviceError where the process has no shared runtime, or one that is too old.
 NextRuntime find_next_runtime();
+// Once there is a driver (driver_runtime.h).
+NextRuntime make_driver_runtime();
+
+// The calling thread's GPU, or -1: it has none, or, behind a driver, another context than the GPU's primary
+// one, which is the program's own affair.
+int gpu_of_thread(const NextRuntime& next);
+
+// `work()`, with the calling thread at that GPU; then it is where it was before. Its error, or why the thread
+// cannot get there or back.
+template <class Work>
+cudaError_t on_gpu(const NextRuntime& next, int ordinal, const Work& work);
+
+// Of on_gpu(): whether there is a way back to go, and whereto.
+struct Visit {
+  bool changed = false;
+  int before = -1;
+};
+cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit);
+cudaError_t leave(const NextRuntime& next, const Visit& visit);
+
+template <class Work>
+cudaError_t on_gpu(const NextRuntime& next, int ordinal, const Work& work) {
+  Visit visit;
+  if (const cudaError_t error = enter(next, ordinal, visit); error != cudaSuccess) {
+    return error;
+  }
+  const cudaError_t result = work();
+  const cudaError_t back = leave(next, visit);
+  return result == cudaSuccess ? back : result;
+}
 
 }  // namespace vdnn::preload

@@ -12,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/dropin/preload/driver_runtime.h"
+#include "streams/cuda/cuda_pool_backend.h"
+#include "streams/cuda/cuda_runtime_table.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -42,46 +45,42 @@ void attempt(const Work& work) {
 
 }  // namespace
 
-Preload::Gpu::Gpu(int ordinal_, std::unique_ptr<PoolBackend> backend_, const StreamPoolOptions& options)
-    : ordinal(ordinal_), backend(std::move(backend_)), pool(*backend, options) {}
+Gpu::Gpu(const NextRuntime& next_, int ordinal_, std::unique_ptr<PoolBackend> backend_,
+         const StreamPoolOptions& options)
+    : next(next_), ordinal(ordinal_), backend(std::move(backend_)), pool(*backend, options) {}
 
-Preload::Preload(NextRuntime next, const Settings& settings)
-    : next_(next), settings_(settings), host_(settings.host_cache_bytes) {}
+Pools::Pools(const Settings& settings_) : settings(settings_), host(settings_.host_cache_bytes) {}
 
 // --- pools -------------------------------------------------------------------------------------------------
 
-int Preload::ordinal() const {
-  int found = -1;
-  return next_.cudaGetDevice(&found) == cudaSuccess ? found : -1;
+std::shared_ptr<Gpu> Preload::existing_gpu() {
+  const int mine = gpu_of_thread(next_);
+  const std::shared_lock lock(pools_.mutex);
+  const auto it = pools_.gpus.find(mine);
+  return it == pools_.gpus.end() ? nullptr : it->second;
 }
 
-std::shared_ptr<Preload::Gpu> Preload::existing_gpu() {
-  const int mine = ordinal();
-  const std::shared_lock lock(mutex_);
-  const auto it = gpus_.find(mine);
-  return it == gpus_.end() ? nullptr : it->second;
-}
-
-std::shared_ptr<Preload::Gpu> Preload::gpu() {
-  const int mine = ordinal();
+std::shared_ptr<Gpu> Preload::gpu() {
+  const int mine = gpu_of_thread(next_);
   {
-    const std::shared_lock lock(mutex_);
-    if (finished_ || !settings_.pooled || mine < 0) {
+    const std::shared_lock lock(pools_.mutex);
+    if (pools_.finished || !pools_.settings.pooled || mine < 0) {
       return nullptr;
     }
-    if (const auto it = gpus_.find(mine); it != gpus_.end()) {
+    if (const auto it = pools_.gpus.find(mine); it != pools_.gpus.end()) {
       return it->second;
     }
   }
-  const std::unique_lock lock(mutex_);
-  if (finished_) {
+  attempt([this] { cuda(); });  // before the lock
+  const std::unique_lock lock(pools_.mutex);
+  if (pools_.finished) {
     return nullptr;  // meanwhile: nobody would end this pool
   }
-  const auto it = gpus_.find(mine);
-  return it == gpus_.end() ? gpus_.emplace(mine, make_gpu(mine)).first->second : it->second;
+  const auto it = pools_.gpus.find(mine);
+  return it == pools_.gpus.end() ? pools_.gpus.emplace(mine, make_gpu(mine)).first->second : it->second;
 }
 
-std::shared_ptr<Preload::Gpu> Preload::make_gpu(int ordinal) {
+std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
   try {
     // All of the GPU's, since what others take of it now they may give back.
     std::size_t free = 0;
@@ -90,55 +89,42 @@ std::shared_ptr<Preload::Gpu> Preload::make_gpu(int ordinal) {
       next_.cudaGetLastError();
       throw DeviceError("cudaMemGetInfo: error " + std::to_string(error));
     }
-    std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(ordinal);
-    if (!backend->properties().maps && settings_.memory_bytes == 0) {
+    std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(ordinal, cuda());
+    if (!backend->properties().maps && pools_.settings.memory_bytes == 0) {
       throw DeviceError(
           "it has no virtual memory management, so that a pool takes all its memory at once: "
           "VDNN_PRELOAD_MEMORY "
           "must say how much");
     }
     return std::make_shared<Gpu>(
-        ordinal, std::move(backend),
-        StreamPoolOptions{.budget_bytes = settings_.memory_bytes == 0 ? total : settings_.memory_bytes});
+        next_, ordinal, std::move(backend),
+        StreamPoolOptions{.budget_bytes =
+                              pools_.settings.memory_bytes == 0 ? total : pools_.settings.memory_bytes});
   } catch (const std::exception& error) {
     say(("no pool for GPU " + std::to_string(ordinal) + ", its memory is CUDA's: " + error.what()).c_str());
     return nullptr;
   }
 }
 
-std::shared_ptr<Preload::Gpu> Preload::owner(const void* address) {
-  const std::shared_lock lock(mutex_);
-  for (const auto& [ordinal, gpu] : gpus_) {
-    if (gpu && gpu->pool.owns(address_of(address))) {
+std::shared_ptr<Gpu> Pools::owner(std::uint64_t address) {
+  const std::shared_lock lock(mutex);
+  for (const auto& [ordinal, gpu] : gpus) {
+    if (gpu && gpu->pool.owns(address)) {
       return gpu;
     }
   }
   return nullptr;
 }
 
-template <class Work>
-cudaError_t Preload::on(int ordinal, const Work& work) const {
-  int before = 0;
-  if (const cudaError_t error = next_.cudaGetDevice(&before); error != cudaSuccess) {
-    return error;
-  }
-  if (before == ordinal) {
-    return work();
-  }
-  if (const cudaError_t error = next_.cudaSetDevice(ordinal); error != cudaSuccess) {
-    return error;
-  }
-  const cudaError_t result = work();
-  const cudaError_t back = next_.cudaSetDevice(before);
-  return result == cudaSuccess ? back : result;
-}
-
 cudaError_t Preload::pass(Call call, cudaError_t result) {
-  ++counts_[static_cast<std::size_t>(call)].passed;
+  ++pools_.counts[static_cast<std::size_t>(call)].passed;
   return result;
 }
 
 cudaError_t Preload::refuse() const {
+  if (next_.is_driver) {
+    return cudaErrorMemoryAllocation;  // and the program's runtime keeps it
+  }
   void* nothing = nullptr;
   return next_.cudaMalloc(&nothing, std::numeric_limits<std::size_t>::max() / 2);
 }
@@ -147,7 +133,7 @@ cudaError_t Preload::refuse() const {
 
 template <class Take, class Pass>
 cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass_on) {
-  ++counts_[static_cast<std::size_t>(call)].made;
+  ++pools_.counts[static_cast<std::size_t>(call)].made;
   try {
     const std::shared_ptr<Gpu> mine = gpu();
     if (!mine) {
@@ -166,13 +152,13 @@ cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& t
 
 cudaError_t Preload::allocate(void** address, std::size_t bytes) {
   const auto pass_on = [&] { return next_.cudaMalloc(address, bytes); };
-  if (address == nullptr || bytes == 0 || settings_.ipc) {
+  if (address == nullptr || bytes == 0 || pools_.settings.ipc) {
     return pass_on();
   }
   return allocate_from_pool(
       Call::kMalloc, address,
       [&](StreamPool& pool) {
-        return settings_.ordered_free ? pool.allocate(bytes, nullptr) : pool.allocate_ready(bytes);
+        return pools_.settings.ordered_free ? pool.allocate(bytes, nullptr) : pool.allocate_ready(bytes);
       },
       pass_on);
 }
@@ -186,34 +172,46 @@ cudaError_t Preload::allocate(void** address, std::size_t bytes, cudaStream_t st
       Call::kMallocAsync, address, [&](StreamPool& pool) { return pool.allocate(bytes, stream); }, pass_on);
 }
 
+cudaError_t Preload::give_after_end(cudaError_t result) {
+  const std::shared_lock lock(pools_.mutex);
+  if (!pools_.finished || result != cudaErrorInvalidValue) {
+    return result;
+  }
+  next_.cudaGetLastError();
+  return cudaSuccess;
+}
+
 template <class Give, class Pass>
 cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, const Pass& pass_on) {
   if (address == nullptr) {
     return pass_on();
   }
-  ++counts_[static_cast<std::size_t>(call)].made;
-  const std::shared_ptr<Gpu> mine = owner(address);
+  ++pools_.counts[static_cast<std::size_t>(call)].made;
+  std::shared_ptr<Gpu> mine = pools_.owner(address_of(address));
   if (!mine) {
-    return pass(call, pass_on());
+    return pass(call, give_after_end(pass_on()));
   }
-  try {
-    return give(*mine);
-  } catch (const InvalidArgument&) {
-    return pass_on();  // the runtime tells what the program has done wrong in its own words
-  } catch (const std::exception&) {
-    return cudaErrorUnknown;  // nothing has changed
-  }
+  return on_gpu(next_, mine->ordinal, [&]() -> cudaError_t {
+    const std::shared_ptr<Gpu> here = std::move(mine);  // whose last user this may be
+    try {
+      return give(*here);
+    } catch (const InvalidArgument&) {
+      return pass_on();  // CUDA tells what the program has done wrong in its own words
+    } catch (const std::exception&) {
+      return cudaErrorUnknown;  // nothing has changed
+    }
+  });
 }
 
 cudaError_t Preload::free(void* address) {
   return free_to_pool(
       Call::kFree, address,
       [&](Gpu& gpu) {
-        if (settings_.ordered_free) {
+        if (pools_.settings.ordered_free) {
           gpu.pool.free(address_of(address));
           return cudaSuccess;
         }
-        const cudaError_t error = on(gpu.ordinal, [this] { return next_.cudaDeviceSynchronize(); });
+        const cudaError_t error = next_.cudaDeviceSynchronize();
         if (error == cudaSuccess) {
           gpu.pool.free_idle(address_of(address));
         }
@@ -242,15 +240,15 @@ cudaError_t Preload::memory_info(std::size_t* free, std::size_t* total) {
     *free += figures.reserved.current - figures.allocated.current;
     allocated = figures.allocated.current;
   }
-  if (settings_.memory_bytes != 0) {
-    *free = std::min<std::size_t>(*free, settings_.memory_bytes - allocated);
-    *total = std::min<std::size_t>(*total, settings_.memory_bytes);
+  if (pools_.settings.memory_bytes != 0) {
+    *free = std::min<std::size_t>(*free, pools_.settings.memory_bytes - allocated);
+    *total = std::min<std::size_t>(*total, pools_.settings.memory_bytes);
   }
   return cudaSuccess;
 }
 
 cudaError_t Preload::ipc_handle(cudaIpcMemHandle_t* handle, void* address) {
-  if (owner(address) && !ipc_refused_.exchange(true)) {
+  if (pools_.owner(address_of(address)) && !pools_.ipc_refused.exchange(true)) {
     say("cudaIpcGetMemHandle: memory of a pool is mapped by granules and cannot be shared with other "
         "processes; "
         "with VDNN_PRELOAD_IPC=1 cudaMalloc gives memory that can");
@@ -260,20 +258,28 @@ cudaError_t Preload::ipc_handle(cudaIpcMemHandle_t* handle, void* address) {
 
 // --- page-locked memory ------------------------------------------------------------------------------------
 
-void Preload::release_host_memory() {
-  while (void* const kept = host_.release()) {
-    next_.cudaFreeHost(kept);
+void Preload::release_host_memory(std::optional<int> ordinal) {
+  while (const std::optional<HostMemory> kept = pools_.host.release(ordinal)) {
+    bool tried = false;
+    const auto free = [&] {
+      tried = true;
+      return next_.cudaFreeHost(kept->address);
+    };
+    on_gpu(next_, kept->block.ordinal, free);
+    if (!tried) {
+      free();
+    }
   }
 }
 
 cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned flags) {
-  const HostBlock block{.ordinal = ordinal(), .flags = flags, .bytes = bytes};
+  const HostBlock block{.ordinal = gpu_of_thread(next_), .flags = flags, .bytes = bytes};
   const auto pass_on = [&] { return next_.cudaHostAlloc(address, bytes, flags); };
-  if (address == nullptr || bytes == 0 || settings_.host_cache_bytes == 0) {
+  if (address == nullptr || bytes == 0 || block.ordinal < 0 || pools_.settings.host_cache_bytes == 0) {
     return pass_on();
   }
-  ++counts_[static_cast<std::size_t>(Call::kHostAlloc)].made;
-  if (void* const kept = host_.take(block); kept != nullptr) {
+  ++pools_.counts[static_cast<std::size_t>(Call::kHostAlloc)].made;
+  if (void* const kept = pools_.host.take(block); kept != nullptr) {
     *address = kept;
     return cudaSuccess;
   }
@@ -284,51 +290,58 @@ cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned f
     error = pass_on();
   }
   if (error == cudaSuccess) {
-    attempt([&] { host_.add(*address, block); });  // else the runtime takes it back
+    attempt([&] { pools_.host.add(*address, block); });  // else the runtime takes it back
   }
   return error;
 }
 
-CudaApi& Preload::cuda() {
+std::shared_ptr<CudaApi> Preload::cuda() {
+  {
+    const std::lock_guard lock(cuda_mutex_);
+    if (cuda_) {
+      return cuda_;
+    }
+  }
+  // Not within a lock: it calls the loader, see look_up.cpp.
+  std::shared_ptr<CudaApi> made = cuda::make_cuda_api(cuda::RuntimeSymbols(next_.find));
+  if (const std::string missing = made->why_missing(); !missing.empty()) {
+    throw DeviceError(missing);
+  }
   const std::lock_guard lock(cuda_mutex_);
   if (!cuda_) {
-    std::unique_ptr<CudaApi> made = make_cuda_api();
-    if (const std::string missing = made->why_missing(); !missing.empty()) {
-      throw DeviceError(missing);
-    }
     cuda_ = std::move(made);
   }
-  return *cuda_;
+  return cuda_;
 }
 
 bool Preload::synchronize_used() {
-  CudaApi& asked = cuda();
+  const std::shared_ptr<CudaApi> asked = cuda();
   int count = 0;
-  bool done = asked.device_count(count) == CudaStatus::kSuccess;
+  bool done = asked->device_count(count) == CudaStatus::kSuccess;
   for (int each = 0; done && each < count; ++each) {
     bool used = false;
-    done = asked.context_is_active(used, each) == CudaStatus::kSuccess &&
-           (!used || on(each, next_.cudaDeviceSynchronize) == cudaSuccess);
+    done = asked->context_is_active(used, each) == CudaStatus::kSuccess &&
+           (!used || on_gpu(next_, each, next_.cudaDeviceSynchronize) == cudaSuccess);
   }
   return done;
 }
 
 cudaError_t Preload::free_host(void* address) {
-  if (!host_.is_in_use(address)) {
+  if (!pools_.host.is_in_use(address)) {
     return next_.cudaFreeHost(address);
   }
-  ++counts_[static_cast<std::size_t>(Call::kFreeHost)].made;
+  ++pools_.counts[static_cast<std::size_t>(Call::kFreeHost)].made;
   bool idle = false;
   attempt([&] { idle = synchronize_used(); });
-  return host_.give(address, !idle) ? cudaSuccess : pass(Call::kFreeHost, next_.cudaFreeHost(address));
+  return pools_.host.give(address, !idle) ? cudaSuccess : pass(Call::kFreeHost, next_.cudaFreeHost(address));
 }
 
 // --- streams and devices -----------------------------------------------------------------------------------
 
-std::vector<std::shared_ptr<Preload::Gpu>> Preload::pooled_gpus() {
+std::vector<std::shared_ptr<Gpu>> Preload::pooled_gpus() {
   std::vector<std::shared_ptr<Gpu>> pooled;
-  const std::shared_lock lock(mutex_);
-  for (const auto& [ordinal, gpu] : gpus_) {
+  const std::shared_lock lock(pools_.mutex);
+  for (const auto& [ordinal, gpu] : pools_.gpus) {
     if (gpu) {
       pooled.push_back(gpu);
     }
@@ -339,70 +352,117 @@ std::vector<std::shared_ptr<Preload::Gpu>> Preload::pooled_gpus() {
 // A pool finds out by itself that a stream has gone; whether there was one, the runtime says.
 cudaError_t Preload::destroy_stream(cudaStream_t stream) {
   attempt([&] {
-    for (const std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
-      attempt([&] { gpu->pool.forget(stream); });
+    for (std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
+      on_gpu(next_, gpu->ordinal, [&] {
+        const std::shared_ptr<Gpu> here = std::move(gpu);
+        attempt([&] { here->pool.forget(stream); });
+        return cudaSuccess;
+      });
     }
   });
   return next_.cudaStreamDestroy(stream);
 }
 
-cudaError_t Preload::reset_device() {
-  const int mine = ordinal();
+void Preload::end(std::shared_ptr<Gpu> gpu) {
+  if (gpu) {
+    on_gpu(gpu->next, gpu->ordinal, [&] {
+      gpu.reset();
+      return cudaSuccess;
+    });
+  }
+}
+
+void Preload::forget_device(int ordinal) {
   std::shared_ptr<Gpu> gone;
   {
-    const std::unique_lock lock(mutex_);
-    if (const auto it = gpus_.find(mine); it != gpus_.end()) {
+    const std::unique_lock lock(pools_.mutex);
+    if (const auto it = pools_.gpus.find(ordinal); it != pools_.gpus.end()) {
       gone = std::move(it->second);
-      gpus_.erase(it);
+      pools_.gpus.erase(it);
     }
   }
-  gone.reset();
-  host_.forget(mine);
+  end(std::move(gone));
+  release_host_memory(ordinal);
+  pools_.host.forget(ordinal);
+  if (driver() != nullptr) {
+    forget_primary_context(ordinal);
+  }
+}
+
+cudaError_t Preload::reset_device() {
+  forget_device(gpu_of_thread(next_));
   return next_.cudaDeviceReset();
 }
 
 // --- the end -----------------------------------------------------------------------------------------------
 
-std::string Preload::summary() {
+namespace {
+
+std::string summary(const Gpu& gpu) {
+  const StreamPoolStatistics figures = gpu.pool.statistics();
+  return "vdnn preload: GPU " + std::to_string(gpu.ordinal) + ": at most " +
+         format_size(figures.all.allocated.peak) + " in use, " + format_size(figures.all.reserved.peak) +
+         " reserved; " + std::to_string(figures.all.blocks.current) + " blocks not given back, " +
+         std::to_string(figures.stream_waits) + " waits of streams, " + std::to_string(figures.host_waits) +
+         " of the host, " + std::to_string(figures.failures) + " refused\n";
+}
+
+std::string summary(const Pools& pools) {
   std::string text;
   for (std::size_t i = 0; i < kCalls; ++i) {
-    text += std::string("vdnn preload: ") + kNames[i] + ": " + std::to_string(counts_[i].made) + " calls, " +
-            std::to_string(counts_[i].passed) + " passed on\n";
+    text += std::string("vdnn preload: ") + kNames[i] + ": " + std::to_string(pools.counts[i].made) +
+            " calls, " + std::to_string(pools.counts[i].passed) + " passed on\n";
   }
-  for (const auto& [ordinal, gpu] : gpus_) {
-    if (gpu) {
-      const StreamPoolStatistics figures = gpu->pool.statistics();
-      text += "vdnn preload: GPU " + std::to_string(ordinal) + ": at most " +
-              format_size(figures.all.allocated.peak) + " in use, " + format_size(figures.all.reserved.peak) +
-              " reserved; " + std::to_string(figures.all.blocks.current) + " blocks not given back, " +
-              std::to_string(figures.stream_waits) + " waits of streams, " +
-              std::to_string(figures.host_waits) + " of the host, " + std::to_string(figures.failures) +
-              " refused\n";
-    }
+  text += "vdnn preload: " + std::to_string(pools.looked_up) + " functions looked up in the driver\n";
+  for (const auto& [ordinal, gpu] : pools.gpus) {
+    text += gpu ? summary(*gpu) : "";
   }
   return text;
 }
 
-void Preload::write_summary() {
-  if (settings_.summary == "1") {
-    std::fputs(summary().c_str(), stderr);
-  } else if (!settings_.summary.empty()) {
-    std::ofstream(settings_.summary) << summary();
+void write_summary(const Pools& pools) {
+  if (pools.settings.summary == "1") {
+    std::fputs(summary(pools).c_str(), stderr);
+  } else if (!pools.settings.summary.empty()) {
+    std::ofstream(pools.settings.summary) << summary(pools);
   }
 }
 
-void Preload::finish() noexcept {
-  std::map<int, std::shared_ptr<Gpu>> ended;
-  {
-    const std::unique_lock lock(mutex_);
-    finished_ = true;
-    attempt([this] { write_summary(); });
-    ended.swap(gpus_);
+// Not on the heap, which may be exhausted: who has no Preload cannot even pass calls on.
+template <class Type>
+class Undying {
+ public:
+  // Of several the first.
+  template <class... Arguments>
+  Type* make(Arguments&&... arguments) {
+    const std::lock_guard lock(mutex_);
+    if (made_ == nullptr) {
+      made_ = new (place_.data()) Type(std::forward<Arguments>(arguments)...);
+    }
+    return made_;
   }
-  release_host_memory();
+  Type* made() const { return made_; }
+
+ private:
+  alignas(Type) std::array<std::byte, sizeof(Type)> place_{};
+  std::mutex mutex_;
+  std::atomic<Type*> made_ = nullptr;
+};
+
+Undying<Pools>& the_pools() {
+  static Undying<Pools> pools;
+  return pools;
 }
 
-namespace {
+Undying<Preload>& runtime_preload() {
+  static Undying<Preload> preload;
+  return preload;
+}
+
+Undying<Preload>& driver_preload() {
+  static Undying<Preload> preload;
+  return preload;
+}
 
 Settings settings_or_none() {
   try {
@@ -413,31 +473,62 @@ Settings settings_or_none() {
   }
 }
 
-std::atomic<Preload*>& made() {
-  static std::atomic<Preload*> preload{nullptr};
-  return preload;
-}
-
-Preload* make_preload() {
-  // Not on the heap, which may be exhausted: who has no Preload cannot even pass calls on.
-  alignas(Preload) static std::array<std::byte, sizeof(Preload)> place;
-  try {
-    made() = new (place.data()) Preload(find_next_runtime(), settings_or_none());
-  } catch (const std::exception& error) {
-    say(error.what());
+Preload* make_preload(Undying<Preload>& place, NextRuntime (*find_next)()) {
+  if (Preload* const made = place.made(); made != nullptr) {
+    return made;
   }
-  return made();
+  try {
+    const NextRuntime next = find_next();  // calls the loader, see look_up.cpp
+    return place.make(next, Pools::instance());
+  } catch (const std::exception& error) {
+    static std::atomic_flag said;
+    if (!said.test_and_set()) {
+      say(error.what());
+    }
+    return nullptr;
+  }
 }
 
 }  // namespace
 
-Preload* Preload::instance() {
-  static Preload* const preload = make_preload();
-  return preload;
+Pools& Pools::instance() {
+  Pools* const made = the_pools().made();
+  return made == nullptr ? *the_pools().make(settings_or_none()) : *made;
 }
 
-Preload* Preload::existing() {
-  return made();
+Pools* Pools::existing() {
+  return the_pools().made();
+}
+
+Preload* Preload::of_runtime() {
+  return make_preload(runtime_preload(), find_next_runtime);
+}
+
+Preload* Preload::of_driver() {
+  return make_preload(driver_preload(), make_driver_runtime);
+}
+
+void Preload::finish() noexcept {
+  Pools* const pools = Pools::existing();
+  if (pools == nullptr) {
+    return;
+  }
+  std::map<int, std::shared_ptr<Gpu>> ended;
+  {
+    const std::unique_lock lock(pools->mutex);
+    if (!std::exchange(pools->finished, true)) {
+      attempt([&] { write_summary(*pools); });
+    }
+    ended.swap(pools->gpus);
+  }
+  for (auto& [ordinal, gpu] : ended) {
+    end(std::move(gpu));
+  }
+  Preload* const behind_runtime = runtime_preload().made();
+  if (Preload* const any = behind_runtime == nullptr ? driver_preload().made() : behind_runtime;
+      any != nullptr) {
+    any->release_host_memory();
+  }
 }
 
 }  // namespace vdnn::preload

@@ -1,8 +1,8 @@
 #pragma once
-// What libvdnn_preload.so does in place of CUDA's runtime: a stream pool (vdnn/stream_pool.h) for each GPU
-// that the program allocates on, made at its first allocation. What the pool has not given is the runtime's,
-// and goes there; so does everything where no pool can be made, and what a pool cannot serve for another
-// reason than want of memory. No exception leaves.
+// What libvdnn_preload.so does in place of CUDA: a stream pool (vdnn/stream_pool.h) for each GPU that the
+// program allocates on, made at its first allocation. What the pool has not given is CUDA's, and goes there;
+// so does everything where no pool can be made, and what a pool cannot serve for another reason than want of
+// memory. No exception leaves.
 //
 // cudaFree synchronises the GPU, as CUDA's does, so that the block is idle and may go to anybody. Asked to
 // (Settings::ordered_free) it does not: then what cudaMalloc gives belongs to the legacy default stream and
@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -41,16 +42,52 @@ enum class Call : std::uint8_t {
 };
 inline constexpr std::size_t kCalls = 6;
 
+struct Gpu {
+  Gpu(const NextRuntime& next_, int ordinal_, std::unique_ptr<PoolBackend> backend_,
+      const StreamPoolOptions& options);
+
+  const NextRuntime& next;  // that made it
+  const int ordinal;
+  const std::unique_ptr<PoolBackend> backend;
+  StreamPool pool;
+};
+
+struct Count {
+  std::atomic<std::uint64_t> made{0};
+  std::atomic<std::uint64_t> passed{0};  // to CUDA
+};
+
+// Of the process, whichever way its parts come to CUDA: what one of them allocates another may free. Never
+// dies: static objects may free memory at the very end.
+struct Pools {
+  explicit Pools(const Settings& settings_);
+
+  static Pools& instance();
+  // Null where nothing has asked for it.
+  static Pools* existing();
+
+  // In whose pool `address` lies, or null.
+  std::shared_ptr<Gpu> owner(std::uint64_t address);
+
+  const Settings settings;
+  std::array<Count, kCalls> counts;
+  HostCache host;
+  std::atomic<std::uint64_t> looked_up{0};  // functions of the driver that programs were given ours for
+  std::atomic<bool> ipc_refused{false};
+  std::shared_mutex mutex;  // guards what follows
+  bool finished = false;
+  std::map<int, std::shared_ptr<Gpu>> gpus;  // by ordinal; null: no pool can be made
+};
+
 // Thread-safe.
 class Preload {
  public:
-  // The process's, made at the first call, which never dies: static objects may free memory at the very end.
-  // Null where there is no runtime behind us.
-  static Preload* instance();
-  // Null where no call has been made.
-  static Preload* existing();
+  // In front of the shared runtime. Made at the first call; null where there is none.
+  static Preload* of_runtime();
+  // In front of the driver; there is one (driver_runtime.h).
+  static Preload* of_driver();
 
-  Preload(NextRuntime next, const Settings& settings);
+  Preload(NextRuntime next, Pools& pools) : next_(next), pools_(pools) {}
 
   cudaError_t allocate(void** address, std::size_t bytes);
   cudaError_t allocate(void** address, std::size_t bytes, cudaStream_t stream);
@@ -61,39 +98,23 @@ class Preload {
   cudaError_t memory_info(std::size_t* free, std::size_t* total);
   cudaError_t destroy_stream(cudaStream_t stream);
   cudaError_t reset_device();
+  // Before the GPU is reset.
+  void forget_device(int ordinal);
   cudaError_t ipc_handle(cudaIpcMemHandle_t* handle, void* address);
 
-  // At the end of the process: the summary where one is asked for, and all memory back. What is called later
-  // goes to the runtime.
-  void finish() noexcept;
+  // At the end of the process: the summary where one is asked for, and all memory back, where CUDA still
+  // takes any. What is called later goes to CUDA.
+  static void finish() noexcept;
 
  private:
-  struct Gpu {
-    Gpu(int ordinal_, std::unique_ptr<PoolBackend> backend_, const StreamPoolOptions& options);
-
-    const int ordinal;
-    const std::unique_ptr<PoolBackend> backend;
-    StreamPool pool;
-  };
-  struct Count {
-    std::atomic<std::uint64_t> made{0};
-    std::atomic<std::uint64_t> passed{0};  // to the runtime
-  };
-
   // Of the calling thread's GPU; null where there is none, nor can be.
   std::shared_ptr<Gpu> gpu();
   // Likewise, where the program has allocated there.
   std::shared_ptr<Gpu> existing_gpu();
   std::shared_ptr<Gpu> make_gpu(int ordinal);
   std::vector<std::shared_ptr<Gpu>> pooled_gpus();
-  // Whose pool `address` lies in, or null.
-  std::shared_ptr<Gpu> owner(const void* address);
-  int ordinal() const;
-  // `work` on that GPU: the thread's is put back.
-  template <class Work>
-  cudaError_t on(int ordinal, const Work& work) const;
-  // Throws DeviceError where the driver cannot be asked.
-  CudaApi& cuda();
+  // What is behind us as pools call it. Throws DeviceError where it lacks something.
+  std::shared_ptr<CudaApi> cuda();
   // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
   // others no context is made.
   bool synchronize_used();
@@ -102,26 +123,23 @@ class Preload {
   // of memory.
   template <class Take, class Pass>
   cudaError_t allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass);
+  // What CUDA says of an address that no pool knows: after the end such memory is back already.
+  cudaError_t give_after_end(cudaError_t result);
   // `give` gives it back to the pool that it lies in; else `pass`.
   template <class Give, class Pass>
   cudaError_t free_to_pool(Call call, void* address, const Give& give, const Pass& pass);
   // Want of memory, as the runtime tells it: its last error says so, too.
   cudaError_t refuse() const;
   cudaError_t pass(Call call, cudaError_t result);
-  void release_host_memory();
-  std::string summary();
-  void write_summary();
+  // What is kept of that GPU, or of all.
+  void release_host_memory(std::optional<int> ordinal = std::nullopt);
+  // Its pool, on that GPU.
+  static void end(std::shared_ptr<Gpu> gpu);
 
   const NextRuntime next_;
-  const Settings settings_;
-  std::array<Count, kCalls> counts_;
-  HostCache host_;
-  std::atomic<bool> ipc_refused_{false};
-  std::mutex cuda_mutex_;  // of the making of what follows
-  std::unique_ptr<CudaApi> cuda_;
-  std::shared_mutex mutex_;  // guards what follows
-  bool finished_ = false;
-  std::map<int, std::shared_ptr<Gpu>> gpus_;  // by ordinal; null: no pool can be made
+  Pools& pools_;
+  std::mutex cuda_mutex_;  // guards what follows
+  std::shared_ptr<CudaApi> cuda_;
 };
 
 }  // namespace vdnn::preload

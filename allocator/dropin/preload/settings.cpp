@@ -33,6 +33,7 @@ Settings read_settings() {
   settings.memory_bytes = size_of("VDNN_PRELOAD_MEMORY", settings.memory_bytes);
   settings.ordered_free = choice("VDNN_PRELOAD_FREE", "ordered", "synchronous");
   settings.ipc = choice("VDNN_PRELOAD_IPC", "1", "0");
+  settings.libraries = choice("VDNN_PRELOAD_LIBRARIES", "1", "0");
   settings.host_cache_bytes = size_of("VDNN_PRELOAD_HOST_CACHE", settings.host_cache_bytes);
   settings.summary = value_of("VDNN_PRELOAD_SUMMARY");
   return settings;

@@ -6,6 +6,7 @@
 // * VDNN_PRELOAD_IPC=1: what cudaMalloc gives can be shared with other processes: it bypasses the pool.
 // * VDNN_PRELOAD_HOST_CACHE=SIZE: page-locked memory that is kept for the next cudaMallocHost or
 //   cudaHostAlloc; 0: none; default: 256 MiB.
+// * VDNN_PRELOAD_LIBRARIES=1: libraries that hold a runtime of their own are served, too; else not.
 // * VDNN_PRELOAD_SUMMARY=1 or a file: at the end, to standard error or to the file.
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct Settings {
   std::uint64_t memory_bytes = 0;  // 0: all of the GPU's
   bool ordered_free = false;
   bool ipc = false;
+  bool libraries = false;
   std::uint64_t host_cache_bytes = std::uint64_t{256} << 20;
   std::string summary;  // "": none; "1": standard error; a file
 };

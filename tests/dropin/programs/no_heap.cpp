@@ -53,6 +53,9 @@ void* operator new(std::size_t bytes) {
   }
   return memory;
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(std::max<std::size_t>(bytes, 1));
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }

@@ -137,7 +137,9 @@ void* pointer(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-void* find(std::string_view name) {
+}  // namespace
+
+void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
       {"cuDeviceGet", pointer(device_get)},
       {"cuDeviceGetName", pointer(device_get_name)},
@@ -155,13 +157,11 @@ void* find(std::string_view name) {
   return it == functions.end() ? nullptr : it->second;
 }
 
-}  // namespace
-
 extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
                                                         unsigned long long,
                                                         cudaDriverEntryPointQueryResult* answer) {
   return cuda().call("cudaGetDriverEntryPointByVersion", [&] {
-    *function = find(symbol);
+    *function = vdnn::stand_in::find_driver_function(symbol);
     if (answer != nullptr) {
       *answer = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
     }

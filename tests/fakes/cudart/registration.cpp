@@ -1,8 +1,12 @@
 // What programs that nvcc has built with -cudart shared call before main(), and where they launch kernels.
 
-#include "fakes/cudart/stand_in.h"
+#include <cuda_runtime_api.h>
 
-using vdnn::stand_in::StandIn;
+#include <cstddef>
+
+#include "fakes/cudart/launch.h"
+
+using vdnn::stand_in::launch;
 
 namespace {
 
@@ -17,10 +21,6 @@ struct Configuration {
 Configuration& configuration() {
   thread_local Configuration current;
   return current;
-}
-
-cudaError_t launch(cudaStream_t stream) {
-  return StandIn::instance().call("cudaLaunchKernel", [&] { return StandIn::instance().launch(stream); });
 }
 
 }  // namespace
@@ -71,24 +71,6 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cu
 }
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
   return launch(stream == nullptr ? cudaStreamPerThread : stream);
-}
-
-// What libraries of kernels ask of one before they launch it.
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  return StandIn::instance().call("cudaFuncGetAttributes", [&] {
-    *attributes = {};
-    attributes->maxThreadsPerBlock = vdnn::stand_in::kThreadsPerBlock;
-    attributes->ptxVersion = vdnn::stand_in::kComputeCapability;
-    attributes->binaryVersion = vdnn::stand_in::kComputeCapability;
-    return vdnn::CudaStatus::kSuccess;
-  });
-}
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, std::size_t,
-                                                                   unsigned) {
-  return StandIn::instance().call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", [&] {
-    *blocks = 1;
-    return vdnn::CudaStatus::kSuccess;
-  });
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "fakes/cudart/launch.h"
 #include "fakes/cudart/stand_in.h"
 
 using vdnn::CudaEvent;
@@ -381,4 +382,27 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
       "cudaGraphExecDestroy", [&] { return cuda().fake().graph_exec_destroy(exec); }, "cudaGraphExecDestroy");
 }
 
+// --- kernels
+// What libraries of kernels ask of one before they launch it.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  return cuda().call("cudaFuncGetAttributes", [&] {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = vdnn::stand_in::kThreadsPerBlock;
+    attributes->ptxVersion = vdnn::stand_in::kComputeCapability;
+    attributes->binaryVersion = vdnn::stand_in::kComputeCapability;
+    return CudaStatus::kSuccess;
+  });
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, std::size_t,
+                                                                   unsigned) {
+  return cuda().call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", [&] {
+    *blocks = 1;
+    return CudaStatus::kSuccess;
+  });
+}
+
 }  // extern "C"
+
+cudaError_t vdnn::stand_in::launch(cudaStream_t stream) {
+  return cuda().call("cudaLaunchKernel", [&] { return cuda().launch(stream); });
+}

@@ -145,4 +145,7 @@ class StandIn {
   std::map<std::uint64_t, Memory> memory_;  // by begin
 };
 
+// What a program can ask the runtime for of the driver, or null.
+void* find_driver_function(std::string_view name);
+
 }  // namespace vdnn::stand_in

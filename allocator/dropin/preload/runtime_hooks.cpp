@@ -1,4 +1,4 @@
-// The functions of CUDA's runtime that programs find here first.
+// The functions of CUDA's shared runtime that programs find here first.
 
 #include "allocator/dropin/preload/preload.h"
 
@@ -15,7 +15,7 @@ cudaStream_t of_thread(cudaStream_t stream) {
 template <class Work>
 cudaError_t with_preload(const Work& work) noexcept {
   try {
-    Preload* const preload = Preload::instance();
+    Preload* const preload = Preload::of_runtime();
     return preload == nullptr ? cudaErrorInitializationError : work(*preload);
   } catch (...) {
     return cudaErrorUnknown;
@@ -24,9 +24,7 @@ cudaError_t with_preload(const Work& work) noexcept {
 
 // After the program's own static objects are gone.
 __attribute__((destructor)) void finish() {
-  if (Preload* const preload = Preload::existing(); preload != nullptr) {
-    preload->finish();
-  }
+  Preload::finish();
 }
 
 }  // namespace

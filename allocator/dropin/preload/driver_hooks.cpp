@@ -1,0 +1,191 @@
+#include "allocator/dropin/preload/driver_hooks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "allocator/dropin/preload/driver_runtime.h"
+#include "allocator/dropin/preload/preload.h"
+
+namespace vdnn::preload {
+
+namespace {
+
+template <class Work>
+CUresult with_preload(const Work& work) noexcept {
+  try {
+    Preload* const preload = Preload::of_driver();
+    return preload == nullptr ? CUDA_ERROR_NOT_INITIALIZED : static_cast<CUresult>(work(*preload));
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+void** pointer(CUdeviceptr* address) {
+  return reinterpret_cast<void**>(address);
+}
+
+void* pointer(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+CUstream of_thread(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
+  return with_preload([&](Preload& preload) { return preload.allocate(pointer(address), bytes); });
+}
+CUresult free(CUdeviceptr address) {
+  return with_preload([&](Preload& preload) { return preload.free(pointer(address)); });
+}
+CUresult allocate_async(CUdeviceptr* address, std::size_t bytes, CUstream stream) {
+  return with_preload([&](Preload& preload) { return preload.allocate(pointer(address), bytes, stream); });
+}
+CUresult free_async(CUdeviceptr address, CUstream stream) {
+  return with_preload([&](Preload& preload) { return preload.free(pointer(address), stream); });
+}
+CUresult allocate_async_per_thread(CUdeviceptr* address, std::size_t bytes, CUstream stream) {
+  return allocate_async(address, bytes, of_thread(stream));
+}
+CUresult free_async_per_thread(CUdeviceptr address, CUstream stream) {
+  return free_async(address, of_thread(stream));
+}
+CUresult free_for_other(CUdeviceptr address) {
+  return Pools::instance().owner(address) ? free(address) : driver()->cuMemFree(address);
+}
+CUresult free_async_for_other(CUdeviceptr address, CUstream stream) {
+  return Pools::instance().owner(address) ? free_async(address, stream)
+                                          : driver()->cuMemFreeAsync(address, stream);
+}
+CUresult free_async_per_thread_for_other(CUdeviceptr address, CUstream stream) {
+  return free_async_for_other(address, of_thread(stream));
+}
+CUresult allocate_host(void** address, std::size_t bytes, unsigned flags) {
+  return with_preload([&](Preload& preload) { return preload.allocate_host(address, bytes, flags); });
+}
+CUresult allocate_host_plainly(void** address, std::size_t bytes) {
+  return allocate_host(address, bytes, 0);
+}
+CUresult free_host(void* address) {
+  return with_preload([&](Preload& preload) { return preload.free_host(address); });
+}
+CUresult memory_info(std::size_t* free_bytes, std::size_t* total_bytes) {
+  return with_preload([&](Preload& preload) { return preload.memory_info(free_bytes, total_bytes); });
+}
+CUresult destroy_stream(CUstream stream) {
+  return with_preload([&](Preload& preload) { return preload.destroy_stream(stream); });
+}
+CUresult reset_device(CUdevice device) {
+  with_preload([&](Preload& preload) {
+    preload.forget_device(device);
+    return cudaSuccess;
+  });
+  return driver()->cuDevicePrimaryCtxReset(device);
+}
+CUresult ipc_handle(CUipcMemHandle* handle, CUdeviceptr address) {
+  return with_preload([&](Preload& preload) {
+    return preload.ipc_handle(reinterpret_cast<cudaIpcMemHandle_t*>(handle), pointer(address));
+  });
+}
+
+template <Asker kAsker>
+CUresult look_up(const char* name, void** function, int version, cuuint64_t flags,
+                 CUdriverProcAddressQueryResult* answer) {
+  const CUresult result = driver()->cuGetProcAddress(name, function, version, flags, answer);
+  if (result == CUDA_SUCCESS && *function != nullptr) {
+    const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    if (void* const mine = find_driver_hook(kAsker, name, version, per_thread); mine != nullptr) {
+      *function = mine;
+      Pools::instance().looked_up += kAsker == Asker::kServed ? 1 : 0;
+    }
+  }
+  return result;
+}
+// Of CUDA 11.3, before there was an answer.
+template <Asker kAsker>
+CUresult look_up_without_answer(const char* name, void** function, int version, cuuint64_t flags) {
+  return look_up<kAsker>(name, function, version, flags, nullptr);
+}
+
+struct Hook {
+  std::string_view name;
+  int version;  // the first with this signature
+  std::string_view symbol;
+  void* function;   // for those who are served
+  void* for_other;  // null: the driver's own
+  bool per_thread = false;
+};
+
+// `Driver` is the type of the driver's function.
+template <class Driver>
+Hook for_served(std::string_view name, int version, std::string_view symbol, Driver function,
+                bool per_thread = false) {
+  return {name, version, symbol, reinterpret_cast<void*>(function), nullptr, per_thread};
+}
+template <class Driver>
+Hook for_all(std::string_view name, int version, std::string_view symbol, Driver function, Driver for_other,
+             bool per_thread = false) {
+  return {name,      version, symbol, reinterpret_cast<void*>(function), reinterpret_cast<void*>(for_other),
+          per_thread};
+}
+
+// The newest of a name first, and of those that of programs with per-thread default streams.
+const auto& hooks() {
+  static const std::array all = {
+      for_served<PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),
+      for_all<PFN_cuMemFree_v3020>("cuMemFree", 3020, "cuMemFree_v2", free, free_for_other),
+      for_served<PFN_cuMemAllocAsync_v11020_ptsz>("cuMemAllocAsync", 11020, "cuMemAllocAsync_ptsz",
+                                                  allocate_async_per_thread, true),
+      for_served<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", 11020, "cuMemAllocAsync", allocate_async),
+      for_all<PFN_cuMemFreeAsync_v11020_ptsz>("cuMemFreeAsync", 11020, "cuMemFreeAsync_ptsz",
+                                              free_async_per_thread, free_async_per_thread_for_other, true),
+      for_all<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", 11020, "cuMemFreeAsync", free_async,
+                                         free_async_for_other),
+      for_served<PFN_cuMemHostAlloc_v2020>("cuMemHostAlloc", 2020, "cuMemHostAlloc", allocate_host),
+      for_served<PFN_cuMemAllocHost_v3020>("cuMemAllocHost", 3020, "cuMemAllocHost_v2",
+                                           allocate_host_plainly),
+      for_all<PFN_cuMemFreeHost_v2000>("cuMemFreeHost", 2000, "cuMemFreeHost", free_host, free_host),
+      for_served<PFN_cuMemGetInfo_v3020>("cuMemGetInfo", 3020, "cuMemGetInfo_v2", memory_info),
+      for_all<PFN_cuStreamDestroy_v4000>("cuStreamDestroy", 4000, "cuStreamDestroy_v2", destroy_stream,
+                                         destroy_stream),
+      for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 11000,
+                                                  "cuDevicePrimaryCtxReset_v2", reset_device, reset_device),
+      for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset",
+                                                  reset_device, reset_device),
+      for_all<PFN_cuIpcGetMemHandle_v4010>("cuIpcGetMemHandle", 4010, "cuIpcGetMemHandle", ipc_handle,
+                                           ipc_handle),
+      for_all<PFN_cuGetProcAddress_v12000>("cuGetProcAddress", 12000, "cuGetProcAddress_v2",
+                                           look_up<Asker::kServed>, look_up<Asker::kOther>),
+      for_all<PFN_cuGetProcAddress_v11030>("cuGetProcAddress", 11030, "cuGetProcAddress",
+                                           look_up_without_answer<Asker::kServed>,
+                                           look_up_without_answer<Asker::kOther>),
+  };
+  return all;
+}
+
+template <class Is>
+void* find(Asker asker, const Is& is) {
+  const auto& all = hooks();
+  const auto* const found = std::ranges::find_if(all, is);
+  if (found == all.end()) {
+    return nullptr;
+  }
+  return asker == Asker::kServed ? found->function : found->for_other;
+}
+
+}  // namespace
+
+void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread) {
+  return find(asker, [&](const Hook& hook) {
+    return hook.name == name && hook.version <= version && (per_thread || !hook.per_thread);
+  });
+}
+
+void* find_driver_hook(Asker asker, std::string_view symbol) {
+  return find(asker, [&](const Hook& hook) { return hook.symbol == symbol; });
+}
+
+}  // namespace vdnn::preload

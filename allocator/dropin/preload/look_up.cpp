@@ -1,0 +1,133 @@
+// How programs that hold CUDA's runtime inside (nvcc's default) are reached: such a runtime opens the
+// driver's library, asks dlsym() for cuGetProcAddress, and that for everything else. So dlsym() stands in
+// front of the loader's here (look_up.S), and gives those our functions (driver_hooks.h) in place of the
+// driver's. What libraries allocate is the driver's, unless they are to be served, too
+// (Settings::libraries): a library with a runtime of its own may share its memory in ways that a pool's
+// cannot be.
+//
+// The loader's own lock is held by threads that open libraries, whose constructors may come here: so no lock
+// of ours is held where the loader is called.
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+#include "allocator/dropin/preload/driver_hooks.h"
+#include "allocator/dropin/preload/driver_runtime.h"
+#include "allocator/dropin/preload/preload.h"
+
+using Dlsym = void* (*)(void* library, const char* name);
+
+extern "C" {
+// The loader's; look_up.S jumps there.
+__attribute__((visibility("hidden"))) Dlsym vdnn_preload_next_dlsym = nullptr;
+__attribute__((visibility("hidden"))) void* vdnn_preload_look_up(void* library, const char* name,
+                                                                 const void* caller) noexcept;
+}
+
+namespace {
+
+using vdnn::preload::Asker;
+using vdnn::preload::Pools;
+
+// Of whose code `caller` is: empty: of the program itself.
+std::string_view object_of(const void* caller) {
+  Dl_info info{};
+  link_map* map = nullptr;
+  const bool known =
+      dladdr1(caller, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0 && map != nullptr;
+  return known ? map->l_name : "unknown";
+}
+
+// Nothing: who stands in front of the shared runtime serves its callers already.
+std::optional<Asker> asker(const void* caller) {
+  const std::string_view object = object_of(caller);
+  if (object.find("libcudart.so") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return object.empty() || Pools::instance().settings.libraries ? Asker::kServed : Asker::kOther;
+}
+
+// What is called of the driver must not be unloaded when the program's runtime ends.
+void keep(const void* function) {
+  Dl_info info{};
+  if (dladdr(function, &info) != 0) {
+    dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+}
+
+void say_once(const char* why) {
+  static std::atomic_flag said;
+  if (!said.test_and_set()) {
+    std::fprintf(stderr, "vdnn preload: %s; all memory is CUDA's\n", why);
+  }
+}
+
+// Whether there is one now. `library` may be something else that happens to have one of the driver's names.
+bool use_driver(void* library) {
+  if (vdnn::preload::driver() != nullptr) {
+    return true;
+  }
+  void* const found = vdnn_preload_next_dlsym(library, "cuGetProcAddress_v2");
+  if (found == nullptr) {
+    if (vdnn_preload_next_dlsym(library, "cuGetProcAddress") != nullptr) {
+      say_once("the CUDA driver is older than 12.0");
+    }
+    return false;
+  }
+  try {
+    const vdnn::preload::DriverTable table =
+        vdnn::preload::load_driver(reinterpret_cast<PFN_cuGetProcAddress_v12000>(found));
+    keep(found);
+    vdnn::preload::set_driver(table);
+    return true;
+  } catch (const std::exception& error) {
+    say_once(error.what());
+    return false;
+  }
+}
+
+void* find_instead(void* library, const char* name, const void* caller) noexcept {
+  try {
+    if (vdnn::preload::find_driver_hook(Asker::kServed, name) == nullptr) {
+      return nullptr;
+    }
+    const std::optional<Asker> who = asker(caller);
+    void* const mine = who ? vdnn::preload::find_driver_hook(*who, name) : nullptr;
+    if (mine == nullptr || vdnn_preload_next_dlsym(library, name) == nullptr || !use_driver(library)) {
+      return nullptr;
+    }
+    Pools::instance().looked_up += *who == Asker::kServed ? 1 : 0;
+    return mine;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+// The version that glibc has had from the start, and keeps.
+#if defined(__x86_64__)
+constexpr const char* kVersion = "GLIBC_2.2.5";
+#else
+constexpr const char* kVersion = "GLIBC_2.17";
+#endif
+
+}  // namespace
+
+// Every dlsym() of the process comes through here, also those of sanitizers that are not ready yet: nothing
+// that they have changed may be called.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void* vdnn_preload_look_up(
+    void* library, const char* name, const void* caller) noexcept {
+  if (__atomic_load_n(&vdnn_preload_next_dlsym, __ATOMIC_ACQUIRE) == nullptr) {
+    void* const next = dlvsym(RTLD_NEXT, "dlsym", kVersion);
+    __atomic_store_n(&vdnn_preload_next_dlsym, reinterpret_cast<Dlsym>(next), __ATOMIC_RELEASE);
+  }
+  const bool is_of_driver =
+      name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+  const bool is_relative = library == RTLD_DEFAULT || library == RTLD_NEXT;
+  return is_of_driver && !is_relative ? find_instead(library, name, caller) : nullptr;
+}

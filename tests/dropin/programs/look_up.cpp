@@ -1,0 +1,22 @@
+// Looks up functions as tools do that stand in front of others: what comes behind the program, and what a
+// library does not have.
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+
+int main() {
+  Dl_info library{};
+  // The runtime's, or of what stands in front of it: the first behind the program.
+  void* const next = dlsym(RTLD_NEXT, "cudaMalloc");
+  const bool found = next != nullptr && dladdr(next, &library) != 0;
+  std::printf("next: %s\n", !found                                                   ? "none"
+                            : std::strstr(library.dli_fname, "libcudart") != nullptr ? "runtime"
+                                                                                     : "preloaded");
+  dlerror();
+  const void* const absent = dlsym(dlopen("libc.so.6", RTLD_NOW), "cuMemAlloc_v2");
+  std::printf("absent: %s\n", absent == nullptr && dlerror() != nullptr ? "not found" : "found");
+  return cudaFree(nullptr) == cudaSuccess ? 0 : 3;  // the runtime is in use
+}

@@ -1,0 +1,403 @@
+// CUDA's driver for programs that know nothing of us: libcuda.so.1 over the same fake as the stand-in runtime
+// (fakes/cudart/stand_in.h), whose calls do the work: numbers of errors, handles and arguments are the same
+// in both. What a driver has besides are contexts: without one, or with one that was destroyed, its calls
+// fail.
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "fakes/cudart/stand_in.h"
+
+// Declared only to programs that are compiled for them.
+extern "C" {
+cudaError_t cudaMallocAsync_ptsz(void** address, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync_ptsz(void* address, cudaStream_t stream);
+}
+
+namespace {
+
+using vdnn::CudaStatus;
+using vdnn::stand_in::StandIn;
+
+StandIn& cuda() {
+  return StandIn::instance();
+}
+
+// A handle is its address.
+struct Context {
+  int ordinal = 0;
+  bool lives = true;
+  int references = 0;  // of a primary one
+};
+
+Context* context_of(CUcontext handle) {
+  return reinterpret_cast<Context*>(handle);
+}
+
+CUcontext handle_of(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
+
+// Of a thread. Trivial to destroy: programs call the driver when their threads' own objects are gone.
+struct Stack {
+  std::array<Context*, 16> contexts{};
+  std::size_t count = 0;
+
+  Context*& top() { return contexts.at(count - 1); }
+  void push(Context* context) { contexts.at(count++) = context; }
+  void pop() { --count; }
+};
+
+class Contexts {
+ public:
+  static Contexts& instance() {
+    static auto* const instance = new Contexts;
+    return *instance;
+  }
+
+  Context* make(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    return &all_.emplace_back(Context{.ordinal = ordinal});
+  }
+  Context* retain_primary(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    Context*& mine = primary_[ordinal];
+    if (mine == nullptr) {
+      mine = &all_.emplace_back(Context{.ordinal = ordinal});
+    }
+    ++mine->references;
+    return mine;
+  }
+  bool release_primary(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    Context*& mine = primary_[ordinal];
+    if (mine == nullptr) {
+      return false;
+    }
+    if (--mine->references == 0) {
+      end(mine);
+    }
+    return true;
+  }
+  bool has_primary(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    return primary_[ordinal] != nullptr;
+  }
+  // Who has it is left with a context that has gone; who retained it has to release the next.
+  void reset_primary(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    Context*& mine = primary_[ordinal];
+    const int references = mine == nullptr ? 0 : mine->references;
+    if (mine != nullptr) {
+      end(mine);
+    }
+    if (references != 0) {
+      mine = &all_.emplace_back(Context{.ordinal = ordinal, .references = references});
+    }
+  }
+
+  static Stack& of_thread() {
+    thread_local Stack stack;
+    return stack;
+  }
+  static Context* current() { return of_thread().count == 0 ? nullptr : of_thread().top(); }
+
+ private:
+  static void end(Context*& context) { std::exchange(context, nullptr)->lives = false; }
+
+  std::mutex mutex_;  // guards what follows
+  std::deque<Context> all_;
+  std::map<int, Context*> primary_;
+};
+
+// The thread's GPU is that of its context.
+CUresult follow() {
+  Context* const mine = Contexts::current();
+  return mine == nullptr
+             ? CUDA_SUCCESS
+             : static_cast<CUresult>(cuda().quietly([&] { return cuda().fake().set_device(mine->ordinal); }));
+}
+
+CUresult context_error() {
+  const Context* const mine = Contexts::current();
+  if (mine == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return mine->lives ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+// The runtime's call by that name, within a context.
+template <auto kCall>
+struct InContext;
+
+template <class... Arguments, cudaError_t (*kCall)(Arguments...)>
+struct InContext<kCall> {
+  static CUresult call(Arguments... arguments) {
+    const CUresult error = context_error();
+    return error == CUDA_SUCCESS ? static_cast<CUresult>(kCall(arguments...)) : error;
+  }
+};
+
+template <auto kCall>
+void* in_context() {
+  return reinterpret_cast<void*>(InContext<kCall>::call);
+}
+
+template <class Function>
+void* pointer(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+// --- contexts
+
+bool exists(CUdevice device) {
+  vdnn::CudaDeviceInfo info;
+  return cuda().quietly([&] { return cuda().fake().device_info(info, device); }) == CudaStatus::kSuccess;
+}
+
+CUresult primary_retain(CUcontext* context, CUdevice device) {
+  return static_cast<CUresult>(cuda().call("cuDevicePrimaryCtxRetain", [&] {
+    *context = handle_of(Contexts::instance().retain_primary(device));
+    return CudaStatus::kSuccess;
+  }));
+}
+
+CUresult primary_release(CUdevice device) {
+  return Contexts::instance().release_primary(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
+  return static_cast<CUresult>(cuda().call("cuDevicePrimaryCtxGetState", [&] {
+    *flags = 0;
+    *active = Contexts::instance().has_primary(device) ? 1 : 0;
+    return CudaStatus::kSuccess;
+  }));
+}
+
+CUresult primary_reset(CUdevice device) {
+  return static_cast<CUresult>(cuda().call("cuDevicePrimaryCtxReset", [&] {
+    const int before = cuda().ordinal();
+    cuda().fake().set_device(device);
+    const CudaStatus status = cuda().reset();
+    cuda().fake().set_device(before);
+    if (status == CudaStatus::kSuccess) {
+      Contexts::instance().reset_primary(device);
+    }
+    return status;
+  }));
+}
+
+CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
+  *context = handle_of(Contexts::instance().make(device));
+  Contexts::of_thread().push(context_of(*context));
+  return follow();
+}
+
+CUresult destroy_context(CUcontext context) {
+  context_of(context)->lives = false;
+  if (Contexts::current() == context_of(context)) {
+    Contexts::of_thread().pop();
+  }
+  return follow();
+}
+
+CUresult current_context(CUcontext* context) {
+  *context = handle_of(Contexts::current());
+  return CUDA_SUCCESS;
+}
+
+CUresult set_context(CUcontext context) {
+  return static_cast<CUresult>(cuda().call("cuCtxSetCurrent", [&] {
+    if (Contexts::current() != nullptr) {
+      Contexts::of_thread().pop();
+    }
+    if (context != nullptr) {
+      Contexts::of_thread().push(context_of(context));
+      return cuda().fake().set_device(context_of(context)->ordinal);
+    }
+    return CudaStatus::kSuccess;
+  }));
+}
+
+CUresult push_context(CUcontext context) {
+  return static_cast<CUresult>(cuda().call("cuCtxPushCurrent", [&] {
+    Contexts::of_thread().push(context_of(context));
+    return cuda().fake().set_device(context_of(context)->ordinal);
+  }));
+}
+
+// Never made to fail: who has pushed one has no other way to get rid of it.
+CUresult pop_context(CUcontext* context) {
+  if (Contexts::current() == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *context = handle_of(Contexts::current());
+  Contexts::of_thread().pop();
+  return follow();
+}
+
+CUresult context_device(CUdevice* device) {
+  const CUresult error = context_error();
+  if (error == CUDA_SUCCESS) {
+    *device = Contexts::current()->ordinal;
+  }
+  return error;
+}
+
+CUresult enable_peer_access(CUcontext peer, unsigned flags) {
+  return static_cast<CUresult>(cudaDeviceEnablePeerAccess(context_of(peer)->ordinal, flags));
+}
+
+// --- what the runtime says otherwise
+
+CUresult init(unsigned) {
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return exists(ordinal) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult error_name(CUresult result, const char** name) {
+  *name = cudaGetErrorName(static_cast<cudaError_t>(result));
+  return CUDA_SUCCESS;
+}
+
+cudaError_t copy_async(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+  return cudaMemcpyAsync(vdnn::pointer_to<void>(destination), vdnn::pointer_to<void>(source), bytes,
+                         cudaMemcpyDefault, stream);
+}
+cudaError_t copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes) {
+  return cudaMemcpy(vdnn::pointer_to<void>(destination), vdnn::pointer_to<void>(source), bytes,
+                    cudaMemcpyDefault);
+}
+cudaError_t set_async(CUdeviceptr destination, unsigned char value, std::size_t bytes, CUstream stream) {
+  return cudaMemsetAsync(vdnn::pointer_to<void>(destination), value, bytes, stream);
+}
+cudaError_t set(CUdeviceptr destination, unsigned char value, std::size_t bytes) {
+  return cudaMemset(vdnn::pointer_to<void>(destination), value, bytes);
+}
+cudaError_t launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   CUstream stream, void**, void**) {
+  return cuda().call("cuLaunchKernel", [&] { return cuda().launch(stream); });
+}
+
+void* find(std::string_view name) {
+  static const std::map<std::string_view, void*> functions{
+      {"cuInit", pointer(init)},
+      {"cuDriverGetVersion", pointer(cudaDriverGetVersion)},
+      {"cuGetErrorName", pointer(error_name)},
+      {"cuDeviceGet", pointer(device_get)},
+      {"cuDeviceGetCount", pointer(cudaGetDeviceCount)},
+      {"cuDeviceGetPCIBusId", pointer(cudaDeviceGetPCIBusId)},
+      {"cuDeviceCanAccessPeer", pointer(cudaDeviceCanAccessPeer)},
+      {"cuDevicePrimaryCtxRetain", pointer(primary_retain)},
+      {"cuDevicePrimaryCtxRelease", pointer(primary_release)},
+      {"cuDevicePrimaryCtxGetState", pointer(primary_state)},
+      {"cuDevicePrimaryCtxReset", pointer(primary_reset)},
+      {"cuCtxCreate", pointer(create_context)},
+      {"cuCtxDestroy", pointer(destroy_context)},
+      {"cuCtxGetCurrent", pointer(current_context)},
+      {"cuCtxSetCurrent", pointer(set_context)},
+      {"cuCtxPushCurrent", pointer(push_context)},
+      {"cuCtxPopCurrent", pointer(pop_context)},
+      {"cuCtxGetDevice", pointer(context_device)},
+      {"cuCtxSynchronize", in_context<cudaDeviceSynchronize>()},
+      {"cuCtxEnablePeerAccess", pointer(enable_peer_access)},
+      {"cuMemAlloc", in_context<cudaMalloc>()},
+      {"cuMemFree", in_context<cudaFree>()},
+      {"cuMemAllocAsync", in_context<cudaMallocAsync>()},
+      {"cuMemAllocAsync_ptsz", in_context<cudaMallocAsync_ptsz>()},
+      {"cuMemFreeAsync", in_context<cudaFreeAsync>()},
+      {"cuMemFreeAsync_ptsz", in_context<cudaFreeAsync_ptsz>()},
+      {"cuMemHostAlloc", in_context<cudaHostAlloc>()},
+      {"cuMemAllocHost", in_context<cudaMallocHost>()},
+      {"cuMemFreeHost", in_context<cudaFreeHost>()},
+      {"cuMemHostGetFlags", in_context<cudaHostGetFlags>()},
+      {"cuMemHostRegister", in_context<cudaHostRegister>()},
+      {"cuMemHostUnregister", in_context<cudaHostUnregister>()},
+      {"cuMemGetInfo", in_context<cudaMemGetInfo>()},
+      {"cuIpcGetMemHandle", in_context<cudaIpcGetMemHandle>()},
+      {"cuMemcpy", in_context<copy>()},
+      {"cuMemcpyAsync", in_context<copy_async>()},
+      {"cuMemsetD8", in_context<set>()},
+      {"cuMemsetD8Async", in_context<set_async>()},
+      {"cuLaunchKernel", in_context<launch>()},
+      {"cuStreamCreate", in_context<cudaStreamCreateWithFlags>()},
+      {"cuStreamDestroy", in_context<cudaStreamDestroy>()},
+      {"cuStreamSynchronize", in_context<cudaStreamSynchronize>()},
+      {"cuStreamQuery", in_context<cudaStreamQuery>()},
+      {"cuStreamGetId", in_context<cudaStreamGetId>()},
+      {"cuStreamWaitEvent", in_context<cudaStreamWaitEvent>()},
+      {"cuEventCreate", in_context<cudaEventCreateWithFlags>()},
+      {"cuEventDestroy", in_context<cudaEventDestroy>()},
+      {"cuEventRecord", in_context<cudaEventRecord>()},
+      {"cuEventQuery", in_context<cudaEventQuery>()},
+      {"cuEventSynchronize", in_context<cudaEventSynchronize>()},
+      {"cuEventElapsedTime", in_context<cudaEventElapsedTime>()},
+      {"cuStreamBeginCapture", in_context<cudaStreamBeginCapture>()},
+      {"cuStreamEndCapture", in_context<cudaStreamEndCapture>()},
+      {"cuStreamIsCapturing", in_context<cudaStreamIsCapturing>()},
+      {"cuThreadExchangeStreamCaptureMode", in_context<cudaThreadExchangeStreamCaptureMode>()},
+      {"cuGraphInstantiateWithFlags", in_context<cudaGraphInstantiate>()},
+      {"cuGraphLaunch", in_context<cudaGraphLaunch>()},
+      {"cuGraphDestroy", in_context<cudaGraphDestroy>()},
+      {"cuGraphExecDestroy", in_context<cudaGraphExecDestroy>()}};
+  const auto it = functions.find(name);
+  return it == functions.end() ? vdnn::stand_in::find_driver_function(name) : it->second;
+}
+
+}  // namespace
+
+#undef cuGetProcAddress  // both are defined here
+
+extern "C" {
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* answer);
+
+static void* look_up_of(int version) {
+  return version < 12000 ? pointer(cuGetProcAddress) : pointer(cuGetProcAddress_v2);
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* answer) {
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  void* found = per_thread ? find(std::string(symbol) + "_ptsz") : nullptr;
+  if (found == nullptr) {
+    found = symbol == std::string_view("cuGetProcAddress") ? look_up_of(version) : find(symbol);
+  }
+  *function = found;
+  if (answer != nullptr) {
+    *answer = found == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
+  }
+  return found == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}
+
+// What programs look up by the names that the library exports.
+CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
+  return InContext<cudaMalloc>::call(reinterpret_cast<void**>(address), bytes);
+}
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  return InContext<cudaFree>::call(vdnn::pointer_to<void>(address));
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, std::size_t bytes, CUstream stream) {
+  return InContext<cudaMallocAsync_ptsz>::call(reinterpret_cast<void**>(address), bytes, stream);
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  return InContext<cudaFreeAsync_ptsz>::call(vdnn::pointer_to<void>(address), stream);
+}
+
+}  // extern "C"
