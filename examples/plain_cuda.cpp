@@ -1,7 +1,7 @@
 // A CUDA program that has never heard of vdnn, for `vdnn run --summary 1 -- plain_cuda`: buffers that come
 // and go. What it prints is the same with and without; the summary says how many calls the pool has served.
-// It is built twice: with CUDA's shared runtime, in front of which libvdnn_preload.so stands, and, as nvcc does
-// it, with the static one, which is served through its look-up of the driver.
+// It is built twice: with CUDA's shared runtime, in front of which libvdnn_preload.so stands, and, as nvcc
+// does it, with the static one, which is served through its look-up of the driver.
 
 #include <cuda_runtime_api.h>
 
