@@ -249,6 +249,7 @@ TEST(KnownDefects, ReuseWaitsForNoMoreThanTheBlocksOwnUsers) {
   EXPECT_TRUE(saw_offloaded);
   compute_may_end.set_value();
   pool.free(block, reused);
+  device->synchronize_all();  // the work on the compute stream may only begin now, and uses what lives here
 }
 
 // --- 7 -----------------------------------------------------------------------------------------------------
