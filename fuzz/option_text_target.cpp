@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fuzz/target.h"
+#include "streams/sim/known_profiles.h"
 #include "vdnn/error.h"
 #include "vdnn/learning_rate.h"
 #include "vdnn/sim_device.h"
@@ -39,6 +40,13 @@ bool run_learning_rate(const std::string& text) {
   return true;
 }
 
+bool run_profile_file(const std::string& text) {
+  const auto profile = attempt<DataError>([&] { return parse_sim_profile(text); });
+  require(!profile || (profile->granule_bytes > 0 && profile->seconds({.flops = 1}) > 0),
+          "a profile is of a device that works");
+  return profile.has_value();
+}
+
 bool run_profile(const std::string& text) {
   const auto profile = attempt<InvalidArgument>([&] { return sim_profile(text); });
   require(!profile || profile->name == text, "a profile has the name that it was asked for by");
@@ -53,7 +61,7 @@ bool run_option_text(Input input) {
   const bool rate = run_learning_rate(text);
   const bool profile = run_profile(text);
   require(!(size && rate), "a size is no learning rate schedule");
-  return size || rate || profile;
+  return size || rate || profile || run_profile_file(text);
 }
 
 std::vector<Seed> option_text_seeds() {
@@ -62,6 +70,10 @@ std::vector<Seed> option_text_seeds() {
        {"0", "512MiB", "1.5GiB", "12GB", "18446744073709551615", "0.001KB", "constant", "step:30e:0.1",
         "step:500", "cosine", "cosine:0.01", "cosine:1e-3,warmup:5e", "constant,warmup:100", "titan-x"}) {
     seeds.push_back({.name = "text-" + std::to_string(seeds.size()), .bytes = to_bytes(text)});
+  }
+  for (const KnownProfile& profile : known_profiles()) {
+    seeds.push_back(
+        {.name = "profile-" + std::string(profile.name), .bytes = to_bytes(std::string(profile.text))});
   }
   return seeds;
 }

@@ -2,11 +2,21 @@
 // What a piece of work costs, apart from any device. A driver turns it into seconds with its own rates; only
 // the `sim` driver needs to.
 
+#include <cstdint>
+
 namespace vdnn {
+
+// What a device's efficiency depends on.
+enum class Arithmetic : std::uint8_t {
+  kConvolution,
+  kMatrixProduct,
+  kOther  // element by element, normalisations, pooling: limited by memory as a rule
+};
 
 struct Cost {
   double flops = 0;  // floating-point operations; a multiply-add counts as two
   double bytes = 0;  // read from and written to device memory
+  Arithmetic arithmetic = Arithmetic::kOther;
 };
 
 }  // namespace vdnn

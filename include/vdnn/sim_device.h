@@ -18,11 +18,32 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "vdnn/cost.h"
 #include "vdnn/device.h"
 
 namespace vdnn {
+
+// Floating-point operations a second that are reached, by kind of arithmetic.
+struct FlopRates {
+  double convolution = 0;
+  double matrix_product = 0;
+  double other = 0;
+
+  double operator[](Arithmetic arithmetic) const;
+};
+
+// Bytes a second between device and host.
+struct LinkRates {
+  double device_to_host = 0;
+  double host_to_device = 0;
+
+  double operator[](CopyDirection direction) const {
+    return direction == CopyDirection::kDeviceToHost ? device_to_host : host_to_device;
+  }
+};
 
 // A device by its figures. Rates are what is reached, not what is printed on the box.
 struct SimProfile {
@@ -31,18 +52,28 @@ struct SimProfile {
   std::uint64_t host_memory_bytes = 0;
   std::uint64_t granule_bytes = 0;
   std::uint64_t alignment_bytes = 0;
-  double flops_per_second = 0;
+  FlopRates flops_per_second;
   double bytes_per_second = 0;  // device memory
-  double device_to_host_bytes_per_second = 0;
-  double host_to_device_bytes_per_second = 0;
+  LinkRates link_bytes_per_second;
+  // While both directions are busy; at most those of one.
+  LinkRates link_bytes_per_second_both_ways;
   double launch_seconds = 0;  // added to each piece of work and each copy
-  std::string source;         // where the figures come from, for people
+  std::string source;         // which device, or where the figures come from, for people
+
+  // A piece of work on the idle device, its launch included: the roofline (Williams, Waterman and Patterson
+  // 2009), arithmetic and memory traffic overlapping perfectly.
+  double seconds(const Cost& cost) const;
 };
 
-// "titan-x" (the vDNN paper's machine), "a100", "rtx4090", "h200", "b200", and "cpu" (the machine class that
-// CI runs on). Throws InvalidArgument that lists the names.
+// Of `share/devices/NAME.json`, which the library carries: "titan-x" (the vDNN paper's machine), "v100-16",
+// "v100-32", "a100", "rtx4090", "h200", "b200", and "cpu" (the machine class that CI runs on). Throws
+// InvalidArgument that lists the names.
 SimProfile sim_profile(const std::string& name);
 std::vector<std::string> sim_profile_names();
+
+// The text of such a file (docs/device_profile.schema.json). Throws DataError, which names the key, where one
+// is missing, not known, or has a value that cannot be.
+SimProfile parse_sim_profile(std::string_view text);
 
 struct SimDeviceOptions {
   SimProfile profile;

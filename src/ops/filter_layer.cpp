@@ -85,7 +85,8 @@ std::vector<ParameterRecipe> parameters_of(const FilterShape& shape, const Filte
 Cost cost_of(const FilterShape& shape, const FilterStorage& storage, Direction pass) {
   Cost cost{.flops = 2 * shape.multiply_adds,
             .bytes = static_cast<double>(shape.input.bytes()) + static_cast<double>(shape.output.bytes()) +
-                     static_cast<double>(storage.filter_bytes)};
+                     static_cast<double>(storage.filter_bytes),
+            .arithmetic = shape.stride.empty() ? Arithmetic::kMatrixProduct : Arithmetic::kConvolution};
   if (shape.bias && pass != Direction::kBackwardData) {
     cost.bytes += static_cast<double>(shape.bias_type().bytes());
   }

@@ -7,8 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <set>
 
+#include "src/base/json_object.h"
 #include "src/base/json_text.h"
 #include "vdnn/error.h"
 
@@ -96,78 +96,9 @@ Json to_json(const Instruction& instruction) {
   return json;
 }
 
-// Reading: every accessor says what is wrong where. Keys that nobody asked for are errors.
-class Object {
- public:
-  Object(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) {
-      throw DataError("schedule file: " + where_ + " is not an object");
-    }
-  }
-
-  const Json& at(const char* key) {
-    known_.insert(key);
-    const auto found = json_.find(key);
-    if (found == json_.end()) {
-      throw DataError("schedule file: " + where_ + " lacks '" + key + "'");
-    }
-    return *found;
-  }
-  bool has(const char* key) const { return json_.contains(key); }
-
-  std::string text(const char* key) {
-    const Json& value = at(key);
-    if (!value.is_string()) {
-      fail(key, "is not a string");
-    }
-    return value.get<std::string>();
-  }
-  bool boolean(const char* key) {
-    const Json& value = at(key);
-    if (!value.is_boolean()) {
-      fail(key, "is not true or false");
-    }
-    return value.get<bool>();
-  }
-  std::uint64_t number(const char* key) { return number(at(key), key); }
-  std::uint64_t number(const Json& value, const char* key) const {
-    if (!value.is_number_unsigned()) {
-      fail(key, "is not a count");
-    }
-    return value.get<std::uint64_t>();
-  }
-  // A number below `bound`.
-  std::uint32_t id(const Json& value, const char* key, std::size_t bound) const {
-    const std::uint64_t wide = number(value, key);
-    if (wide >= bound) {
-      fail(key, "is out of range");
-    }
-    return static_cast<std::uint32_t>(wide);
-  }
-  std::uint32_t id(const char* key, std::size_t bound) { return id(at(key), key, bound); }
-  const Json& array(const char* key) {
-    const Json& value = at(key);
-    if (!value.is_array()) {
-      fail(key, "is not a list");
-    }
-    return value;
-  }
-
-  void require_no_other_keys() const {
-    for (const auto& item : json_.items()) {
-      if (!known_.contains(item.key())) {
-        throw DataError("schedule file: " + where_ + " has the unknown key '" + item.key() + "'");
-      }
-    }
-  }
-
- private:
-  [[noreturn]] void fail(const char* key, const char* what) const {
-    throw DataError("schedule file: " + where_ + ": '" + key + "' " + what);
-  }
-  const Json& json_;
-  std::string where_;
-  std::set<std::string> known_;
+// Of the file that is read.
+struct Object : JsonObject<Json> {
+  Object(const Json& json, std::string where) : JsonObject(json, "schedule file", std::move(where)) {}
 };
 
 Buffer buffer_from(const Json& json, std::size_t index) {

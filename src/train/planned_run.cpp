@@ -219,8 +219,7 @@ Prediction predict_policy(const PlannedRun& run, const PlanOptions& options) {
 double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile) {
   double seconds = 0;
   for (const Op& op : tape.ops()) {
-    seconds += profile.launch_seconds +
-               std::max(op.cost.flops / profile.flops_per_second, op.cost.bytes / profile.bytes_per_second);
+    seconds += profile.seconds(op.cost);
   }
   return seconds;
 }

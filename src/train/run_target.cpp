@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 #include <thread>
 
@@ -42,9 +44,27 @@ void set_budgets(RunTarget& target, const RunOptions& options, std::uint64_t def
   target.host_budget_bytes = options.host_memory_bytes.value_or(host_memory_bytes / 2);
 }
 
+// A name that the library knows, or a file.
+SimProfile profile_of(const std::string& name) {
+  if (!name.ends_with(".json")) {
+    return sim_profile(name);
+  }
+  std::ifstream file(name, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    throw InvalidArgument("device profile " + name + ": cannot be read");
+  }
+  try {
+    return parse_sim_profile(text);
+  } catch (const DataError& error) {
+    throw InvalidArgument(name + ": " + error.what());
+  }
+}
+
 void resolve_sim(RunTarget& target, const RunOptions& options) {
   target.simulated = true;
-  target.profile = sim_profile(target.name.substr(kSimPrefix.size()));
+  target.profile = profile_of(target.name.substr(kSimPrefix.size()));
+  target.name = std::string(kSimPrefix) + target.profile.name;
   set_budgets(target, options, target.profile.memory_bytes, target.profile.host_memory_bytes);
 }
 

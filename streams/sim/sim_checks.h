@@ -21,6 +21,7 @@ struct SimStep {
   std::span<const Access> writes;
   std::optional<CopyDirection> copy;
   double seconds = 0;
+  double seconds_both_ways = 0;  // of a copy, while the other direction is busy, too
 };
 
 // Not synchronised. `memory` must outlive this.

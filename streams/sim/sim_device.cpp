@@ -29,9 +29,15 @@ void check_profile(const SimProfile& profile) {
   require(std::has_single_bit(profile.granule_bytes), "the granule must be a power of two");
   require(std::has_single_bit(profile.alignment_bytes), "the alignment must be a power of two");
   require(profile.granule_bytes <= profile.memory_bytes, "the granule must fit into the memory");
-  require(profile.flops_per_second > 0 && profile.bytes_per_second > 0 &&
-              profile.device_to_host_bytes_per_second > 0 && profile.host_to_device_bytes_per_second > 0,
-          "rates must be positive");
+  const FlopRates& flops = profile.flops_per_second;
+  require(
+      flops.convolution > 0 && flops.matrix_product > 0 && flops.other > 0 && profile.bytes_per_second > 0,
+      "rates must be positive");
+  for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
+    const double both_ways = profile.link_bytes_per_second_both_ways[direction];
+    require(both_ways > 0 && both_ways <= profile.link_bytes_per_second[direction],
+            "the rates of the link must be positive, and with both directions busy no greater");
+  }
   require(profile.launch_seconds >= 0, "the time of a launch must not be negative");
 }
 
@@ -182,27 +188,25 @@ class SimDeviceDriver final : public SimDevice {
   }
 
   void do_submit(Point point, const Frontier& frontier, const Work& work) override {
-    const double seconds = profile_.launch_seconds + std::max(work.cost.flops / profile_.flops_per_second,
-                                                              work.cost.bytes / profile_.bytes_per_second);
     submit_step({.point = point,
                  .name = work.name,
                  .reads = work.reads,
                  .writes = work.writes,
                  .copy = {},
-                 .seconds = seconds},
+                 .seconds = profile_.seconds(work.cost)},
                 frontier);
   }
 
   void do_copy(Point point, const Frontier& frontier, const Copy& copy) override {
-    const double rate = copy.direction == CopyDirection::kDeviceToHost
-                            ? profile_.device_to_host_bytes_per_second
-                            : profile_.host_to_device_bytes_per_second;
+    const auto bytes = static_cast<double>(copy.source.range.bytes);
     submit_step({.point = point,
                  .name = copy.name,
                  .reads = {&copy.source, 1},
                  .writes = {&copy.destination, 1},
                  .copy = copy.direction,
-                 .seconds = profile_.launch_seconds + static_cast<double>(copy.source.range.bytes) / rate},
+                 .seconds = profile_.launch_seconds + bytes / profile_.link_bytes_per_second[copy.direction],
+                 .seconds_both_ways = profile_.launch_seconds +
+                                      bytes / profile_.link_bytes_per_second_both_ways[copy.direction]},
                 frontier);
   }
 
@@ -269,8 +273,8 @@ class SimDeviceDriver final : public SimDevice {
 
   void take_time(const SimStep& step) {
     const StreamId stream = step.point.stream;
-    const TimeSpan span =
-        step.copy ? clock_.copy(stream, *step.copy, step.seconds) : clock_.run(stream, step.seconds);
+    const TimeSpan span = step.copy ? clock_.copy(stream, *step.copy, step.seconds, step.seconds_both_ways)
+                                    : clock_.run(stream, step.seconds);
     order_hash_ = mix64(mix64(order_hash_ ^ stream) ^ step.point.count);
     if (tracing()) {
       record(TraceEvent::Kind::kWork, stream, step.name, span.begin, span.end);

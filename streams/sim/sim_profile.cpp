@@ -1,5 +1,11 @@
-#include <array>
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <utility>
 
+#include "src/base/json_object.h"
+#include "src/base/json_text.h"
+#include "streams/sim/known_profiles.h"
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
 
@@ -7,130 +13,166 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kMiB = 1024 * kKiB;
-constexpr std::uint64_t kGiB = 1024 * kMiB;
+using Json = nlohmann::ordered_json;
 
-struct Link {
-  double device_to_host_bytes_per_second;
-  double host_to_device_bytes_per_second;
+constexpr int kSchema = 1;
+constexpr int kDeepest = 3;  // the figure of a kind of arithmetic
+constexpr const char* kDocument = "device profile";
+
+// Beyond any machine, and far from what overflows.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
+constexpr double kMostRate = 1e24;  // a second
+constexpr double kMostSeconds = 1e6;
+
+// Figures are objects of a value and its source, which is for people who read the file.
+class Figures {
+ public:
+  Figures(const Json& json, const std::string& where) : object_(json, kDocument, where), where_(where) {}
+
+  JsonObject<Json>& object() { return object_; }
+
+  std::uint64_t bytes(const char* key) {
+    const Json value = value_of(key);
+    const std::uint64_t bytes = object_.number(value, key);
+    if (bytes == 0 || bytes > kMostBytes) {
+      object_.fail(key, "is no machine's");
+    }
+    return bytes;
+  }
+  double rate(const char* key) {
+    const double value = real(key);
+    if (value < 1 || value > kMostRate) {
+      object_.fail(key, "is no machine's rate");
+    }
+    return value;
+  }
+  double seconds(const char* key) {
+    const double value = real(key);
+    if (value < 0 || value > kMostSeconds) {
+      object_.fail(key, "is no machine's time");
+    }
+    return value;
+  }
+
+  void finish() const { object_.require_no_other_keys(); }
+
+ private:
+  Json value_of(const char* key) {
+    JsonObject<Json> figure(object_.at(key), kDocument, where_ + ", '" + key + "'");
+    Json value = figure.at("value");
+    if (figure.text("source").empty()) {
+      object_.fail(key, "has no source");
+    }
+    figure.require_no_other_keys();
+    return value;
+  }
+  double real(const char* key) {
+    const Json value = value_of(key);
+    if (!value.is_number()) {
+      object_.fail(key, "is not a number");
+    }
+    return value.get<double>();
+  }
+
+  JsonObject<Json> object_;
+  std::string where_;
 };
-constexpr Link kPcie3{12.8e9, 12.8e9};
-constexpr Link kPcie4{25e9, 25e9};
-constexpr Link kPcie5{52.8e9, 55e9};
 
-// What differs from GPU to GPU; the rest is CUDA's.
-struct Gpu {
-  const char* name;
-  std::uint64_t memory_bytes;
-  double flops_per_second;
-  double bytes_per_second;
-  Link link;
-  const char* source;
-  std::uint64_t host_memory_bytes = 512 * kGiB;
-  double launch_seconds = 3e-6;
-};
-
-SimProfile profile_of(const Gpu& gpu) {
-  return {.name = gpu.name,
-          .memory_bytes = gpu.memory_bytes,
-          .host_memory_bytes = gpu.host_memory_bytes,
-          .granule_bytes = 2 * kMiB,
-          .alignment_bytes = 512,
-          .flops_per_second = gpu.flops_per_second,
-          .bytes_per_second = gpu.bytes_per_second,
-          .device_to_host_bytes_per_second = gpu.link.device_to_host_bytes_per_second,
-          .host_to_device_bytes_per_second = gpu.link.host_to_device_bytes_per_second,
-          .launch_seconds = gpu.launch_seconds,
-          .source = gpu.source};
+// Names go into those of devices, files and JSON.
+void require_plain(const std::string& name) {
+  const bool plain = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+  });
+  if (!plain) {
+    throw DataError(std::string(kDocument) + ": the name '" + name +
+                    "' may consist of small letters, digits, '-', '.' and '_'");
+  }
 }
 
-const std::array<SimProfile, 6>& profiles() {
-  static const std::array<SimProfile, 6> kProfiles{{
-      profile_of(
-          {.name = "titan-x",
-           .memory_bytes = 12 * kGiB,
-           .flops_per_second = 0.6 * 7e12,
-           .bytes_per_second = 0.8 * 336e9,
-           .link = kPcie3,
-           .source =
-               "Titan X (Maxwell) as in the vDNN paper: 0.6 of its 7 TFLOP/s fp32 peak, 0.8 of its 336 GB/s, "
-               "PCIe gen3 at the 12.8 GB/s measured there, each way; 5 us a launch is assumed",
-           .host_memory_bytes = 64 * kGiB,
-           .launch_seconds = 5e-6}),
-      profile_of(
-          {.name = "a100",
-           .memory_bytes = 81153 * kMiB,
-           .flops_per_second = 0.6 * 19.5e12,
-           .bytes_per_second = 0.8 * 2039e9,
-           .link = kPcie4,
-           .source = "A100 SXM4 80 GB by its datasheet: 0.6 of the 19.5 TFLOP/s fp32 peak (no TF32), 0.8 of "
-                     "its 2039 GB/s, PCIe gen4 at the 25 GB/s reported one way; 512 GiB of host memory and 3 "
-                     "us a launch are assumed"}),
-      profile_of(
-          {.name = "rtx4090",
-           .memory_bytes = 24564 * kMiB,
-           .flops_per_second = 0.6 * 82.6e12,
-           .bytes_per_second = 0.8 * 1008e9,
-           .link = kPcie4,
-           .source =
-               "RTX 4090 by its datasheet: 0.6 of the 82.6 TFLOP/s fp32 peak (no TF32), 0.8 of its 1008 "
-               "GB/s, PCIe gen4 at the 25 GB/s reported one way; 512 GiB of host memory and 3 us a "
-               "launch are assumed"}),
-      profile_of(
-          {.name = "h200",
-           .memory_bytes = 143771 * kMiB,
-           .flops_per_second = 0.6 * 67e12,
-           .bytes_per_second = 4.3e12,
-           .link = kPcie5,
-           .source = "H200: memory as the driver reports it, 0.6 of the datasheet's 67 TFLOP/s fp32 peak (no "
-                     "TF32), the 4.3 TB/s that a copy reached of 4.8, PCIe gen5 as reported for H100 (52.8 "
-                     "GB/s to the host, about 55 by copy engine from it); 512 GiB of host memory and 3 us a "
-                     "launch are assumed"}),
-      profile_of(
-          {.name = "b200",
-           .memory_bytes = 183359 * kMiB,
-           .flops_per_second = 0.6 * 75e12,
-           .bytes_per_second = 0.8 * 8e12,
-           .link = kPcie5,
-           .source = "B200 by the datasheet of the HGX board: 0.6 of the 75 TFLOP/s fp32 peak (no TF32), 0.8 "
-                     "of its 8 TB/s, PCIe gen5 as reported for H100 (52.8 GB/s to the host, about 55 by copy "
-                     "engine from it); 512 GiB of host memory and 3 us a launch are assumed"}),
-      {.name = "cpu",
-       .memory_bytes = 24 * kGiB,
-       .host_memory_bytes = 24 * kGiB,
-       .granule_bytes = 64 * kKiB,
-       .alignment_bytes = 256,
-       .flops_per_second = 120e9,
-       .bytes_per_second = 10e9,
-       .device_to_host_bytes_per_second = 8e9,
-       .host_to_device_bytes_per_second = 8e9,
-       .launch_seconds = 10e-6,
-       .source =
-           "two cores as CI has them: 120 GFLOP/s, which 3x3 convolutions of oneDNN 2.6 reached in NHWC; "
-           "10 GB/s of memory traffic, 8 GB/s a copy and 10 us a launch are assumed; granule and "
-           "alignment are those of the cpu driver"},
-  }};
-  return kProfiles;
+void require(const SimProfile& profile, bool holds, const char* what) {
+  if (!holds) {
+    throw DataError(std::string(kDocument) + " '" + profile.name + "': " + what);
+  }
+}
+
+LinkRates link_from(Figures& figures, const char* device_to_host, const char* host_to_device) {
+  return {.device_to_host = figures.rate(device_to_host), .host_to_device = figures.rate(host_to_device)};
 }
 
 }  // namespace
 
+double FlopRates::operator[](Arithmetic arithmetic) const {
+  switch (arithmetic) {
+    case Arithmetic::kConvolution:
+      return convolution;
+    case Arithmetic::kMatrixProduct:
+      return matrix_product;
+    case Arithmetic::kOther:
+      break;
+  }
+  return other;
+}
+
+double SimProfile::seconds(const Cost& cost) const {
+  return launch_seconds +
+         std::max(cost.flops / flops_per_second[cost.arithmetic], cost.bytes / bytes_per_second);
+}
+
+SimProfile parse_sim_profile(std::string_view text) {
+  const Json json = parse_json_text<Json>(text, kDeepest);
+  if (json.is_discarded()) {
+    throw DataError(std::string(kDocument) + ": no JSON, or nested too deep");
+  }
+  Figures figures(json, "the profile");
+  if (figures.object().number("schema") != kSchema) {
+    throw DataError(std::string(kDocument) + ": its schema is not " + std::to_string(kSchema));
+  }
+  SimProfile profile;
+  profile.name = figures.object().text("name");
+  require_plain(profile.name);
+  profile.source = figures.object().text("what");
+  profile.memory_bytes = figures.bytes("memory_bytes");
+  profile.host_memory_bytes = figures.bytes("host_memory_bytes");
+  profile.granule_bytes = figures.bytes("granule_bytes");
+  profile.alignment_bytes = figures.bytes("alignment_bytes");
+  Figures flops(figures.object().at("flops_per_second"), "'flops_per_second'");
+  profile.flops_per_second = {.convolution = flops.rate("convolution"),
+                              .matrix_product = flops.rate("matrix_product"),
+                              .other = flops.rate("other")};
+  flops.finish();
+  profile.bytes_per_second = figures.rate("bytes_per_second");
+  profile.link_bytes_per_second =
+      link_from(figures, "device_to_host_bytes_per_second", "host_to_device_bytes_per_second");
+  profile.link_bytes_per_second_both_ways = link_from(figures, "device_to_host_bytes_per_second_both_ways",
+                                                      "host_to_device_bytes_per_second_both_ways");
+  profile.launch_seconds = figures.seconds("launch_seconds");
+  figures.finish();
+  require(profile, std::has_single_bit(profile.granule_bytes), "the granule must be a power of two");
+  require(profile, std::has_single_bit(profile.alignment_bytes), "the alignment must be a power of two");
+  require(profile, profile.granule_bytes <= profile.memory_bytes, "the granule must fit into the memory");
+  for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
+    require(profile,
+            profile.link_bytes_per_second_both_ways[direction] <= profile.link_bytes_per_second[direction],
+            "a link is no faster while both directions are busy");
+  }
+  return profile;
+}
+
 SimProfile sim_profile(const std::string& name) {
   std::string known;
-  for (const SimProfile& profile : profiles()) {
+  for (const KnownProfile& profile : known_profiles()) {
     if (profile.name == name) {
-      return profile;
+      return parse_sim_profile(profile.text);
     }
-    known += (known.empty() ? "" : ", ") + profile.name;
+    known += (known.empty() ? "" : ", ") + std::string(profile.name);
   }
   throw InvalidArgument("there is no sim profile '" + name + "'; there are " + known);
 }
 
 std::vector<std::string> sim_profile_names() {
   std::vector<std::string> names;
-  for (const SimProfile& profile : profiles()) {
-    names.push_back(profile.name);
+  for (const KnownProfile& profile : known_profiles()) {
+    names.emplace_back(profile.name);
   }
   return names;
 }

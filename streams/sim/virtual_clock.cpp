@@ -16,10 +16,38 @@ TimeSpan VirtualClock::run(StreamId stream, double seconds) {
   return place(stream, ready(stream), seconds);
 }
 
-TimeSpan VirtualClock::copy(StreamId stream, CopyDirection direction, double seconds) {
-  double& engine = engine_ready_[static_cast<std::size_t>(direction)];
-  const TimeSpan span = place(stream, std::max(ready(stream), engine), seconds);
-  engine = span.end;
+double VirtualClock::seconds_beside(const Engine& other, double begin, double seconds,
+                                    double seconds_both_ways) {
+  double now = begin;
+  double left = 1;  // of the copy
+  for (const TimeSpan& busy : other.busy) {
+    if (busy.end <= now) {
+      continue;
+    }
+    const double alone = std::max(0.0, busy.begin - now);
+    if (left * seconds <= alone) {
+      break;
+    }
+    now += alone;
+    left -= alone / seconds;
+    if (left * seconds_both_ways <= busy.end - now) {
+      return now + left * seconds_both_ways - begin;
+    }
+    left -= (busy.end - now) / seconds_both_ways;
+    now = busy.end;
+  }
+  return now + left * seconds - begin;
+}
+
+TimeSpan VirtualClock::copy(StreamId stream, CopyDirection direction, double seconds,
+                            double seconds_both_ways) {
+  Engine& engine = engines_[static_cast<std::size_t>(direction)];
+  const Engine& other = engines_[1 - static_cast<std::size_t>(direction)];
+  const double begin = std::max(ready(stream), engine.ready);
+  engine.busy.reserve(engine.busy.size() + 1);  // first: it may fail
+  const TimeSpan span = place(stream, begin, seconds_beside(other, begin, seconds, seconds_both_ways));
+  engine.busy.push_back(span);
+  engine.ready = span.end;
   return span;
 }
 
@@ -54,6 +82,10 @@ void VirtualClock::synchronize(const Frontier& frontier) {
     const auto ahead = std::ranges::upper_bound(stream.ends, now_);
     stream.behind += static_cast<std::uint64_t>(ahead - stream.ends.begin());
     stream.ends.erase(stream.ends.begin(), ahead);
+  }
+  for (Engine& engine : engines_) {
+    const auto ahead = std::ranges::upper_bound(engine.busy, now_, {}, &TimeSpan::end);
+    engine.busy.erase(engine.busy.begin(), ahead);
   }
 }
 

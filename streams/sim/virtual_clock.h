@@ -27,8 +27,10 @@ class VirtualClock {
 
   // The next submission of `stream`, which takes `seconds`.
   TimeSpan run(StreamId stream, double seconds);
-  // Likewise for a copy, which needs the engine of its direction.
-  TimeSpan copy(StreamId stream, CopyDirection direction, double seconds);
+  // Likewise for a copy, which needs the engine of its direction. Where a copy of the other direction has
+  // been placed, it proceeds as one that takes `seconds_both_ways` (not less); what is placed stays as it is,
+  // so that of two copies that share the link the later one alone pays for it.
+  TimeSpan copy(StreamId stream, CopyDirection direction, double seconds, double seconds_both_ways);
   // Holds the stream back until `awaited`, which must have been placed. The span is empty when it does not
   // have to wait. A stream that is idle because the host is late is not waiting.
   TimeSpan wait(StreamId stream, Point awaited);
@@ -55,8 +57,15 @@ class VirtualClock {
   double end(Point point) const;
   TimeSpan place(StreamId stream, double begin, double seconds);
 
+  struct Engine {
+    double ready = 0;
+    std::vector<TimeSpan> busy;  // ahead of the host's clock, ascending
+  };
+  // How long a copy takes from `begin`, beside `other`.
+  static double seconds_beside(const Engine& other, double begin, double seconds, double seconds_both_ways);
+
   double now_ = 0;
-  std::array<double, 2> engine_ready_{};  // by CopyDirection
+  std::array<Engine, 2> engines_;  // by CopyDirection
   std::vector<Stream> streams_;
 };
 

@@ -352,6 +352,19 @@ TEST_F(CliTest, SimulatedDevicesPlanAndSayThatTheyAreSimulated) {
   }
 }
 
+TEST_F(CliTest, ADeviceMayBeAFileOfOnesOwn) {
+  json device = testing::read_json(VDNN_DEVICES_DIRECTORY "/titan-x.json");
+  const json known = plan("--model lenet --policy all --device sim:titan-x");
+  device["name"] = "mine";
+  device["launch_seconds"]["value"] = 1;
+  std::ofstream(directory_ / "mine.json") << device;
+  const json own = plan("--model lenet --policy all --device sim:" + path("mine.json"));
+  EXPECT_EQ(own["device"], "sim:mine");
+  EXPECT_EQ(own["peak_bytes"], known["peak_bytes"]);
+  EXPECT_GT(own["predicted_step_seconds"], 10);
+  EXPECT_LT(known["predicted_step_seconds"], 1);
+}
+
 TEST_F(CliTest, Tf32IsInTheSummaryAndInTheOriginOfASchedule) {
   const std::string schedule = path("schedule.json");
   const json summary = plan("--model alexnet --device sim:h200 --tf32 --schedule " + schedule);
@@ -526,6 +539,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"UnknownPreference", "plan --model lenet --algorithms fast", "memory, performance"},
         BadInput{"UnknownDevice", "plan --model lenet --device tpu", "sim:NAME"},
         BadInput{"NoOrdinal", "plan --model lenet --device cuda:first", "cuda:N"},
+        BadInput{"ProfileThatIsNotThere", "plan --model lenet --device sim:/nonexistent/gpu.json",
+                 "gpu.json: cannot be read"},
+        BadInput{"ProfileThatIsNone",
+                 "plan --model lenet --device sim:" VDNN_DEVICES_DIRECTORY "/cudnn-a100.json",
+                 "lacks 'schema'"},
         BadInput{"UnknownProfile", "plan --model lenet --device sim:abacus", "titan-x"},
         BadInput{"UnknownOptimizer", "plan --model lenet --optimizer newton", "sgd, adam, adamw"},
         BadInput{"MomentumOfAdam", "plan --model lenet --optimizer adam --momentum 0.9",

@@ -10,7 +10,7 @@ namespace {
 
 TEST(SimClock, WorkTakesTheLongerOfComputeAndMemoryPlusItsLaunch) {
   SimDeviceOptions options = round_options();
-  options.profile.flops_per_second = 4;
+  options.profile.flops_per_second = {.convolution = 1, .matrix_product = 2, .other = 4};
   options.profile.bytes_per_second = 2;
   options.profile.launch_seconds = 0.5;
   SimFixture sim(options);
@@ -22,6 +22,17 @@ TEST(SimClock, WorkTakesTheLongerOfComputeAndMemoryPlusItsLaunch) {
       sim.compute,
       {.name = "memory bound", .reads = {}, .writes = {}, .cost = {.flops = 40, .bytes = 60}, .run = {}});
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 10.5 + 30.5);
+}
+
+TEST(SimClock, ArithmeticHasTheRateOfItsKind) {
+  SimProfile profile = round_profile();
+  profile.flops_per_second = {.convolution = 1, .matrix_product = 2, .other = 4};
+  const auto seconds = [&](Arithmetic arithmetic) {
+    return profile.seconds({.flops = 40, .bytes = 1, .arithmetic = arithmetic});
+  };
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kConvolution), 40);
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kMatrixProduct), 20);
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kOther), 10);
 }
 
 TEST(SimClock, CopiesTakeTheRateOfTheirDirection) {
@@ -81,6 +92,27 @@ TEST(SimClock, TwoDirectionsHaveTwoEngines) {
   sim.offload(sim.compute, "a", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});
   sim.prefetch(sim.memory, "b", {sim.on_host(200, 100)}, {sim.on_device(200, 100)});
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 10);
+}
+
+TEST(SimClock, DirectionsThatAreBusyTogetherShareTheLink) {
+  SimDeviceOptions options = round_options();
+  options.profile.link_bytes_per_second_both_ways = {.device_to_host = 10, .host_to_device = 5};
+  SimFixture sim(options);
+  sim.offload(sim.compute, "a", {sim.on_device(0, 40)}, {sim.on_host(0, 40)});  // until 4
+  sim.prefetch(sim.memory, "b", {sim.on_host(200, 100)}, {sim.on_device(200, 100)});
+  // 20 bytes beside the offload, the other 80 alone.
+  EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 4 + 4);
+  // From 8 on, alone for 2 seconds; then beside an offload from 10 to 12, in which 10 bytes come; 10 are
+  // left.
+  sim.busy(sim.compute, 6);
+  sim.offload(sim.compute, "c", {sim.on_device(0, 20)}, {sim.on_host(0, 20)});
+  sim.prefetch(sim.memory, "d", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
+  EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 8 + 2 + 2 + 0.5);
+  // What ends before the other direction begins, or begins after it, shares nothing.
+  sim.offload(sim.compute, "e", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});  // from 12 to 22
+  sim.device->synchronize_all();
+  sim.prefetch(sim.memory, "f", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
+  EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 12.5 + 3);
 }
 
 TEST(SimClock, TheHostsTimeAdvancesInSynchronizeAndHoldsBackWhatIsSubmittedLater) {

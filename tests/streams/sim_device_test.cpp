@@ -68,10 +68,14 @@ TEST(SimProfiles, OnesThatCannotBeAreRefused) {
       [](SimProfile& profile) { profile.granule_bytes = 0; },
       [](SimProfile& profile) { profile.granule_bytes = 2 * profile.memory_bytes; },
       [](SimProfile& profile) { profile.alignment_bytes = 0; },
-      [](SimProfile& profile) { profile.flops_per_second = 0; },
+      [](SimProfile& profile) { profile.flops_per_second.convolution = 0; },
+      [](SimProfile& profile) { profile.flops_per_second.matrix_product = -1; },
+      [](SimProfile& profile) { profile.flops_per_second.other = 0; },
       [](SimProfile& profile) { profile.bytes_per_second = -1; },
-      [](SimProfile& profile) { profile.device_to_host_bytes_per_second = 0; },
-      [](SimProfile& profile) { profile.host_to_device_bytes_per_second = 0; },
+      [](SimProfile& profile) { profile.link_bytes_per_second.device_to_host = 0; },
+      [](SimProfile& profile) { profile.link_bytes_per_second.host_to_device = 0; },
+      [](SimProfile& profile) { profile.link_bytes_per_second_both_ways.device_to_host = 0; },
+      [](SimProfile& profile) { profile.link_bytes_per_second_both_ways.host_to_device = 21; },
       [](SimProfile& profile) { profile.launch_seconds = -1; },
   };
   for (const auto& mistake : mistakes) {

@@ -18,10 +18,10 @@ inline SimProfile round_profile() {
           .host_memory_bytes = 1 << 24,
           .granule_bytes = 1 << 12,
           .alignment_bytes = 256,
-          .flops_per_second = 1,
+          .flops_per_second = {.convolution = 1, .matrix_product = 1, .other = 1},
           .bytes_per_second = 1,
-          .device_to_host_bytes_per_second = 10,
-          .host_to_device_bytes_per_second = 20,
+          .link_bytes_per_second = {.device_to_host = 10, .host_to_device = 20},
+          .link_bytes_per_second_both_ways = {.device_to_host = 10, .host_to_device = 20},
           .launch_seconds = 0,
           .source = "tests"};
 }

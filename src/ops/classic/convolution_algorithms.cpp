@@ -44,7 +44,8 @@ Cost convolution_cost(const Convolution& convolution) {
   const auto input_space = static_cast<double>(element_count(convolution.input));
   const auto output_space = static_cast<double>(element_count(convolution.output));
   return {.flops = 2 * batch * output_space * filter,
-          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter)};
+          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter),
+          .arithmetic = Arithmetic::kConvolution};
 }
 
 class Estimate {

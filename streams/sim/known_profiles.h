@@ -1,0 +1,16 @@
+#pragma once
+// The profiles of `share/devices/`, which are part of the library, so that it finds them wherever it is.
+
+#include <span>
+#include <string_view>
+
+namespace vdnn {
+
+struct KnownProfile {
+  std::string_view name;
+  std::string_view text;  // for parse_sim_profile()
+};
+
+std::span<const KnownProfile> known_profiles();
+
+}  // namespace vdnn

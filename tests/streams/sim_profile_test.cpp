@@ -1,0 +1,154 @@
+// Profiles of devices as files: what the library carries, and what is wrong with others.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "streams/sim/known_profiles.h"
+#include "tests/report/json_schema.h"
+#include "vdnn/error.h"
+#include "vdnn/sim_device.h"
+
+namespace vdnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Json titan_x() {
+  for (const KnownProfile& profile : known_profiles()) {
+    if (profile.name == "titan-x") {
+      return Json::parse(profile.text);
+    }
+  }
+  return {};
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_sim_profile(text);
+    return "accepted";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+TEST(SimProfileFile, EachThatTheLibraryCarriesHasTheNameOfItsFile) {
+  EXPECT_EQ(sim_profile_names().size(), known_profiles().size());
+  for (const KnownProfile& profile : known_profiles()) {
+    const SimProfile parsed = parse_sim_profile(profile.text);
+    EXPECT_EQ(parsed.name, profile.name);
+    EXPECT_FALSE(parsed.source.empty()) << profile.name;
+  }
+}
+
+TEST(SimProfileFile, EachIsWhatTheSchemaSays) {
+  const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/device_profile.schema.json");
+  for (const KnownProfile& profile : known_profiles()) {
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, testing::Json::parse(profile.text)), IsEmpty())
+        << profile.name;
+  }
+}
+
+TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
+  const SimProfile profile = parse_sim_profile(titan_x().dump());
+  EXPECT_EQ(profile.memory_bytes, std::uint64_t{12} << 30);
+  EXPECT_EQ(profile.host_memory_bytes, std::uint64_t{64} << 30);
+  EXPECT_EQ(profile.granule_bytes, 2U << 20);
+  EXPECT_DOUBLE_EQ(profile.flops_per_second.convolution, 0.6 * 7e12);
+  EXPECT_DOUBLE_EQ(profile.bytes_per_second, 0.8 * 336e9);
+  EXPECT_DOUBLE_EQ(profile.link_bytes_per_second.device_to_host, 12.8e9);
+  EXPECT_DOUBLE_EQ(profile.link_bytes_per_second_both_ways.host_to_device, 12.8e9);
+  EXPECT_DOUBLE_EQ(profile.launch_seconds, 5e-6);
+}
+
+// Of the profile and of 'flops_per_second'; the others are counts and texts.
+std::vector<std::string> figures() {
+  std::vector<std::string> paths;
+  const Json whole = titan_x();
+  for (const auto& [key, value] : whole.items()) {
+    if (value.is_object() && value.contains("value")) {
+      paths.push_back("/" + key);
+    }
+  }
+  for (const auto& [key, value] : whole.at("flops_per_second").items()) {
+    paths.push_back("/flops_per_second/" + key);
+  }
+  return paths;
+}
+
+std::string last(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+TEST(SimProfileFile, AKeyThatIsMissingIsNamed) {
+  const Json whole = titan_x();
+  for (const auto& item : whole.items()) {
+    Json without = whole;
+    without.erase(item.key());
+    EXPECT_THAT(refusal(without.dump()), HasSubstr("lacks '" + item.key() + "'"));
+  }
+  for (const std::string& path : figures()) {
+    for (const char* const part : {"value", "source"}) {
+      Json without = whole;
+      without[Json::json_pointer(path)].erase(part);
+      EXPECT_THAT(refusal(without.dump()),
+                  HasSubstr("'" + last(path) + "' lacks '" + std::string(part) + "'"));
+    }
+  }
+}
+
+TEST(SimProfileFile, AKeyThatNobodyKnowsIsNamed) {
+  for (const std::string& path :
+       {std::string(), std::string("/flops_per_second"), std::string("/memory_bytes")}) {
+    Json with = titan_x();
+    with[Json::json_pointer(path + "/speed")] = 1;
+    EXPECT_THAT(refusal(with.dump()), HasSubstr("unknown key 'speed'")) << path;
+  }
+}
+
+TEST(SimProfileFile, AValueThatCannotBeIsNamed) {
+  for (const std::string& path : figures()) {
+    for (const Json& value : {Json(-1), Json("fast"), Json(nullptr)}) {
+      Json with = titan_x();
+      with[Json::json_pointer(path + "/value")] = value;
+      EXPECT_THAT(refusal(with.dump()), HasSubstr("'" + last(path) + "' is")) << value;
+    }
+    Json with = titan_x();
+    with[Json::json_pointer(path + "/source")] = "";
+    EXPECT_THAT(refusal(with.dump()), HasSubstr("'" + last(path) + "' has no source"));
+    if (path != "/launch_seconds") {
+      Json nothing = titan_x();
+      nothing[Json::json_pointer(path + "/value")] = 0;
+      EXPECT_THAT(refusal(nothing.dump()), HasSubstr("'" + last(path) + "' is"));
+    }
+  }
+}
+
+TEST(SimProfileFile, FiguresThatContradictOneAnotherAreRefused) {
+  const auto with = [](const char* path, const Json& value) {
+    Json json = titan_x();
+    json[Json::json_pointer(path)] = value;
+    return refusal(json.dump());
+  };
+  EXPECT_THAT(with("/granule_bytes/value", 3000), HasSubstr("'titan-x': the granule must be a power of two"));
+  EXPECT_THAT(with("/alignment_bytes/value", 3), HasSubstr("the alignment must be a power of two"));
+  EXPECT_THAT(with("/memory_bytes/value", 1000), HasSubstr("the granule must fit into the memory"));
+  EXPECT_THAT(with("/device_to_host_bytes_per_second_both_ways/value", 12.9e9), HasSubstr("no faster"));
+  EXPECT_THAT(with("/name", "Titan X"), HasSubstr("the name 'Titan X' may consist of"));
+  EXPECT_THAT(with("/schema", 2), HasSubstr("its schema is not 1"));
+}
+
+TEST(SimProfileFile, WhatIsNoProfileIsRefused) {
+  EXPECT_THAT(refusal(""), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal("{\"schema\": 1"), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("the profile is not an object"));
+  EXPECT_THAT(refusal("[[[[[[]]]]]]"), HasSubstr("nested too deep"));
+}
+
+}  // namespace
+}  // namespace vdnn
