@@ -25,7 +25,7 @@ namespace vdnn {
 struct RunOptions {
   ModelOptions model;
   // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu",
-  // "cuda:N" or "sim:NAME".
+  // "cuda:N", "sim:NAME", or "sim:FILE.json" with a device of one's own.
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;

@@ -49,7 +49,7 @@ struct RunArguments {
     field("input", self.input, "CxHxW or CxDxHxW (default: the model's own)");
     field("classes", self.classes, "classes (default: the model's own)");
     field("batch", self.batch, "images a step");
-    field("device", self.device, "auto, cpu, cuda:N or sim:NAME");
+    field("device", self.device, "auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
     field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
     field("threads", self.threads, "compute threads of cpu (default: all cores)");

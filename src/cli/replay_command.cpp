@@ -100,7 +100,8 @@ Command add_replay_command(CLI::App& app) {
   const auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* command = app.add_subcommand("replay", "Run a stored schedule on synthetic data");
   command->add_option("file", arguments->file, "a schedule written by `vdnn plan --schedule`")->required();
-  add_option(*command, "device", arguments->device, "auto, cpu, cuda:N or sim:NAME (default: as planned)");
+  add_option(*command, "device", arguments->device,
+             "auto, cpu, cuda:N, sim:NAME or sim:FILE.json (default: as planned)");
   add_option(*command, "memory", arguments->memory, "device budget (default: as planned)");
   add_option(*command, "steps", arguments->steps, "how many (default: 3)");
   add_option(*command, "seed", arguments->seed, "of initial weights and data (default: as planned)");

@@ -182,7 +182,8 @@ RunTarget resolve_target(const RunOptions& options) {
   } else if (options.device.starts_with(kSimPrefix)) {
     resolve_sim(target, options);
   } else {
-    throw InvalidArgument("unknown device '" + options.device + "': use auto, cpu, cuda:N or sim:NAME");
+    throw InvalidArgument("unknown device '" + options.device +
+                          "': use auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
   }
   return target;
 }

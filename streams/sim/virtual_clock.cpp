@@ -20,10 +20,9 @@ double VirtualClock::seconds_beside(const Engine& other, double begin, double se
                                     double seconds_both_ways) {
   double now = begin;
   double left = 1;  // of the copy
-  for (const TimeSpan& busy : other.busy) {
-    if (busy.end <= now) {
-      continue;
-    }
+  auto each = std::ranges::upper_bound(other.busy, begin, {}, &TimeSpan::end);
+  for (; each != other.busy.end(); ++each) {
+    const TimeSpan& busy = *each;
     const double alone = std::max(0.0, busy.begin - now);
     if (left * seconds <= alone) {
       break;
@@ -44,7 +43,9 @@ TimeSpan VirtualClock::copy(StreamId stream, CopyDirection direction, double sec
   Engine& engine = engines_[static_cast<std::size_t>(direction)];
   const Engine& other = engines_[1 - static_cast<std::size_t>(direction)];
   const double begin = std::max(ready(stream), engine.ready);
-  engine.busy.reserve(engine.busy.size() + 1);  // first: it may fail
+  if (engine.busy.size() == engine.busy.capacity()) {
+    engine.busy.reserve(2 * engine.busy.size() + 16);  // first: it may fail
+  }
   const TimeSpan span = place(stream, begin, seconds_beside(other, begin, seconds, seconds_both_ways));
   engine.busy.push_back(span);
   engine.ready = span.end;
