@@ -54,8 +54,7 @@ class JsonObject {
     return value.template get<std::uint64_t>();
   }
   // Finite, since JSON has no other.
-  double real(const char* key) {
-    const Json& value = at(key);
+  double real(const Json& value, const char* key) const {
     if (!value.is_number()) {
       fail(key, "is not a number");
     }

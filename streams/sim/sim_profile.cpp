@@ -66,13 +66,7 @@ class Figures {
     figure.require_no_other_keys();
     return value;
   }
-  double real(const char* key) {
-    const Json value = value_of(key);
-    if (!value.is_number()) {
-      object_.fail(key, "is not a number");
-    }
-    return value.get<double>();
-  }
+  double real(const char* key) { return object_.real(value_of(key), key); }
 
   JsonObject<Json> object_;
   std::string where_;

@@ -172,15 +172,6 @@ cudaError_t Preload::allocate(void** address, std::size_t bytes, cudaStream_t st
       Call::kMallocAsync, address, [&](StreamPool& pool) { return pool.allocate(bytes, stream); }, pass_on);
 }
 
-cudaError_t Preload::give_after_end(cudaError_t result) {
-  const std::shared_lock lock(pools_.mutex);
-  if (!pools_.finished || result != cudaErrorInvalidValue) {
-    return result;
-  }
-  next_.cudaGetLastError();
-  return cudaSuccess;
-}
-
 template <class Give, class Pass>
 cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, const Pass& pass_on) {
   if (address == nullptr) {
@@ -189,7 +180,7 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
   ++pools_.counts[static_cast<std::size_t>(call)].made;
   std::shared_ptr<Gpu> mine = pools_.owner(address_of(address));
   if (!mine) {
-    return pass(call, give_after_end(pass_on()));
+    return pass(call, pass_on());
   }
   return on_gpu(next_, mine->ordinal, [&]() -> cudaError_t {
     const std::shared_ptr<Gpu> here = std::move(mine);  // whose last user this may be

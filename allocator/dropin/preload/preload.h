@@ -123,8 +123,6 @@ class Preload {
   // of memory.
   template <class Take, class Pass>
   cudaError_t allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass);
-  // What CUDA says of an address that no pool knows: after the end such memory is back already.
-  cudaError_t give_after_end(cudaError_t result);
   // `give` gives it back to the pool that it lies in; else `pass`.
   template <class Give, class Pass>
   cudaError_t free_to_pool(Call call, void* address, const Give& give, const Pass& pass);
