@@ -92,6 +92,8 @@ bool run_image(Input input);
 std::vector<Seed> image_seeds();
 bool run_image_folder(Input input);
 std::vector<Seed> image_folder_seeds();
+bool run_measured_costs(Input input);
+std::vector<Seed> measured_costs_seeds();
 bool run_option_text(Input input);
 std::vector<Seed> option_text_seeds();
 bool run_origin(Input input);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 #include "vdnn/device.h"
 
 namespace vdnn {

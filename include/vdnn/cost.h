@@ -17,6 +17,9 @@ struct Cost {
   double flops = 0;  // floating-point operations; a multiply-add counts as two
   double bytes = 0;  // read from and written to device memory
   Arithmetic arithmetic = Arithmetic::kOther;
+  // What was measured on the device, launch included; where it is positive, it is taken instead of the
+  // figures above.
+  double seconds = 0;
 };
 
 }  // namespace vdnn

@@ -142,6 +142,9 @@ class Executor {
   };
 
   void number_awaited_instructions();
+  void take_arena();
+  std::uint64_t arena_in_use() const;  // as the pool counts it
+  AddressRange memory_for(const Buffer& buffer, StreamId stream);
   void bind_persistent_buffers();
   void take(BufferId buffer, StreamId stream);
   void give_back(BufferId buffer, const Frontier& last_use);
@@ -179,6 +182,7 @@ class Executor {
   std::vector<std::string> names_;  // an instruction: what traces and findings call it
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
+  std::optional<AddressRange> arena_;                    // where the schedule brings its addresses
   std::vector<std::vector<BufferUse>> uses_;             // an instruction: what it reads and writes
   std::vector<std::shared_ptr<const Launch>> launches_;  // an instruction: operands as they were last
   // An instruction: where its frontier is kept, kNone where nobody waits for it.

@@ -9,6 +9,7 @@
 // gradients where a feature map forks, and adds the updates. A catalog never sees a network.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ struct Algorithm {
   std::string name;
   std::uint64_t workspace_bytes = 0;
   bool deterministic = true;  // same operands, same bits
+  std::optional<Cost> cost;   // where it is another than the op's
 };
 
 // Write `write` may take the memory of read `read` (positions in the lists of the op): a permission, used

@@ -30,9 +30,9 @@ class ParameterStore {
   };
   std::size_t parameters() const { return parameter_slots_.size(); }
   Slot& parameter(std::size_t index) { return slots_[parameter_slots_[index]]; }
-  // The slot of a persistent value of `tape`, which need not be the tape of the constructor: an evaluation
-  // tape has the same parameters in the same order. Throws InvalidArgument where it has not.
-  Slot& slot(const Tape& tape, ValueId value);
+  // Of each value of `tape`, which need not be the tape of the constructor: an evaluation tape has the same
+  // parameters in the same order. Null where the store holds no such value.
+  std::vector<Slot*> slots(const Tape& tape);
 
   // Versions that no other work on this device uses; see Access.
   std::uint64_t next_version() { return ++versions_; }

@@ -25,7 +25,7 @@
 
 namespace vdnn {
 
-enum class Policy : std::uint8_t { kBaseline, kOffloadNone, kOffloadAll, kOffloadConv };
+enum class Policy : std::uint8_t { kBaseline, kOffloadNone, kOffloadAll, kOffloadConv, kDynamic, kOptimal };
 enum class AlgorithmPreference : std::uint8_t {
   kMemory,      // least workspace; among equals the library's first
   kPerformance  // the library's own first choice
@@ -34,12 +34,24 @@ enum class AlgorithmPreference : std::uint8_t {
 std::string to_string(Policy policy);
 std::string to_string(AlgorithmPreference preference);
 
-// A feature map that is offloaded: its copy to the host is issued beside `offload_with`, its last forward
-// reader; its copy back is issued before `prefetch_with`.
+// A value that is offloaded: its copy to the host is issued beside `offload_with`, its memory is given back
+// after `release_with` (not before the copy is done, and the last forward reader), and its copy back is
+// issued before `prefetch_with`. The static policies offload with the last forward reader and release at
+// once.
 struct Transfer {
   ValueId value = kNone;
   OpId offload_with = kNone;
+  OpId release_with = kNone;
   OpId prefetch_with = kNone;
+};
+
+// A value whose memory is given back after its last use before `with`, and which is made again by launching
+// its producer once more right before `with`. What the producer reads must be there then: kept, fetched
+// before, or recomputed likewise; what is neither and has no use of its own any more is made again too, and
+// given back at once.
+struct Recomputation {
+  ValueId value = kNone;
+  OpId with = kNone;
 };
 
 struct PlanOptions {
@@ -56,7 +68,11 @@ struct Plan {
   PlanOptions options;
   std::vector<std::uint32_t> algorithms;  // an op: index into Op::algorithms
   std::vector<Transfer> transfers;        // in order of offload
-  bool network_wide = false;              // baseline
+  std::vector<Recomputation> recomputations;
+  bool network_wide = false;  // baseline
+  // Addresses are planned with the schedule, aligned to so many bytes (a power of two). 0: the pool finds
+  // them as the step runs.
+  std::uint64_t placement_alignment = 0;
 };
 
 // Deterministic. Throws InvalidArgument where no algorithm of some op obeys the workspace limit, with the

@@ -12,6 +12,7 @@
 
 #include "vdnn/dataset.h"
 #include "vdnn/gpu_system.h"
+#include "vdnn/measured_costs.h"
 #include "vdnn/network.h"
 #include "vdnn/op_library.h"
 #include "vdnn/plan.h"
@@ -38,7 +39,7 @@ struct RunOptions {
   std::optional<std::uint64_t> host_memory_bytes;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
-  // Absent: auto, `none` where it fits, else `conv`, else `all`.
+  // Absent: auto, `none` where it fits, else `optimal`.
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
@@ -47,6 +48,9 @@ struct RunOptions {
   bool tf32 = false;
   // Where times of engines are kept, see gpu_system.h. For `cuda:N`.
   std::optional<std::filesystem::path> engine_timings;
+  // Costs that were measured of this run on this device (measured_costs.h): in predictions, and in the choice
+  // of algorithms.
+  std::optional<std::filesystem::path> profile;
   // Told what people should know and no run fails for. May be empty.
   std::function<void(const std::string&)> warn;
   TrainingOptions training;
@@ -84,20 +88,28 @@ struct PlannedRun {
   Plan plan;
   Schedule schedule;
   Prediction prediction;
+  // The least peak that the policy was found to do with. Static policies have but one: placement does not
+  // depend on the budget.
+  std::uint64_t smallest_peak_bytes = 0;
 
-  // The smallest budget, in whole granules, that the policy can run in with these algorithms: placement does
-  // not depend on the budget, so it is the predicted peak and the library's own memory.
-  std::uint64_t smallest_budget_bytes() const { return prediction.peak_bytes + target.library_bytes; }
+  // The smallest budget, in whole granules, that the policy can run in with these algorithms (those that
+  // choose for themselves: with any): that peak and the library's own memory.
+  std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
   bool fits() const;
+  // Where algorithms and their order come from: "onednn 2.6.3", or "profile FILE".
+  std::string algorithms_source() const;
+  // What a measurement of this run is of.
+  MeasuredSetting measured_setting() const;
 };
 
 // The data set `text` as the network wants its samples. Throws InvalidArgument for a network that learns
 // something else than one class a sample or one a place.
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed);
 
-// Decides. Throws InvalidArgument for options that cannot be, DeviceError for a GPU that cannot be driven,
+// Decides. Throws InvalidArgument for options that cannot be, DataError for a profile that is none,
+// DeviceError for a GPU that cannot be driven,
 // OutOfMemory for a budget of more than it has free; a budget that does not suffice is no error here, see
-// fits(). `--policy auto` settles on the policy that fits, or else on `all`.
+// fits(). `--policy auto` settles on `none` where that fits, else on `optimal`.
 PlannedRun plan_run(const RunOptions& options);
 // The same for a network that is not the zoo's; `options.model` is not looked at.
 PlannedRun plan_run(Network network, const RunOptions& options);
@@ -110,12 +122,14 @@ PlannedRun plan_run_with_schedule(const RunOptions& options,
 // Throws OutOfMemory that names the policy, the budgets and the smallest budget.
 void require_fit(const PlannedRun& run);
 
-// What another policy would take on the same device with the same preference of algorithms.
+// What another policy would take on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// No schedule of this tape can take a shorter step on such a device, whatever the budget: every op runs once
-// on the one compute stream. Seconds.
-double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile);
+// Of a step with the fastest algorithms and memory without end, nothing offloaded. Seconds.
+double oracle_step_seconds(const PlannedRun& run);
+
+// No plan can have a shorter step on that device in that budget (optimal_plan.h). Seconds.
+double lower_bound_step_seconds(const PlannedRun& run);
 
 // Evaluation in the memory that training has left, the parameters and the optimizer's state resident. Its
 // batch is the largest that takes no more memory than training does and wants the parameters as they are

@@ -4,9 +4,12 @@
 // the predicted peak is the peak that the device will count, to the byte. Times are as good as the profile.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "vdnn/forecast.h"
+#include "vdnn/plan_costs.h"
 #include "vdnn/schedule.h"
 #include "vdnn/sim_device.h"
 #include "vdnn/tape.h"
@@ -32,6 +35,10 @@ struct Prediction {
 
 // Deterministic. Needs as much simulated memory as it takes: no budget can refuse.
 Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options);
+
+// What policies that choose by predictions are handed.
+std::unique_ptr<Forecaster> make_forecaster(PredictionOptions options);
+PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options);
 
 // The peak (committed bytes) of evaluating while the parameters and the optimizer's state of `training` are
 // resident and nothing else of it is.

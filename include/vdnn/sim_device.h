@@ -66,7 +66,7 @@ struct SimProfile {
 };
 
 // Of `share/devices/NAME.json`, which the library carries: "titan-x" (the vDNN paper's machine), "v100-16",
-// "v100-32", "a100", "rtx4090", "h200", "b200", and "cpu" (the machine class that CI runs on). Throws
+// "v100-32", "a100", "rtx4090", "h100", "h200", "b200", and "cpu" (the machine class that CI runs on). Throws
 // InvalidArgument that lists the names.
 SimProfile sim_profile(const std::string& name);
 std::vector<std::string> sim_profile_names();

@@ -66,6 +66,12 @@ struct Op {
   std::vector<Overwrite> may_overwrite;
   std::vector<Algorithm> algorithms;
   Cost cost;
+
+  // With the algorithm of that index.
+  const Cost& cost_with(std::uint32_t algorithm) const {
+    const std::optional<Cost>& own = algorithms[algorithm].cost;
+    return own ? *own : cost;
+  }
 };
 
 // What policies may ask about a layer.

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -81,6 +82,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
   Arguments::visit(arguments, [&app](const char* name, auto& value, const std::string& help) {
     add_option(app, name, value, help);
   });
+}
+
+// Takes out what a command has no use for: given, it is an error.
+inline void remove_options(CLI::App& app, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    app.remove_option(app.get_option(std::string("--") + name));
+  }
 }
 
 // --- JSON --------------------------------------------------------------------------------------------------

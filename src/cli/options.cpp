@@ -39,23 +39,16 @@ Dims parse_dims(const std::string& text) {
   return dims;
 }
 
-// The value of `text` among names and values; `later` are names that a later version will have.
+// The value of `text` among names and values.
 template <class T>
 T choose(const char* option, const std::string& text,
-         std::initializer_list<std::pair<const char*, T>> choices,
-         std::initializer_list<const char*> later = {}) {
+         std::initializer_list<std::pair<const char*, T>> choices) {
   std::string names;
   for (const auto& [name, value] : choices) {
     if (text == name) {
       return value;
     }
     names += names.empty() ? name : std::string(", ") + name;
-  }
-  for (const char* name : later) {
-    if (text == name) {
-      throw InvalidArgument(std::string(option).append(" ").append(text) +
-                            ": this version does not have it; use " + names);
-    }
   }
   throw InvalidArgument(std::string(option) + " '" + text + "' is unknown; use " + names);
 }
@@ -66,8 +59,9 @@ std::optional<Policy> parse_policy(const std::string& text) {
                                         {"baseline", Policy::kBaseline},
                                         {"none", Policy::kOffloadNone},
                                         {"all", Policy::kOffloadAll},
-                                        {"conv", Policy::kOffloadConv}},
-                                       {"dyn", "optimal"});
+                                        {"conv", Policy::kOffloadConv},
+                                        {"dyn", Policy::kDynamic},
+                                        {"optimal", Policy::kOptimal}});
 }
 
 AlgorithmPreference parse_preference(const std::string& text) {
@@ -194,6 +188,7 @@ RunOptions to_run_options(const RunArguments& given) {
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
           .tf32 = arguments.tf32,
           .engine_timings = arguments.engine_timings,
+          .profile = arguments.profile,
           .training = to_training_options(arguments),
           .graph = arguments.graph};
 }
@@ -239,7 +234,7 @@ void require_finite(const char* option, double value) {
 }
 
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced,
-                   const std::optional<std::string>& input) {
+                   const std::vector<std::optional<std::string>>& inputs) {
   std::vector<std::string> files;
   const auto add = [&files](const std::string& path) {
     if (std::ranges::any_of(files, [&](const std::string& file) { return same_file(file, path); })) {
@@ -251,8 +246,10 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
     if (!path.empty()) {
       check_output_path(path);
       add(path);
-      if (input && same_file(path, *input)) {
-        throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
+      for (const std::optional<std::string>& input : inputs) {
+        if (input && same_file(path, *input)) {
+          throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
+        }
       }
     }
   }
@@ -267,6 +264,7 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
 nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run) {
   RunArguments origin = in_force(arguments, run);
   origin.resume.reset();
+  origin.profile.reset();
   return to_json(origin);
 }
 
@@ -280,6 +278,9 @@ RunArguments from_origin(const std::string& text) {
     auto arguments = from_json<RunArguments>(json);
     if (arguments.resume) {
       throw DataError("'resume' has no place in it");
+    }
+    if (arguments.profile) {
+      throw DataError("'profile' has no place in it");
     }
     return arguments;
   } catch (const DataError& error) {

@@ -29,6 +29,7 @@ struct RunArguments {
   std::optional<std::string> workspace_limit;
   bool tf32 = false;
   std::optional<std::string> engine_timings;
+  std::optional<std::string> profile;
   std::string optimizer = "sgd";
   std::optional<double> momentum;
   std::optional<double> beta1;
@@ -41,7 +42,8 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 3> kLaterOptions{"tf32", "engine-timings", "graph"};
+  static constexpr std::array<std::string_view, 4> kLaterOptions{"tf32", "engine-timings", "profile",
+                                                                 "graph"};
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
@@ -53,12 +55,15 @@ struct RunArguments {
     field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
     field("threads", self.threads, "compute threads of cpu (default: all cores)");
-    field("policy", self.policy, "auto, baseline, none, all or conv");
-    field("algorithms", self.algorithms, "memory or performance");
+    field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
+    field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");
     field("workspace-limit", self.workspace_limit, "most workspace of any op");
     field("tf32", self.tf32, "cuda, and sim of GPUs that have it: let products round their inputs to TF32");
     field("engine-timings", self.engine_timings,
           "cuda: time engines of convolutions, keep the times in this file, and take the fastest");
+    field("profile", self.profile,
+          "costs that `vdnn profile` has measured of this run: predictions and the preference `performance` "
+          "go by them");
     field("optimizer", self.optimizer, "sgd, adam or adamw");
     field("momentum", self.momentum, "of sgd (default: 0.9)");
     field("beta1", self.beta1, "of adam and adamw (default: 0.9)");
@@ -137,12 +142,13 @@ struct ReplacedFile {
 };
 
 // Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done, whatever links lead there. Only what is replaced may be `input`, the file that the command reads.
+// done, whatever links lead there. Only what is replaced may be one of `inputs`, files that the command
+// reads.
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced = {},
-                   const std::optional<std::string>& input = {});
+                   const std::vector<std::optional<std::string>>& inputs = {});
 
-// Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed is
-// replayed as one that was not: the schedule says which algorithms it has.
+// Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed, or
+// that chose by a profile, is replayed as one that was not: the schedule says which algorithms it has.
 nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run);
 // Throws DataError for what is not such an object.
 RunArguments from_origin(const std::string& text);

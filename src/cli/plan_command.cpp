@@ -20,7 +20,7 @@ struct PlanArguments {
 
 void plan(const PlanArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
-                arguments.run.resume);
+                {arguments.run.resume, arguments.run.profile});
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   const RunArguments run_arguments = resumed(arguments.run, checkpoint);
   RunOptions options = to_run_options(run_arguments);

@@ -36,7 +36,7 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"algorithms", to_string(run.plan.options.preference)},
           {"seed", arguments.seed.value()},
           {"threads", run.target.threads},
-          {"algorithms_source", run.catalog->algorithms_source()},
+          {"algorithms_source", run.algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
           {"host_budget_bytes", run.target.host_budget_bytes},
           {"fits", run.fits()},
@@ -51,7 +51,7 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"weight_bytes", run.tape->weight_bytes()},
           {"workspace_bytes", workspace_bytes(*run.tape, run.plan)},
           {"offload_bytes_per_step", offload_bytes(*run.tape, run.schedule)},
-          {"recomputed_ops", 0},
+          {"recomputed_ops", recomputed_ops(run.schedule)},
           {"options", to_json(arguments)}};
 }
 
@@ -64,11 +64,9 @@ double percent(double part, double whole) {
 Json plan_summary(const PlannedRun& run, const RunArguments& arguments) {
   Json json = common_summary(run, arguments, run.prediction.peak_bytes, run.prediction.average_bytes,
                              run.prediction.host_bytes);
-  const Prediction oracle =
-      predict_policy(run, {.policy = Policy::kOffloadNone, .preference = AlgorithmPreference::kPerformance});
   json["predicted_step_seconds"] = run.prediction.step_seconds;
-  json["oracle_step_seconds"] = oracle.step_seconds;
-  json["lower_bound_step_seconds"] = lower_bound_step_seconds(*run.tape, run.target.profile);
+  json["oracle_step_seconds"] = oracle_step_seconds(run);
+  json["lower_bound_step_seconds"] = lower_bound_step_seconds(run);
   return json;
 }
 
@@ -92,8 +90,9 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
 void print_run(std::ostream& out, const PlannedRun& run) {
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
-    out << " (simulated: " << run.target.profile.source
-        << "; algorithms: " << run.catalog->algorithms_source() << ")";
+    out << " (simulated: " << run.target.profile.source << "; algorithms: " << run.algorithms_source() << ")";
+  } else if (run.options.profile) {
+    out << " (" << run.algorithms_source() << ")";
   }
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)

@@ -90,6 +90,7 @@ Executor::Executor(const ExecutorParts& parts)
   }
   number_awaited_instructions();
   try {
+    take_arena();
     bind_persistent_buffers();
     if (parts_.graph) {
       take_step_numbers();
@@ -120,12 +121,32 @@ void Executor::number_awaited_instructions() {
   }
 }
 
+void Executor::take_arena() {
+  if (parts_.schedule->arena_bytes == 0) {
+    return;
+  }
+  arena_ = parts_.pool->allocate(parts_.schedule->arena_bytes, (*parts_.streams)[StreamRole::kCompute]);
+  if (!arena_) {
+    throw OutOfMemory("what a step of '" + parts_.tape->model() + "' takes",
+                      parts_.pool->shortage(parts_.schedule->arena_bytes));
+  }
+}
+
+std::uint64_t Executor::arena_in_use() const {
+  return round_up(arena_->bytes, parts_.device->properties().alignment_bytes);
+}
+
 void Executor::bind_persistent_buffers() {
+  const std::vector<ParameterStore::Slot*> slots = parts_.parameters->slots(*parts_.tape);
   for (const std::vector<BufferUse>& of_instruction : uses_) {
     for (const BufferUse& use : of_instruction) {
       if (use.value != kNone && parts_.tape->value(use.value).persistent()) {
         BufferState& state = buffers_[use.buffer];
-        state.slot = &parts_.parameters->slot(*parts_.tape, use.value);
+        state.slot = slots[use.value];
+        if (state.slot == nullptr) {
+          throw InvalidArgument("the store holds no " + parts_.tape->value(use.value).name + " as '" +
+                                parts_.tape->model() + "' wants it");
+        }
         state.range = state.slot->range;
         state.alive = true;
       }
@@ -190,8 +211,10 @@ AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
   return {.begin = result_slots_[step % 2]->begin + part.begin, .bytes = part.bytes};
 }
 
-void Executor::take(BufferId id, StreamId stream) {
-  const Buffer& buffer = parts_.schedule->buffers[id];
+AddressRange Executor::memory_for(const Buffer& buffer, StreamId stream) {
+  if (buffer.offset) {
+    return {.begin = arena_->begin + *buffer.offset, .bytes = buffer.bytes};
+  }
   const bool on_device = buffer.space == Space::kDevice;
   const auto range =
       on_device ? parts_.pool->allocate(buffer.bytes, stream) : parts_.pinned->allocate(buffer.bytes, stream);
@@ -199,8 +222,15 @@ void Executor::take(BufferId id, StreamId stream) {
     throw OutOfMemory(
         buffer.name, on_device ? parts_.pool->shortage(buffer.bytes) : parts_.pinned->shortage(buffer.bytes));
   }
-  buffers_[id] = {.range = *range, .alive = true, .owned = true};
-  placements_[id] = *range;
+  return *range;
+}
+
+void Executor::take(BufferId id, StreamId stream) {
+  const Buffer& buffer = parts_.schedule->buffers[id];
+  const bool on_device = buffer.space == Space::kDevice;
+  const AddressRange range = memory_for(buffer, stream);
+  buffers_[id] = {.range = range, .alive = true, .owned = true};
+  placements_[id] = range;
   if (on_device) {
     live_bytes_ += round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
   }
@@ -210,7 +240,9 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
   const Buffer& buffer = parts_.schedule->buffers[id];
   BufferState& state = buffers_[id];
   if (buffer.space == Space::kDevice) {
-    parts_.pool->free(state.range, last_use);
+    if (!buffer.offset) {
+      parts_.pool->free(state.range, last_use);
+    }
     live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
   } else {
     parts_.pinned->free(state.range, last_use);
@@ -250,8 +282,10 @@ void Executor::give_back_everything() noexcept {
       }
     }
   }
-  if (numbers_.range) {
-    one([&] { parts_.pool->free(*numbers_.range, {}); });
+  for (const auto& range : {numbers_.range, arena_}) {
+    if (range) {
+      one([&] { parts_.pool->free(*range, {}); });
+    }
   }
 }
 
@@ -280,7 +314,7 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
                           "' have not been waited for: a third would overwrite them");
   }
   failed_ = true;  // until the end of the step says otherwise
-  live_bytes_ = parts_.pool->statistics().in_use_bytes;
+  live_bytes_ = parts_.pool->statistics().in_use_bytes - (arena_ ? arena_in_use() : 0);
   live_sum_ = 0;
   memory_ = {};
   inputs_copied_.clear();
@@ -438,6 +472,7 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
       load(index, instruction, inputs);
       break;
     case InstructionKind::kLaunch:
+    case InstructionKind::kRecompute:
       launch(index, instruction, scalars);
       break;
     case InstructionKind::kOffload:
@@ -517,7 +552,11 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
     kept = std::make_shared<const Launch>(Launch{
         .ranges = operands_, .reads = op.reads.size(), .step_numbers = replays_ ? numbers_.range->begin : 0});
   }
-  Work work{.name = names_[index], .reads = reads_, .writes = writes_, .cost = op.cost, .run = {}};
+  Work work{.name = names_[index],
+            .reads = reads_,
+            .writes = writes_,
+            .cost = op.cost_with(parts_.schedule->algorithms[instruction.op]),
+            .run = {}};
   if (parts_.program != nullptr) {
     work.run = [program = parts_.program, id = instruction.op, launch = kept, scalars](void* native_stream) {
       program->run(id, launch->operands(), scalars, native_stream);

@@ -60,23 +60,22 @@ std::span<ParameterStore::Slot> ParameterStore::slots_of(std::size_t parameter) 
   return std::span(slots_).subspan(first, end - first);
 }
 
-ParameterStore::Slot& ParameterStore::slot(const Tape& tape, ValueId value) {
-  const std::uint64_t bytes = tape.value(value).bytes;
+std::vector<ParameterStore::Slot*> ParameterStore::slots(const Tape& tape) {
+  std::vector<Slot*> result(tape.values().size(), nullptr);
+  const auto hold = [&](ValueId value, Slot& slot) {
+    result[value] = slot.range.bytes == tape.value(value).bytes ? &slot : nullptr;
+  };
   for (std::size_t index = 0; index < tape.parameters().size() && index < parameter_slots_.size(); ++index) {
     const TapeParameter& parameter = tape.parameters()[index];
-    const std::span<Slot> slots = slots_of(index);
-    if (parameter.value == value && parameter.recipe.storage_layout == shapes_[index].layout &&
-        slots[0].range.bytes == bytes) {
-      return slots[0];
+    const std::span<Slot> held = slots_of(index);
+    if (parameter.recipe.storage_layout == shapes_[index].layout) {
+      hold(parameter.value, held[0]);
     }
-    for (std::size_t state = 0; state < parameter.state.size() && state + 1 < slots.size(); ++state) {
-      if (parameter.state[state] == value && slots[1 + state].range.bytes == bytes) {
-        return slots[1 + state];
-      }
+    for (std::size_t state = 0; state < parameter.state.size() && state + 1 < held.size(); ++state) {
+      hold(parameter.state[state], held[1 + state]);
     }
   }
-  throw InvalidArgument("the store holds no " + tape.value(value).name + " as '" + tape.model() +
-                        "' wants it");
+  return result;
 }
 
 std::uint64_t ParameterStore::largest_slot_bytes() const {

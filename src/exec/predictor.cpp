@@ -1,5 +1,6 @@
 #include "vdnn/predictor.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -148,6 +149,54 @@ std::uint64_t simulate_evaluation_peak(const Tape& training, const Tape& evaluat
 
 Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
   return without_budget([&] { return simulate(tape, schedule, options); });
+}
+
+namespace {
+
+class SimForecaster final : public Forecaster {
+ public:
+  explicit SimForecaster(PredictionOptions options) : options_(std::move(options)) {}
+
+  Forecast forecast(const Tape& tape, const Schedule& schedule) const override {
+    const Prediction prediction = predict(tape, schedule, options_);
+    return {.peak_bytes = prediction.peak_bytes,
+            .host_bytes = prediction.host_bytes,
+            .step_seconds = prediction.step_seconds};
+  }
+
+ private:
+  PredictionOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Forecaster> make_forecaster(PredictionOptions options) {
+  options.trace = false;
+  return std::make_unique<SimForecaster>(std::move(options));
+}
+
+PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options) {
+  const SimProfile& profile = options.profile;
+  PlanCosts costs{
+      .op_seconds = {},
+      .device_to_host = profile.link_bytes_per_second.device_to_host,
+      .host_to_device = profile.link_bytes_per_second.host_to_device,
+      .device_to_host_both_ways = profile.link_bytes_per_second_both_ways.device_to_host,
+      .host_to_device_both_ways = profile.link_bytes_per_second_both_ways.host_to_device,
+      .copy_seconds = profile.launch_seconds,
+      .alignment_bytes =
+          make_sim_device({.profile = profile, .page_aligned_blocks = options.page_aligned_blocks})
+              ->properties()
+              .alignment_bytes,
+      .granule_bytes = profile.granule_bytes,
+  };
+  for (const Op& op : tape.ops()) {
+    std::vector<double>& seconds = costs.op_seconds.emplace_back();
+    for (std::uint32_t algorithm = 0; algorithm < op.algorithms.size(); ++algorithm) {
+      seconds.push_back(profile.seconds(op.cost_with(algorithm)));
+    }
+  }
+  return costs;
 }
 
 std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,

@@ -96,6 +96,22 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
   }
 }
 
+// Libraries list their algorithms as they judge them, the fastest first. Where no more is known of one, it is
+// taken to be so much slower than the one before, so that nobody steps down for nothing.
+constexpr double kSlowerEach = 0.05;
+
+std::vector<Algorithm> with_costs(std::vector<Algorithm> algorithms, const Cost& cost) {
+  for (std::size_t rank = 1; rank < algorithms.size(); ++rank) {
+    if (!algorithms[rank].cost) {
+      const double factor = 1 + kSlowerEach * static_cast<double>(rank);
+      algorithms[rank].cost = cost;
+      algorithms[rank].cost->flops *= factor;
+      algorithms[rank].cost->bytes *= factor;
+    }
+  }
+  return algorithms;
+}
+
 float loss_weight(const OpSpec& spec) {
   return std::visit(
       [](const auto& loss) -> float {
@@ -408,7 +424,7 @@ Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>
         .reads = {},
         .writes = {},
         .may_overwrite = recipe.may_overwrite,
-        .algorithms = recipe.algorithms,
+        .algorithms = with_costs(recipe.algorithms, recipe.cost),
         .cost = recipe.cost};
   for (const Operand& operand : recipe.reads) {
     op.reads.push_back(read(id, operand));

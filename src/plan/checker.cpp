@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/interval_map.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -33,6 +34,13 @@ struct BufferState {
   Content content;
   Event write;  // the allocation counts as one
   std::vector<Event> reads;
+};
+
+// Bytes of the arena.
+struct Place {
+  BufferId tenant = kNone;
+  BufferId previous = kNone;     // where there is no tenant
+  std::vector<Event> last_uses;  // of `previous`
 };
 
 // How many steps are looked at: one that starts from nothing and one that follows it.
@@ -113,8 +121,23 @@ class Checker {
     }
     if (findings_.empty()) {
       check_persistent_places();
+      check_places_in_arena();
     }
     return findings_.empty();
+  }
+
+  // Either the schedule brings the addresses of all buffers that it allocates on the device, or of none.
+  void check_places_in_arena() {
+    for (BufferId id = 0; id < schedule_.buffers.size(); ++id) {
+      const Buffer& buffer = schedule_.buffers[id];
+      const bool in_arena = schedule_.arena_bytes > 0 && buffer.space == Space::kDevice && !buffer.persistent;
+      if (buffer.offset.has_value() != in_arena) {
+        find(buffer_name(id) + (in_arena ? " has no place in the arena" : " has a place in an arena"));
+      } else if (in_arena && (buffer.bytes > schedule_.arena_bytes ||
+                              *buffer.offset > schedule_.arena_bytes - buffer.bytes)) {
+        find(buffer_name(id) + " does not lie inside the arena");
+      }
+    }
   }
 
   // A persistent value has one place, which is the whole of one persistent buffer on the device, is nobody
@@ -174,6 +197,7 @@ class Checker {
                 is_buffer(instruction.host_buffer, Space::kHost);
         break;
       case InstructionKind::kLaunch:
+      case InstructionKind::kRecompute:
         // One stream computes: ops of one program share what they are built from (op_library.h).
         right = instruction.stream == StreamRole::kCompute && launch_has_form(instruction);
         break;
@@ -267,7 +291,7 @@ class Checker {
     const std::int64_t position = step_ * count_ + index_;
     const auto stream = static_cast<std::size_t>(me.stream);
     if (me.kind == InstructionKind::kAllocate) {
-      allocate(me.buffer, {.position = position, .stream = stream});
+      allocate(me.buffer, clock, {.position = position, .stream = stream});
     } else {
       access(me, clock, {.position = position, .stream = stream});
     }
@@ -280,12 +304,44 @@ class Checker {
     return event.position == kNever || clock[event.stream] >= event.position;
   }
 
-  void allocate(BufferId id, Event event) {
+  void allocate(BufferId id, const Clock& clock, Event event) {
     BufferState& state = buffers_[id];
     if (state.alive) {
       find(here() + " allocates " + buffer_name(id) + ", which is allocated");
     }
+    if (schedule_.buffers[id].offset) {
+      take_place(id, clock);
+    }
     state = {.alive = true, .content = {}, .write = event, .reads = {}};
+  }
+
+  AddressRange place(BufferId id) const {
+    return {.begin = *schedule_.buffers[id].offset, .bytes = schedule_.buffers[id].bytes};
+  }
+
+  // Nobody may be there, and all that was done there must be done.
+  void take_place(BufferId id, const Clock& clock) {
+    places_.visit(place(id), [&](AddressRange, const Place* other) {
+      if (other == nullptr) {
+        return;
+      }
+      if (other->tenant != kNone) {
+        find(here() + " allocates " + buffer_name(id) + " where " + buffer_name(other->tenant) + " lies");
+      }
+      for (const Event& event : other->last_uses) {
+        if (!is_after(clock, event)) {
+          find(here() + " takes the place of " + buffer_name(other->previous) + " and is not ordered after " +
+               name(event.position));
+        }
+      }
+    });
+    places_.assign(place(id), {.tenant = id, .previous = kNone, .last_uses = {}});
+  }
+
+  void leave_place(BufferId id) {
+    Place left{.tenant = kNone, .previous = id, .last_uses = buffers_[id].reads};
+    left.last_uses.push_back(buffers_[id].write);
+    places_.assign(place(id), std::move(left));
   }
 
   void release(BufferId id, const Clock& clock) {
@@ -294,6 +350,9 @@ class Checker {
       find(here() + " releases " + buffer_name(id) + ", which is not to be released");
     }
     require_ordered(id, clock, true);
+    if (schedule_.buffers[id].offset) {
+      leave_place(id);
+    }
     state = {};
   }
 
@@ -354,9 +413,7 @@ class Checker {
     }
     const std::vector<OpId>& writers = writers_[id];
     const auto rewrites_before =
-        me.kind == InstructionKind::kLaunch
-            ? std::ranges::count_if(writers, [&](OpId writer) { return writer < me.op; })
-            : 0;
+        is_launch(me.kind) ? std::ranges::count_if(writers, [&](OpId writer) { return writer < me.op; }) : 0;
     return 1 + step_ * writers.size() + static_cast<std::uint64_t>(rewrites_before);
   }
 
@@ -383,6 +440,10 @@ class Checker {
       return;
     }
     const bool copy = me.kind == InstructionKind::kOffload || me.kind == InstructionKind::kPrefetch;
+    if (me.kind == InstructionKind::kRecompute) {
+      make_again(use);
+      return;
+    }
     const bool rewrite = me.kind == InstructionKind::kLaunch && tape_.value(use.value).persistent();
     state.content = {.value = use.value, .version = expected_version(me, use.value) + (rewrite ? 1 : 0)};
     if (!copy && !rewrite && ++made_[use.value] != step_ + 1) {
@@ -392,10 +453,20 @@ class Checker {
     }
   }
 
+  // The same version once more, of what has been made in this step.
+  void make_again(const BufferUse& use) {
+    if (tape_.value(use.value).persistent()) {
+      find(here() + " makes " + tape_.value(use.value).name + " again, which lives from step to step");
+    } else if (made_[use.value] != step_ + 1) {
+      find(here() + " makes " + tape_.value(use.value).name + " again, which has not been made yet");
+    }
+    buffers_[use.buffer].content = {.value = use.value, .version = step_ + 1};
+  }
+
   // A launch may have two operands in one buffer only where the op permits one to overwrite the other, or
   // where it is the same value.
   void check_overlapping_operands(const Instruction& me, const std::vector<BufferUse>& all) {
-    if (me.kind != InstructionKind::kLaunch) {
+    if (!is_launch(me.kind)) {
       return;
     }
     const Op& op = tape_.op(me.op);
@@ -458,6 +529,7 @@ class Checker {
   std::vector<std::vector<OpId>> writers_;  // a value: the ops that make or rewrite it, in order
   std::vector<Clock> clocks_;               // a position: what is done when it is done
   std::array<Clock, kStreamRoles> streams_{};
+  IntervalMap<Place> places_;
   std::vector<int> launched_;
   std::vector<int> loaded_;
   std::vector<int> results_read_;  // a value

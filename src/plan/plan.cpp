@@ -1,6 +1,7 @@
 #include "vdnn/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 
@@ -20,6 +21,10 @@ std::string to_string(Policy policy) {
       return "all";
     case Policy::kOffloadConv:
       return "conv";
+    case Policy::kDynamic:
+      return "dyn";
+    case Policy::kOptimal:
+      return "optimal";
   }
   return "?";
 }
@@ -30,16 +35,21 @@ std::string to_string(AlgorithmPreference preference) {
 
 namespace {
 
-// Indices into `algorithms`, most preferred first.
-std::vector<std::uint32_t> by_preference(const std::vector<Algorithm>& algorithms,
-                                         AlgorithmPreference preference) {
-  std::vector<std::uint32_t> order(algorithms.size());
+// As measured; all are the same where nothing was.
+double measured_seconds(const Op& op, std::uint32_t algorithm) {
+  const double seconds = op.cost_with(algorithm).seconds;
+  return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
+}
+
+// Indices of the op's algorithms, most preferred first.
+std::vector<std::uint32_t> by_preference(const Op& op, AlgorithmPreference preference) {
+  std::vector<std::uint32_t> order(op.algorithms.size());
   std::iota(order.begin(), order.end(), 0U);
-  if (preference == AlgorithmPreference::kMemory) {
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return algorithms[a].workspace_bytes < algorithms[b].workspace_bytes;
-    });
-  }
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return preference == AlgorithmPreference::kMemory
+               ? op.algorithms[a].workspace_bytes < op.algorithms[b].workspace_bytes
+               : measured_seconds(op, a) < measured_seconds(op, b);
+  });
   return order;
 }
 
@@ -83,7 +93,7 @@ std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions
   if (!options.recorded.empty()) {
     return recorded_algorithm(op, options);
   }
-  for (const std::uint32_t index : by_preference(op.algorithms, options.preference)) {
+  for (const std::uint32_t index : by_preference(op, options.preference)) {
     if (!options.workspace_limit || op.algorithms[index].workspace_bytes <= *options.workspace_limit) {
       return index;
     }
@@ -124,6 +134,8 @@ bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
   switch (policy) {
     case Policy::kBaseline:
     case Policy::kOffloadNone:
+    case Policy::kDynamic:
+    case Policy::kOptimal:
       return false;
     case Policy::kOffloadAll:
       return is_virtualised(tape, id);
@@ -197,7 +209,8 @@ std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
   std::vector<Transfer> transfers;
   for (ValueId id = 0; id < tape.values().size(); ++id) {
     if (is_offloaded(tape, id, policy)) {
-      transfers.push_back({.value = id, .offload_with = last_forward_use(tape, id), .prefetch_with = kNone});
+      const OpId last = last_forward_use(tape, id);
+      transfers.push_back({.value = id, .offload_with = last, .release_with = last, .prefetch_with = kNone});
     }
   }
   std::ranges::stable_sort(transfers, {}, &Transfer::offload_with);
@@ -208,6 +221,10 @@ std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
 }  // namespace
 
 Plan make_plan(const Tape& tape, const PlanOptions& options) {
+  if (options.policy == Policy::kDynamic || options.policy == Policy::kOptimal) {
+    throw InvalidArgument("policy " + to_string(options.policy) +
+                          " is no static one: it wants budgets and forecasts (plan_search.h)");
+  }
   Plan plan;
   plan.options = options;
   plan.network_wide = options.policy == Policy::kBaseline;

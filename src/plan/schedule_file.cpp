@@ -59,13 +59,17 @@ Enum enum_from(const std::string& text, const char* what) {
   throw DataError("schedule file: unknown " + std::string(what) + " '" + text + "'");
 }
 
-constexpr std::size_t kInstructionKinds = 7;
+constexpr std::size_t kInstructionKinds = 8;
 
 Json to_json(const Buffer& buffer) {
-  return {{"name", buffer.name},
-          {"bytes", buffer.bytes},
-          {"space", buffer.space == Space::kHost ? "host" : "device"},
-          {"persistent", buffer.persistent}};
+  Json json{{"name", buffer.name},
+            {"bytes", buffer.bytes},
+            {"space", buffer.space == Space::kHost ? "host" : "device"},
+            {"persistent", buffer.persistent}};
+  if (buffer.offset) {
+    json["offset"] = *buffer.offset;
+  }
+  return json;
 }
 
 Json to_json(const Instruction& instruction) {
@@ -79,7 +83,7 @@ Json to_json(const Instruction& instruction) {
   put("value", instruction.value);
   put("buffer", instruction.buffer);
   put("host_buffer", instruction.host_buffer);
-  if (instruction.kind == InstructionKind::kLaunch) {
+  if (is_launch(instruction.kind)) {
     Json operands = Json::array();
     for (const BufferId operand : instruction.operands) {
       operands.push_back(operand == kNone ? Json(nullptr) : Json(operand));
@@ -112,6 +116,9 @@ Buffer buffer_from(const Json& json, std::size_t index) {
   }
   buffer.space = space == "host" ? Space::kHost : Space::kDevice;
   buffer.persistent = object.boolean("persistent");
+  if (object.has("offset")) {
+    buffer.offset = object.number("offset");
+  }
   object.require_no_other_keys();
   return buffer;
 }
@@ -155,6 +162,7 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
   instruction.stream = enum_from<StreamRole, kStreamRoles>(object.text("stream"), "stream");
   switch (instruction.kind) {
     case InstructionKind::kLaunch:
+    case InstructionKind::kRecompute:
       instruction.op = object.id("op", bounds.tape.ops().size());
       instruction.operands = operands_from(object, bounds.tape.op(instruction.op), bounds);
       break;
@@ -260,6 +268,9 @@ void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedul
     buffers.push_back(to_json(buffer));
   }
   json["buffers"] = std::move(buffers);
+  if (schedule.arena_bytes > 0) {
+    json["arena_bytes"] = schedule.arena_bytes;
+  }
   Json instructions = Json::array();
   for (const Instruction& instruction : schedule.instructions) {
     instructions.push_back(to_json(instruction));
@@ -320,6 +331,9 @@ Schedule read_schedule(std::istream& in, const Tape& tape) {
   }
   for (const Json& buffer : object.array("buffers")) {
     schedule.buffers.push_back(buffer_from(buffer, schedule.buffers.size()));
+  }
+  if (object.has("arena_bytes")) {
+    schedule.arena_bytes = object.number("arena_bytes");
   }
   const Json& instructions = object.array("instructions");
   const Bounds bounds{.tape = tape, .buffers = schedule.buffers.size(), .instructions = instructions.size()};

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "src/base/interval_map.h"
+
 namespace vdnn {
 
 namespace {
@@ -55,9 +57,13 @@ class WaitDeriver {
     const bool release = me.kind == InstructionKind::kRelease;
     const std::vector<BufferUse> my_uses = uses(tape_, me);
     std::vector<Position> needed = release ? all_uses(me.buffer) : conflicts(my_uses);
+    if (me.kind == InstructionKind::kAllocate) {
+      needed = last_uses_of_place(me.buffer);
+    }
     Clock clock = release ? Clock{} : streams_[static_cast<std::size_t>(me.stream)];
     me.waits = reduce(needed, clock, position);
     if (release) {
+      leave_place(me.buffer);
       states_[me.buffer] = {};
       return;
     }
@@ -82,6 +88,29 @@ class WaitDeriver {
       }
     }
     return result;
+  }
+
+  static AddressRange place(const Buffer& buffer) { return {.begin = *buffer.offset, .bytes = buffer.bytes}; }
+
+  // Of what lay before where the buffer lies in the arena.
+  std::vector<Position> last_uses_of_place(BufferId id) {
+    std::vector<Position> result;
+    const Buffer& buffer = schedule_.buffers[id];
+    if (buffer.offset) {
+      last_uses_.visit(place(buffer), [&](AddressRange, const std::vector<Position>* uses) {
+        if (uses != nullptr) {
+          result.insert(result.end(), uses->begin(), uses->end());
+        }
+      });
+    }
+    return result;
+  }
+
+  void leave_place(BufferId id) {
+    const Buffer& buffer = schedule_.buffers[id];
+    if (buffer.offset) {
+      last_uses_.assign(place(buffer), all_uses(id));
+    }
   }
 
   // The few of `needed` that imply all the others. Latest first: a later one tends to imply earlier ones.
@@ -123,6 +152,7 @@ class WaitDeriver {
   std::array<Clock, kStreamRoles> streams_{};
   std::vector<Clock> clocks_;  // a position: what is done when it is done
   std::vector<BufferState> states_;
+  IntervalMap<std::vector<Position>> last_uses_;  // bytes of the arena: of the buffer released there last
 };
 
 }  // namespace

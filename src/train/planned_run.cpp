@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/known_gpus.h"
@@ -14,6 +15,8 @@
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
+#include "vdnn/optimal_plan.h"
+#include "vdnn/plan_search.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -108,18 +111,36 @@ Lowered lower_for(const Network& network, const RunOptions& options, const RunTa
   return lower_for_simulated_gpu(network, options, target.profile.name);
 }
 
+// What was measured takes the place of what follows from counts and rates.
+void take_profile(PlannedRun& run) {
+  const std::filesystem::path& path = *run.options.profile;
+  const MeasuredCosts costs = read_measured_costs(path);
+  try {
+    require_measured_of(costs, run.measured_setting());
+    run.tape = with_measured_costs(*run.tape, costs);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("--profile '" + path.string() + "': " + error.what());
+  }
+  run.target.profile = with_measured_rates(std::move(run.target.profile), costs);
+}
+
 PlannedRun prepare(Network network, const RunOptions& options) {
   RunTarget target = resolve_target(options);
   Lowered lowered = lower_for(network, options, target);
-  return {.options = options,
-          .target = std::move(target),
-          .network = std::move(network),
-          .catalog = std::move(lowered.catalog),
-          .library = std::move(lowered.library),
-          .tape = std::move(lowered.tape),
-          .plan = {},
-          .schedule = {},
-          .prediction = {}};
+  PlannedRun run{.options = options,
+                 .target = std::move(target),
+                 .network = std::move(network),
+                 .catalog = std::move(lowered.catalog),
+                 .library = std::move(lowered.library),
+                 .tape = std::move(lowered.tape),
+                 .plan = {},
+                 .schedule = {},
+                 .prediction = {},
+                 .smallest_peak_bytes = 0};
+  if (options.profile) {
+    take_profile(run);
+  }
+  return run;
 }
 
 // Of a budget that was not asked for, what is beside it.
@@ -129,17 +150,64 @@ std::string reserve_of(const RunTarget& target) {
                                          " of what is free that are kept back for what CUDA takes later";
 }
 
+Budgets budgets_of(const RunTarget& target) {
+  return {.device_bytes = target.budget_bytes - std::min(target.budget_bytes, target.library_bytes),
+          .host_bytes = target.host_budget_bytes};
+}
+
+PlannedSchedule plan_by_policy(const PlannedRun& run, const PlanOptions& options) {
+  const PredictionOptions prediction = prediction_options(run);
+  if (options.policy == Policy::kOptimal) {
+    return plan_optimal(*run.tape, options, budgets_of(run.target), plan_costs(*run.tape, prediction),
+                        *make_forecaster(prediction));
+  }
+  Plan plan = options.policy == Policy::kDynamic
+                  ? plan_dynamic(*run.tape, options, budgets_of(run.target), *make_forecaster(prediction))
+                  : make_plan(*run.tape, options);
+  Schedule schedule = make_schedule(*run.tape, plan);
+  return {.plan = std::move(plan), .schedule = std::move(schedule)};
+}
+
+// What static policies take does not depend on the budget; `dyn` runs where `all` with the least workspaces
+// does.
+std::uint64_t smallest_peak_bytes(const PlannedRun& run, const PlannedSchedule& planned) {
+  PlanOptions options = run.plan.options;
+  switch (options.policy) {
+    case Policy::kOptimal:
+      return planned.smallest_peak_bytes;
+    case Policy::kDynamic:
+      options.policy = Policy::kOffloadAll;
+      options.preference = AlgorithmPreference::kMemory;
+      return predict_policy(run, options).peak_bytes;
+    default:
+      return run.prediction.peak_bytes;
+  }
+}
+
 void decide(PlannedRun& run, Policy policy) {
-  run.plan = make_plan(*run.tape, plan_options(run.options, policy));
-  run.schedule = make_schedule(*run.tape, run.plan);
+  PlannedSchedule planned = plan_by_policy(run, plan_options(run.options, policy));
+  run.plan = std::move(planned.plan);
+  run.schedule = std::move(planned.schedule);
   require_valid(*run.tape, run.schedule);
   run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+  run.smallest_peak_bytes = smallest_peak_bytes(run, planned);
 }
 
 }  // namespace
 
 bool PlannedRun::fits() const {
-  return smallest_budget_bytes() <= target.budget_bytes && prediction.host_bytes <= target.host_budget_bytes;
+  return prediction.peak_bytes + target.library_bytes <= target.budget_bytes &&
+         prediction.host_bytes <= target.host_budget_bytes;
+}
+
+std::string PlannedRun::algorithms_source() const {
+  return options.profile ? "profile " + options.profile->string() : catalog->algorithms_source();
+}
+
+MeasuredSetting PlannedRun::measured_setting() const {
+  return vdnn::measured_setting(network, *tape,
+                                target.gpu ? target.gpus->gpu_name(*target.gpu) : target.profile.name,
+                                target.threads, catalog->algorithms_source());
 }
 
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed) {
@@ -169,11 +237,9 @@ PlannedRun plan_run(Network network, const RunOptions& options) {
     decide(run, *options.policy);
     return run;
   }
-  for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
-    decide(run, policy);
-    if (run.fits()) {
-      break;
-    }
+  decide(run, Policy::kOffloadNone);
+  if (!run.fits()) {
+    decide(run, Policy::kOptimal);
   }
   return run;
 }
@@ -183,9 +249,12 @@ PlannedRun plan_run_with_schedule(const RunOptions& options,
   PlannedRun run = prepare(make_model(options.model), options);
   run.schedule = read(*run.tape);
   require_valid(*run.tape, run.schedule);
-  run.plan = make_plan(*run.tape, plan_options(options, options.policy.value_or(Policy::kOffloadNone)));
+  // What was decided is in the schedule; of the plan only that is looked at which no policy has a say in.
+  run.plan = make_plan(*run.tape, plan_options(options, Policy::kOffloadNone));
+  run.plan.options.policy = options.policy.value_or(Policy::kOffloadNone);
   run.plan.algorithms = run.schedule.algorithms;
   run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+  run.smallest_peak_bytes = run.prediction.peak_bytes;
   return run;
 }
 
@@ -194,10 +263,12 @@ void require_fit(const PlannedRun& run) {
     return;
   }
   const std::string policy = "policy " + to_string(run.plan.options.policy) + " on " + run.target.name;
-  if (run.smallest_budget_bytes() > run.target.budget_bytes) {
+  if (run.prediction.peak_bytes + run.target.library_bytes > run.target.budget_bytes) {
     throw OutOfMemory(policy + " does not fit: its smallest_budget_bytes is " +
                           std::to_string(run.smallest_budget_bytes()) + ", the budget " +
-                          std::to_string(run.target.budget_bytes) + reserve_of(run.target),
+                          std::to_string(run.target.budget_bytes) + reserve_of(run.target) +
+                          "; most memory is in use at " +
+                          run.tape->op(fullest_op(*run.tape, run.schedule)).name,
                       {.asked = run.smallest_budget_bytes(),
                        .budget = run.target.budget_bytes,
                        .would_have_fitted = run.target.budget_bytes});
@@ -209,19 +280,30 @@ void require_fit(const PlannedRun& run) {
 }
 
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& options) {
-  const Plan plan = make_plan(*run.tape, options);
-  return predict(*run.tape, make_schedule(*run.tape, plan),
-                 {.profile = run.target.profile,
-                  .page_aligned_blocks = run.options.page_aligned_blocks,
-                  .graph = run.options.graph});
+  PredictionOptions prediction = prediction_options(run);
+  prediction.trace = false;
+  return predict(*run.tape, plan_by_policy(run, options).schedule, prediction);
 }
 
-double lower_bound_step_seconds(const Tape& tape, const SimProfile& profile) {
-  double seconds = 0;
-  for (const Op& op : tape.ops()) {
-    seconds += profile.seconds(op.cost);
+double oracle_step_seconds(const PlannedRun& run) {
+  PlanOptions options = run.plan.options;
+  options.policy = Policy::kOffloadNone;
+  Plan plan = make_plan(*run.tape, options);
+  if (options.recorded.empty()) {
+    const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
+    for (OpId op = 0; op < run.tape->ops().size(); ++op) {
+      const std::vector<double>& seconds = costs.op_seconds[op];
+      plan.algorithms[op] = static_cast<std::uint32_t>(std::ranges::min_element(seconds) - seconds.begin());
+    }
   }
-  return seconds;
+  PredictionOptions prediction = prediction_options(run);
+  prediction.trace = false;
+  return predict(*run.tape, make_schedule(*run.tape, plan), prediction).step_seconds;
+}
+
+double lower_bound_step_seconds(const PlannedRun& run) {
+  return lower_bound_seconds(*run.tape, plan_costs(*run.tape, prediction_options(run)),
+                             budgets_of(run.target).device_bytes);
 }
 
 namespace {

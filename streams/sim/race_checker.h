@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 #include "streams/sim/names.h"
 #include "vdnn/device.h"
 #include "vdnn/frontier.h"

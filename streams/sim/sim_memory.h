@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 #include "vdnn/device.h"
 
 namespace vdnn {

@@ -108,6 +108,9 @@ double FlopRates::operator[](Arithmetic arithmetic) const {
 }
 
 double SimProfile::seconds(const Cost& cost) const {
+  if (cost.seconds > 0) {
+    return cost.seconds;
+  }
   return launch_seconds +
          std::max(cost.flops / flops_per_second[cost.arithmetic], cost.bytes / bytes_per_second);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 #include "streams/sim/names.h"
 #include "vdnn/device.h"
 

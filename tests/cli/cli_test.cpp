@@ -340,6 +340,68 @@ TEST_F(CliTest, AutoOffloadsOnlyAsMuchAsTheBudgetAsksFor) {
   EXPECT_EQ(policy_at(smallest("all")), "all");
 }
 
+// With ample memory it is `none`; in less it steps down algorithms before it gives up the fastest ones whole.
+TEST_F(CliTest, DynChoosesByTheBudget) {
+  const std::string model = "--model vgg19 --batch 64 --device sim:titan-x --host-memory 16GiB ";
+  const json none = plan(model + "--policy none");
+  const json all = plan(model + "--policy all --algorithms memory");
+  const json ample = plan(model + "--policy dyn");
+  EXPECT_EQ(ample["policy"], "dyn");
+  EXPECT_EQ(ample["predicted_step_seconds"], none["predicted_step_seconds"]);
+  EXPECT_EQ(ample["offload_bytes_per_step"], 0);
+  expect_obeys_schema(ample);
+
+  const json tight = plan(model + "--policy dyn --memory 5GiB");
+  EXPECT_EQ(tight["fits"], true);
+  EXPECT_GT(tight["workspace_bytes"], 0);
+  EXPECT_LT(tight["workspace_bytes"], none["workspace_bytes"]);
+  EXPECT_GT(tight["predicted_step_seconds"], none["predicted_step_seconds"]);
+  EXPECT_LT(tight["predicted_step_seconds"], all["predicted_step_seconds"]);
+
+  const json too_tight = plan(model + "--policy dyn --memory 2GiB");
+  EXPECT_EQ(too_tight["fits"], false);
+  EXPECT_EQ(too_tight["smallest_budget_bytes"], all["smallest_budget_bytes"]);
+}
+
+TEST_F(CliTest, ReproducesAPublicationAsTablesAndAsJson) {
+  const Outcome outcome = run("reproduce vdnn2016 --json " + path("tables.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("alexnet(128)"));
+  EXPECT_THAT(outcome.out, HasSubstr("simulated"));
+  const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/reproduction.schema.json");
+  std::istringstream lines(read("tables.json"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, json::parse(line)), ::testing::IsEmpty()) << line;
+  }
+  EXPECT_EQ(count, 8);
+  // Programs have standard output to themselves.
+  const Outcome piped = run("reproduce vdnn2016 --json /dev/stdout");
+  EXPECT_EQ(json::parse(piped.out.substr(0, piped.out.find('\n')))["type"], "network");
+  EXPECT_THAT(piped.log, HasSubstr("alexnet(128)"));
+}
+
+TEST_F(CliTest, DynTrainsAndItsScheduleIsReplayed) {
+  const std::uint64_t conv = plan("--model lenet --batch 8 --policy conv")["smallest_budget_bytes"];
+  const std::string memory = " --memory " + std::to_string(conv);
+  const auto weights = [&](const std::string& arguments, const std::string& file) {
+    const Outcome outcome = run(arguments + " --json " + path(file));
+    EXPECT_EQ(outcome.status, 0) << outcome.log;
+    return last_line(read(file))["weights_sha256"].get<std::string>();
+  };
+  const std::string none = weights(kTrain + "--policy none --momentum 0.9 --lr 0.01", "none.json");
+  EXPECT_EQ(weights(kTrain + "--policy dyn --momentum 0.9 --lr 0.01" + memory, "dyn.json"), none);
+  EXPECT_EQ(last_line(read("dyn.json"))["policy"], "dyn");
+  EXPECT_GT(last_line(read("dyn.json"))["offload_bytes_per_step"], 0);
+
+  const std::string schedule = path("schedule.json");
+  const Outcome planned =
+      run("plan --model lenet --batch 8 --policy dyn" + memory + " --schedule " + schedule);
+  ASSERT_EQ(planned.status, 0) << planned.log;
+  EXPECT_EQ(weights("replay " + schedule + " --steps 2", "replay.json"), none);
+  EXPECT_EQ(last_line(read("replay.json"))["policy"], "dyn");
+}
+
 TEST_F(CliTest, SimulatedDevicesPlanAndSayThatTheyAreSimulated) {
   for (const std::string device : {"sim:titan-x", "sim:h200"}) {
     const json summary = plan("--model fashion-vgg --policy all --memory 512GiB --device " + device);
@@ -435,15 +497,144 @@ TEST_F(CliTest, EveryOptionThatChangesTheTapeIsInTheOriginOfASchedule) {
   EXPECT_EQ(replay["weights_sha256"], train(options + "--data synthetic --steps 2")["weights_sha256"]);
 }
 
+// --- measured costs ----------------------------------------------------------------------------------------
+
+class ProfileTest : public CliTest {
+ protected:
+  // Writes the profile that most of these want.
+  void SetUp() override {
+    CliTest::SetUp();
+    const Outcome outcome = run("profile " + kProfiled + "--steps 5 -o " + path("costs.json"));
+    ASSERT_EQ(outcome.status, 0) << outcome.log;
+  }
+  std::string with_profile() const { return kProfiled + "--profile " + path("costs.json") + " "; }
+
+  static inline const std::string kProfiled = "--model lenet --batch 8 --device cpu --threads 1 ";
+};
+
+TEST_F(ProfileTest, IsWhatTheSchemaSays) {
+  const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/measured_costs.schema.json");
+  const json costs = json::parse(read("costs.json"));
+  EXPECT_THAT(testing::SchemaCheck::errors(schema, costs), ::testing::IsEmpty());
+  EXPECT_EQ(costs["model"], "lenet");
+  EXPECT_EQ(costs["batch"], 8);
+  EXPECT_EQ(costs["threads"], 1);
+}
+
+// Nothing is moved but the images: with ten times the seconds a step takes ten times as long, but for these.
+TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
+  const json planned = plan(with_profile());
+  expect_obeys_schema(planned);
+  EXPECT_EQ(planned["algorithms_source"], "profile " + path("costs.json"));
+  EXPECT_EQ(planned["options"]["profile"], path("costs.json"));
+  json costs = json::parse(read("costs.json"));
+  for (json& op : costs["ops"]) {
+    for (json& time : op) {
+      time["seconds"] = 10 * time["seconds"].get<double>();
+    }
+  }
+  write("costs.json", costs.dump());
+  const json slower = plan(with_profile());
+  const auto seconds = [](const json& summary, const char* key) { return summary[key].get<double>(); };
+  const auto loading = [&](const json& summary) {
+    return seconds(summary, "predicted_step_seconds") - seconds(summary, "lower_bound_step_seconds");
+  };
+  EXPECT_NEAR(seconds(slower, "lower_bound_step_seconds"), 10 * seconds(planned, "lower_bound_step_seconds"),
+              1e-9);
+  EXPECT_NEAR(loading(slower), loading(planned), 1e-9);
+}
+
+TEST_F(ProfileTest, ChangesNoResultsWhereTheAlgorithmsAreTheSame) {
+  const std::string training = "--data synthetic --steps 3 ";
+  const json whole = train(with_profile() + training + "--save " + path("whole"));
+  expect_obeys_schema(whole);
+  EXPECT_EQ(whole["algorithms_source"], "profile " + path("costs.json"));
+  // A checkpoint has the algorithms, and the library that they are of: it goes on without the profile, and
+  // without a warning.
+  train(with_profile() + "--data synthetic --steps 2 --save " + path("part"));
+  const Outcome resumed =
+      run("train " + kProfiled + training + "--resume " + path("part") + " --json " + path("resumed.json"));
+  ASSERT_EQ(resumed.status, 0) << resumed.log;
+  EXPECT_EQ(last_line(read("resumed.json"))["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_THAT(resumed.log, ::testing::Not(HasSubstr("the results are not those")));
+}
+
+TEST_F(ProfileTest, IsNotNeededToReplayAScheduleThatWasMadeWithIt) {
+  ASSERT_EQ(run("plan " + with_profile() + "--schedule " + path("schedule.json")).status, 0);
+  const json trained = train(with_profile() + "--data synthetic --steps 2");
+  std::filesystem::remove(path("costs.json"));
+  const Outcome replayed =
+      run("replay " + path("schedule.json") + " --steps 2 --json " + path("replay.json"));
+  ASSERT_EQ(replayed.status, 0) << replayed.log;
+  EXPECT_EQ(last_line(read("replay.json"))["weights_sha256"], trained["weights_sha256"]);
+}
+
+TEST_F(ProfileTest, OfAnotherRunIsRefusedByTheNameOfTheKey) {
+  const auto expect_refused = [&](const std::string& arguments, const std::string& key) {
+    const Outcome outcome = run("plan " + arguments + " --profile " + path("costs.json"));
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.log, HasSubstr("'" + key + "'")) << arguments;
+  };
+  const std::string here = "--device cpu --threads 1 ";
+  expect_refused(here + "--model lenet --batch 9", "batch");
+  expect_refused(here + "--model fashion-vgg --batch 8", "model");
+  expect_refused(kProfiled + "--classes 7", "classes");
+  expect_refused(kProfiled + "--input 1x32x32", "input");
+  expect_refused(kProfiled + "--optimizer adam", "persistent_bytes");
+  expect_refused("--model lenet --batch 8 --device cpu --threads 2", "threads");
+  expect_refused("--model lenet --batch 8 --device sim:h100 --threads 1", "device");
+}
+
+TEST_F(ProfileTest, IsNoOutput) {
+  const Outcome outcome = run("plan " + with_profile() + "--json " + path("costs.json"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.log, HasSubstr("is also an output"));
+}
+
+// --- the largest batch -------------------------------------------------------------------------------------
+
+TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
+  for (const std::string policy : {"auto", "none", "conv", "all"}) {
+    SCOPED_TRACE(policy);
+    const std::string where = "--model lenet --device cpu --threads 1 --memory 10MiB --policy " + policy;
+    const Outcome outcome = run("max-batch " + where + " --json " + path("max.json"));
+    ASSERT_EQ(outcome.status, 0) << outcome.log;
+    std::istringstream lines(read("max.json"));
+    std::vector<json> tried;
+    for (std::string line; std::getline(lines, line);) {
+      tried.push_back(json::parse(line));
+      expect_obeys_schema(tried.back());
+    }
+    const auto largest = tried.back()["batch"].get<std::int64_t>();
+    EXPECT_GT(largest, 1);
+    EXPECT_EQ(tried.back()["options"]["batch"], largest);
+    EXPECT_THAT(outcome.out, HasSubstr("largest batch: " + std::to_string(largest) + "\n"));
+    for (const json& line : tried) {
+      if (line["type"] == "batch") {
+        EXPECT_EQ(line["accepted"], line["batch"] <= largest) << line;
+      }
+    }
+    const auto train_with = [&](std::int64_t batch) {
+      return run("train " + where + " --data synthetic --steps 1 --batch " + std::to_string(batch)).status;
+    };
+    EXPECT_EQ(train_with(largest), 0);
+    EXPECT_EQ(train_with(largest + 1), 3);
+  }
+}
+
+TEST_F(CliTest, MaxBatchIsRefusedWhereNothingFits) {
+  EXPECT_EQ(run("max-batch --model lenet --device cpu --memory 1MiB").status, 3);
+}
+
 bool came_later(const std::string& key) {
-  return key == "tf32" || key == "engine_timings" || key == "graph";
+  return key == "tf32" || key == "engine_timings" || key == "profile" || key == "graph";
 }
 
 // Those from before there was --graph were once refused for want of it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
-  for (const char* key : {"tf32", "engine_timings", "graph"}) {
+  for (const char* key : {"tf32", "engine_timings", "profile", "graph"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());
@@ -535,7 +726,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"UnknownOption", "plan --model lenet --colour red", "--colour"},
         BadInput{"NoModel", "plan", "--model"}, BadInput{"UnknownModel", "plan --model lenin", "fashion-vgg"},
         BadInput{"UnknownPolicy", "plan --model lenet --policy most", "baseline, none, all, conv"},
-        BadInput{"LaterPolicy", "plan --model lenet --policy optimal", "this version does not have it"},
+        BadInput{"UnknownPublication", "reproduce vdnn2017", "vdnn2016"},
+        BadInput{"NoPublication", "reproduce", "publication"},
         BadInput{"UnknownPreference", "plan --model lenet --algorithms fast", "memory, performance"},
         BadInput{"UnknownDevice", "plan --model lenet --device tpu", "sim:NAME"},
         BadInput{"NoOrdinal", "plan --model lenet --device cuda:first", "cuda:N"},
@@ -646,6 +838,20 @@ INSTANTIATE_TEST_SUITE_P(
                  "steps cannot be graphs on cpu"},
         BadInput{"LinkOfZero", "train --model lenet --data synthetic --steps 1 --link-gbytes-per-s 0",
                  "link"},
+        BadInput{"OverheadWithoutItsSign", "max-batch --model lenet --overhead 0.1", "such as 10%"},
+        BadInput{"OverheadBelowZero", "max-batch --model lenet --overhead=-1%", "such as 10%"},
+        BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "such as 10%"},
+        BadInput{"OverheadThatNothingKeeps",
+                 "max-batch --model vgg16 --device sim:titan-x --policy all --overhead 0%", "the least is"},
+        BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
+        BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
+        BadInput{"ProfileOfNothing", "plan --model lenet --profile /nowhere/costs.json", "/nowhere"},
+        BadInput{"ProfileToNowhere", "profile --model lenet -o /nowhere/costs.json", "--output"},
+        BadInput{"ProfileWithoutAFile", "profile --model lenet", "--output"},
+        BadInput{"ProfileOnSim", "profile --model lenet --device sim:h200 -o /tmp/costs.json", "sim:h200"},
+        BadInput{"ProfileOfFewSteps", "profile --model lenet --device cpu --steps 4 -o /tmp/costs.json",
+                 "at least 5"},
+        BadInput{"ProfileUnderAPolicy", "profile --model lenet --policy all -o /tmp/costs.json", "--policy"},
         BadInput{"ReplayOfNothing", "replay /nowhere/schedule.json", "/nowhere"}),
     [](const auto& test) { return test.param.name; });
 

@@ -20,6 +20,7 @@
 #include "exec/executor_rig.h"
 #include "exec/hash_program.h"
 #include "exec/networks.h"
+#include "exec/plan_cases.h"
 #include "vdnn/checker.h"
 #include "vdnn/predictor.h"
 #include "vdnn/sim_device.h"
@@ -98,7 +99,7 @@ void train_and_compare(Device& device, const Tape& tape, const Schedule& schedul
   expect_parameters(rig, program, reference, tape);
 }
 
-class ExecutorTest : public ::testing::TestWithParam<Policy> {
+class ExecutorTest : public ::testing::TestWithParam<PlanCase> {
  protected:
   // Forks, pooling, several convolutions; half of the networks have backward pooling read X and Y.
   void use_network(std::uint64_t seed) {
@@ -111,10 +112,11 @@ class ExecutorTest : public ::testing::TestWithParam<Policy> {
 
   // Otherwise a test of transfers would test nothing.
   void SetUp() override {
-    const bool offloads = GetParam() == Policy::kOffloadAll || GetParam() == Policy::kOffloadConv;
     const auto transfers = std::ranges::count(schedule_.instructions, InstructionKind::kPrefetch,
                                               [](const Instruction& one) { return one.kind; });
-    ASSERT_EQ(transfers > 1, offloads);
+    ASSERT_EQ(transfers > 1, GetParam().offloads());
+    ASSERT_EQ(recomputed_ops(schedule_) > 1, GetParam().dropping.has_value());
+    ASSERT_EQ(schedule_.arena_bytes > 0, GetParam().placed);
   }
 
   static constexpr std::uint64_t kNetwork = 3;
@@ -123,8 +125,8 @@ class ExecutorTest : public ::testing::TestWithParam<Policy> {
   Prediction prediction_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Policies, ExecutorTest, ::testing::ValuesIn(kPolicies),
-                         [](const auto& test) { return to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Policies, ExecutorTest, ::testing::ValuesIn(plan_cases()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(ExecutorTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
   for (std::uint64_t network = 0; network < 12; ++network) {
@@ -233,7 +235,7 @@ TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
     EXPECT_GE(executor.memory().peak_bytes, executor.memory().average_bytes);
     EXPECT_LE(executor.memory().peak_bytes, prediction_.peak_bytes);
   }
-  if (GetParam() == Policy::kBaseline) {
+  if (GetParam().holds_memory()) {
     EXPECT_GT(persistent, parameters);
   } else {
     EXPECT_EQ(persistent, parameters);
@@ -315,7 +317,7 @@ TEST_P(ExecutorTest, AFreshExecutorWithEnoughMemoryWorksAfterOneWithout) {
   {
     const std::uint64_t too_little = prediction_.peak_bytes - sim_profile("cpu").granule_bytes;
     ExecutorRig rig(*device, *tape_, {.pool_budget = too_little});
-    if (GetParam() == Policy::kBaseline) {
+    if (GetParam().holds_memory()) {
       EXPECT_THROW(Executor(rig.parts(*tape_, schedule_)), OutOfMemory) << "it takes everything at once";
     } else {
       Executor executor(rig.parts(*tape_, schedule_));
@@ -430,8 +432,8 @@ class SharedParametersTest : public ExecutorTest {
   const Schedule evaluation_schedule_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Policies, SharedParametersTest, ::testing::ValuesIn(kPolicies),
-                         [](const auto& test) { return to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Policies, SharedParametersTest, ::testing::ValuesIn(plan_cases()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(SharedParametersTest, EvaluationReadsWhatTrainingHasWritten) {
   const auto device = make_cpu_device({});

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -69,7 +70,11 @@ class HashProgram : public OpProgram {
       fill_from(mix_seed(hash, write), memory(operands.writes[write]));
     }
     const std::lock_guard lock(mutex_);
-    hashes_.push_back(hash);
+    // No two steps read the same: what makes the same again is launched again in one step.
+    const auto [latest, first] = latest_.emplace(op, hash);
+    if (first || std::exchange(latest->second, hash) != hash) {
+      hashes_.push_back(hash);
+    }
   }
 
   void pack_parameter(std::uint32_t, std::span<const float> logical, void* storage) override {
@@ -79,7 +84,7 @@ class HashProgram : public OpProgram {
     std::memcpy(logical.data(), storage, logical.size_bytes());
   }
 
-  // Of every op so far, in the order in which they ran.
+  // Of every op so far, in the order in which they ran; once where it made the same again.
   std::vector<std::uint64_t> hashes() const {
     const std::lock_guard lock(mutex_);
     return hashes_;
@@ -92,6 +97,7 @@ class HashProgram : public OpProgram {
 
   mutable std::mutex mutex_;  // ops run on the stream's thread
   std::vector<std::uint64_t> hashes_;
+  std::map<OpId, std::uint64_t> latest_;
 };
 
 inline void fill_batch(std::uint64_t step, std::size_t input, std::span<std::byte> bytes) {

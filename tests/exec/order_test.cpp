@@ -16,13 +16,14 @@
 #include "exec/held_back_device.h"
 #include "exec/networks.h"
 #include "exec/permitted_orders.h"
+#include "exec/plan_cases.h"
 #include "extent.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 namespace {
 
-// For each policy.
+// For each plan.
 const std::uint64_t kSeeds = extent({.usual = 100, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = kSeeds / 10;
 
@@ -32,18 +33,18 @@ void run_and_release(Device& device, const Tape& tape, const Schedule& schedule)
   expect_nothing_held(device);
 }
 
-class OrderTest : public ::testing::TestWithParam<std::tuple<std::string, Policy>> {
+class OrderTest : public ::testing::TestWithParam<std::tuple<std::string, PlanCase>> {
  protected:
   OrderTest()
       : model_(std::get<0>(GetParam())),
-        policy_(std::get<1>(GetParam())),
+        plan_(std::get<1>(GetParam())),
         tape_(training_tape(zoo_network(model_, 4))),
-        schedule_(schedule_of(*tape_, policy_)) {}
+        schedule_(schedule_of(*tape_, plan_)) {}
 
-  std::string label() const { return model_ + " " + to_string(policy_); }
+  std::string label() const { return model_ + " " + plan_.name; }
 
   const std::string model_;
-  const Policy policy_;
+  const PlanCase plan_;
   const TapePtr tape_;
   const Schedule schedule_;
 };
@@ -60,8 +61,7 @@ TEST_P(OrderTest, NoOrderRacesOrReadsAStaleVersion) {
   std::cout << label() << ": " << kSeeds << " seeds, " << orders.size() << " distinct orders\n";
   // Without transfers only loads and the reading of metrics run beside the compute stream, and seeds repeat
   // the few hundred orders that this leaves likely.
-  const bool transfers = policy_ == Policy::kOffloadAll || policy_ == Policy::kOffloadConv;
-  EXPECT_GT(orders.size(), transfers ? kSeeds / 2 : kSeeds / 5);
+  EXPECT_GT(orders.size(), plan_.offloads() ? kSeeds / 2 : kSeeds / 5);
 }
 
 // A wait of one instruction that is not there any more.
@@ -70,6 +70,12 @@ struct DroppedWait {
   std::string text;
   std::string awaited;  // the work that was waited for, as the executor calls it
 };
+
+// As the executor calls it.
+std::string work_name(const Tape& tape, const Instruction& instruction) {
+  return instruction.kind == InstructionKind::kLaunch ? tape.op(instruction.op).name
+                                                      : describe(tape, instruction);
+}
 
 std::vector<DroppedWait> drop_each_wait(const Tape& tape, const Schedule& schedule) {
   std::vector<DroppedWait> result;
@@ -80,7 +86,7 @@ std::vector<DroppedWait> drop_each_wait(const Tape& tape, const Schedule& schedu
       auto& waits = broken.instructions[index].waits;
       waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(wait));
       const Wait& gone = instruction.waits[wait];
-      const std::string awaited = describe(tape, schedule.instructions[gone.instruction]);
+      const std::string awaited = work_name(tape, schedule.instructions[gone.instruction]);
       result.push_back({.schedule = std::move(broken),
                         .text = std::to_string(index) + " (" + describe(tape, instruction) +
                                 ") does not wait for '" + awaited + "'" +
@@ -130,10 +136,9 @@ TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, OrderTest,
                          ::testing::Combine(::testing::Values("lenet", "fashion-vgg"),
-                                            ::testing::ValuesIn(kPolicies)),
+                                            ::testing::ValuesIn(plan_cases())),
                          [](const auto& test) {
-                           std::string name =
-                               std::get<0>(test.param) + "_" + to_string(std::get<1>(test.param));
+                           std::string name = std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });

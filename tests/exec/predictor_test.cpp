@@ -10,6 +10,7 @@
 #include "exec/executor_rig.h"
 #include "exec/hash_program.h"
 #include "exec/networks.h"
+#include "exec/plan_cases.h"
 
 namespace vdnn::testing {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr std::uint64_t kNetworks = 40;
 
 struct PredictorCase {
-  Policy policy = Policy::kBaseline;
+  PlanCase plan;
   bool page_aligned_blocks = false;
 };
 
@@ -33,22 +34,22 @@ class PredictorTest : public ::testing::TestWithParam<PredictorCase> {
 
 std::vector<PredictorCase> all_cases() {
   std::vector<PredictorCase> cases;
-  for (const Policy policy : kPolicies) {
-    cases.push_back({.policy = policy});
-    cases.push_back({.policy = policy, .page_aligned_blocks = true});
+  for (const PlanCase& plan : plan_cases()) {
+    cases.push_back({.plan = plan});
+    cases.push_back({.plan = plan, .page_aligned_blocks = true});
   }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PredictorTest, ::testing::ValuesIn(all_cases()), [](const auto& test) {
-  return to_string(test.param.policy) + (test.param.page_aligned_blocks ? "_page_aligned" : "");
+  return test.param.plan.name + (test.param.page_aligned_blocks ? "_page_aligned" : "");
 });
 
 // What the cpu driver counts in a run with just the budget that was predicted, and with twice as much.
 TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     const TapePtr tape = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
-    const Schedule schedule = schedule_of(*tape, GetParam().policy);
+    const Schedule schedule = schedule_of(*tape, GetParam().plan);
     const Prediction prediction = predict(*tape, schedule, options());
     for (const std::uint64_t budget : {prediction.peak_bytes, 2 * prediction.peak_bytes}) {
       const auto device = make_cpu_device(cpu(budget));
@@ -64,11 +65,25 @@ TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
   }
 }
 
+TEST_P(PredictorTest, ForecastsWhatItPredicts) {
+  const std::unique_ptr<Forecaster> forecaster = make_forecaster(options());
+  const TapePtr tape = training_tape(random_network(1));
+  const Schedule schedule = schedule_of(*tape, GetParam().plan);
+  const Prediction prediction = predict(*tape, schedule, options());
+  const Forecast forecast = forecaster->forecast(*tape, schedule);
+  EXPECT_EQ(forecast.peak_bytes, prediction.peak_bytes);
+  EXPECT_EQ(forecast.host_bytes, prediction.host_bytes);
+  EXPECT_EQ(forecast.step_seconds, prediction.step_seconds);
+  EXPECT_TRUE(forecast.fits({.device_bytes = forecast.peak_bytes, .host_bytes = forecast.host_bytes}));
+  EXPECT_FALSE(forecast.fits({.device_bytes = forecast.peak_bytes - 1, .host_bytes = forecast.host_bytes}));
+  EXPECT_FALSE(forecast.fits({.device_bytes = forecast.peak_bytes, .host_bytes = forecast.host_bytes - 1}));
+}
+
 TEST_P(PredictorTest, PredictsThePeakOfEvaluation) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     const TapePtr training = training_tape(random_network(seed));
     const TapePtr evaluation = lower_to_evaluation_tape(random_network(seed), fakes::FakeCatalog());
-    const Schedule schedule = schedule_of(*evaluation, GetParam().policy);
+    const Schedule schedule = schedule_of(*evaluation, GetParam().plan);
     const std::uint64_t predicted = predict_evaluation_peak(*training, *evaluation, schedule, options());
     const auto device = make_cpu_device(cpu(predicted));
     ExecutorRig rig(*device, *training);
@@ -80,7 +95,7 @@ TEST_P(PredictorTest, PredictsThePeakOfEvaluation) {
 
 TEST_P(PredictorTest, IsDeterministic) {
   const TapePtr tape = training_tape(random_network(3));
-  const Schedule schedule = schedule_of(*tape, GetParam().policy);
+  const Schedule schedule = schedule_of(*tape, GetParam().plan);
   PredictionOptions traced = options();
   traced.trace = true;
   const Prediction first = predict(*tape, schedule, traced);
@@ -102,15 +117,15 @@ TEST_P(PredictorTest, IsDeterministic) {
 
 TEST_P(PredictorTest, TakesNoTraceUnlessAsked) {
   const TapePtr tape = training_tape(random_network(3));
-  EXPECT_TRUE(predict(*tape, schedule_of(*tape, GetParam().policy), options()).trace.empty());
+  EXPECT_TRUE(predict(*tape, schedule_of(*tape, GetParam().plan), options()).trace.empty());
 }
 
 // A step takes at least its ops one after the other, and not more than everything one after the other.
 TEST(PredictorTimes, LieBetweenTheBusiestStreamAndAllOfThem) {
   const TapePtr tape = training_tape(zoo_network("fashion-vgg", 16));
-  for (const Policy policy : kPolicies) {
+  for (const PlanCase& plan : plan_cases()) {
     const Prediction prediction =
-        predict(*tape, schedule_of(*tape, policy), {.profile = sim_profile("titan-x"), .trace = true});
+        predict(*tape, schedule_of(*tape, plan), {.profile = sim_profile("titan-x"), .trace = true});
     std::vector<double> busy(prediction.stream_names.size());
     double all = 0;
     for (const TraceEvent& event : prediction.trace) {
@@ -121,10 +136,10 @@ TEST(PredictorTimes, LieBetweenTheBusiestStreamAndAllOfThem) {
     }
     const double rounding = 1e-9 * all;
     for (const double one : busy) {
-      EXPECT_GE(prediction.step_seconds, one - rounding) << to_string(policy);
+      EXPECT_GE(prediction.step_seconds, one - rounding) << plan.name;
     }
-    EXPECT_LE(prediction.step_seconds, all + rounding) << to_string(policy);
-    EXPECT_LE(prediction.stall_seconds, prediction.step_seconds) << to_string(policy);
+    EXPECT_LE(prediction.step_seconds, all + rounding) << plan.name;
+    EXPECT_LE(prediction.stall_seconds, prediction.step_seconds) << plan.name;
   }
 }
 

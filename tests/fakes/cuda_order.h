@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 #include "streams/sim/findings.h"
 #include "streams/sim/race_checker.h"
 

@@ -42,8 +42,8 @@
 
 #include "fakes/cuda_order.h"
 #include "fakes/fake_memory.h"
+#include "src/base/interval_map.h"
 #include "streams/cuda/cuda_api.h"
-#include "streams/interval_map.h"
 #include "streams/mapping.h"
 
 namespace vdnn {

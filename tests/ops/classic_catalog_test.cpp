@@ -182,13 +182,13 @@ TEST(ClassicAlgorithms, WinogradMakesNoFilterGradients) {
 // The model of time: what saves arithmetic wins where there is much of it, what moves nothing where not.
 TEST(ClassicAlgorithms, TheFastestComesFirst) {
   LayerRecipe recipe;
-  // 57 GFLOP: 8.2 ms, and 0.3 ms for the operands; implicit GEMM has 8 % more arithmetic, GEMM 3.6 ms for its
-  // matrix. In frequencies it is 8 GFLOP, 1.1 ms, and 1.2 ms for the spectra.
+  // 57 GFLOP: 13.6 ms by products, whose matrix would be written and read in 8.9 ms beside them; implicit
+  // GEMM takes 1 / 0.6 of that. In frequencies it is 8 GFLOP, at 0.55 of the rate 3.5 ms.
   EXPECT_THAT(names(five_by_five(recipe, Direction::kForward)),
-              ElementsAre("fft", "fft_tiling", "implicit_precomp_gemm", "implicit_gemm", "gemm"));
-  // Few channels: nothing is worth moving anything for.
+              ElementsAre("fft", "fft_tiling", "implicit_precomp_gemm", "gemm", "implicit_gemm"));
+  // Few channels, where memory is the limit: nothing is worth moving anything for.
   EXPECT_THAT(names(recipe_of({64, 8, 32, 32}, convolution(8, 1, 1, 0)).forward[0].algorithms),
-              ElementsAre("implicit_precomp_gemm", "implicit_gemm", "gemm", "fft", "fft_tiling"));
+              ElementsAre("implicit_gemm", "implicit_precomp_gemm", "gemm", "fft", "fft_tiling"));
   // 3 x 3 with many: 2.25 times less arithmetic with nearly no traffic, until there is no Winograd.
   const LayerRecipe deep = recipe_of({64, 512, 28, 28}, convolution(512, 3, 1, 1));
   EXPECT_EQ(deep.forward[0].algorithms[0].name, "winograd");

@@ -15,9 +15,9 @@ using Index = std::uint32_t;
 using Order = std::vector<Index>;  // a new position: the old one
 
 constexpr std::initializer_list<InstructionKind> kAnyKind{
-    InstructionKind::kAllocate,  InstructionKind::kRelease, InstructionKind::kLoad,
-    InstructionKind::kLaunch,    InstructionKind::kOffload, InstructionKind::kPrefetch,
-    InstructionKind::kReadResult};
+    InstructionKind::kAllocate,   InstructionKind::kRelease,  InstructionKind::kLoad,
+    InstructionKind::kLaunch,     InstructionKind::kOffload,  InstructionKind::kPrefetch,
+    InstructionKind::kReadResult, InstructionKind::kRecompute};
 
 // What happens to a wait for something that has moved behind the one that waits.
 enum class ForwardWaits : std::uint8_t { kKeep, kDrop };
@@ -281,6 +281,24 @@ class Mutator {
     return other_is_larger ? merged(other, one) : merged(one, other);
   }
 
+  Result move_place() {
+    if (intact_.arena_bytes == 0) {
+      return std::nullopt;
+    }
+    std::vector<BufferId> placed;
+    for (BufferId id = 0; id < intact_.buffers.size(); ++id) {
+      if (intact_.buffers[id].offset) {
+        placed.push_back(id);
+      }
+    }
+    const BufferId moved = one_of(placed);
+    const BufferId to = one_of(placed);
+    Schedule broken = intact_;
+    broken.buffers[moved].offset = intact_.buffers[to].offset;
+    std::string what = buffer_name(moved) + " lies where " + buffer_name(to) + " does";
+    return Mutant{std::move(broken), std::move(what)};
+  }
+
   Result change_buffer() {
     const BufferId id = choices_.below(static_cast<Index>(intact_.buffers.size()));
     Schedule broken = intact_;
@@ -412,8 +430,9 @@ class Mutator {
   // a function of the buffer that it is.
   template <class Candidates>
   Result retarget(const Candidates& candidates) {
-    const Index index = some({InstructionKind::kLoad, InstructionKind::kLaunch, InstructionKind::kOffload,
-                              InstructionKind::kPrefetch, InstructionKind::kReadResult});
+    const Index index =
+        some({InstructionKind::kLoad, InstructionKind::kLaunch, InstructionKind::kOffload,
+              InstructionKind::kPrefetch, InstructionKind::kReadResult, InstructionKind::kRecompute});
     const auto operands = [](Instruction& it) {
       std::vector<BufferId*> result{&it.buffer, &it.host_buffer};
       for (BufferId& operand : it.operands) {
@@ -503,7 +522,8 @@ std::string to_string(MutationKind kind) {
                                                            "another algorithm",
                                                            "overwrite a read",
                                                            "merge two buffers",
-                                                           "change a buffer"};
+                                                           "change a buffer",
+                                                           "move a place"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -551,7 +571,8 @@ std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationK
     case MutationKind::kDropPrefetch:
       return mutator.remove({InstructionKind::kPrefetch});
     case MutationKind::kDropWork:
-      return mutator.remove({InstructionKind::kLaunch, InstructionKind::kLoad, InstructionKind::kReadResult});
+      return mutator.remove({InstructionKind::kLaunch, InstructionKind::kLoad, InstructionKind::kReadResult,
+                             InstructionKind::kRecompute});
     case MutationKind::kDouble:
       return mutator.repeat();
     case MutationKind::kRetargetOperand:
@@ -572,6 +593,8 @@ std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationK
       return mutator.merge_buffers();
     case MutationKind::kChangeBuffer:
       return mutator.change_buffer();
+    case MutationKind::kMovePlace:
+      return mutator.move_place();
   }
   return std::nullopt;
 }

@@ -45,9 +45,10 @@ enum class MutationKind : std::uint8_t {
   kWrongAlgorithm,  // with the workspace of the right one
   kOverwrite,       // one of its writes goes where one of its reads lies, for good
   kMergeBuffers,
-  kChangeBuffer  // its size, space or lifetime
+  kChangeBuffer,  // its size, space or lifetime
+  kMovePlace      // in the arena, to where another lies
 };
-inline constexpr std::size_t kMutationKinds = 31;
+inline constexpr std::size_t kMutationKinds = 32;
 std::string to_string(MutationKind kind);
 
 struct Mutant {

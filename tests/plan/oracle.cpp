@@ -65,6 +65,7 @@ Action action_of(const Tape& tape, const Instruction& it) {
     case InstructionKind::kPrefetch:
       return {.reads = {{it.host_buffer, it.value, Space::kHost}}, .writes = {{it.buffer, it.value}}};
     case InstructionKind::kLaunch:
+    case InstructionKind::kRecompute:
       break;
   }
   const Op& op = tape.op(it.op);
@@ -79,6 +80,22 @@ Action action_of(const Tape& tape, const Instruction& it) {
     }
   }
   return action;
+}
+
+// A buffer: those that have some of its bytes of the arena, itself among them; none where it has no place.
+std::vector<std::vector<BufferId>> neighbours_in_arena(const Schedule& schedule) {
+  std::vector<std::vector<BufferId>> neighbours(schedule.buffers.size());
+  const auto overlap = [&](const Buffer& a, const Buffer& b) {
+    return a.offset && b.offset && *a.offset < *b.offset + b.bytes && *b.offset < *a.offset + a.bytes;
+  };
+  for (BufferId a = 0; a < schedule.buffers.size(); ++a) {
+    for (BufferId b = 0; b < schedule.buffers.size(); ++b) {
+      if (overlap(schedule.buffers[a], schedule.buffers[b])) {
+        neighbours[a].push_back(b);
+      }
+    }
+  }
+  return neighbours;
 }
 
 // Do operands of the op lie in one buffer although it permits no such thing?
@@ -106,7 +123,7 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
 
 // Does each operand lie in its space, in a buffer that is large enough, the workspace of the algorithm too?
 bool operands_fit(const Tape& tape, const Schedule& schedule, const Instruction& it, const Action& action) {
-  const bool launch = it.kind == InstructionKind::kLaunch;
+  const bool launch = is_launch(it.kind);
   const std::uint64_t workspace =
       launch ? tape.op(it.op).algorithms[schedule.algorithms[it.op]].workspace_bytes : 0;
   const auto fits = [&](const Place& place) {
@@ -163,6 +180,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule, const std::vector<
         break;
       case InstructionKind::kOffload:
       case InstructionKind::kPrefetch:
+      case InstructionKind::kRecompute:
         break;
     }
   }
@@ -305,7 +323,8 @@ class SymbolicRun {
         schedule_(schedule),
         actions_(actions),
         count_(static_cast<Node>(schedule.instructions.size())),
-        memory_(kSteps * schedule.buffers.size()) {
+        memory_(kSteps * schedule.buffers.size()),
+        neighbours_(neighbours_in_arena(schedule)) {
     for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
       memory_[id] = {.live = schedule.buffers[id].persistent, .content = term(kUndefinedTag, id, 0)};
     }
@@ -384,12 +403,27 @@ class SymbolicRun {
       return allocate ? "allocates what is allocated" : "releases what is not allocated";
     }
     target = {.live = allocate, .content = term(kUndefinedTag, it.buffer, step)};
+    if (allocate) {
+      spoil_what_lies_there(it.buffer, step);
+    }
     return nullptr;
+  }
+
+  // In the arena other buffers have some of the same bytes, and this one has them in the other step.
+  void spoil_what_lies_there(BufferId buffer, std::uint32_t step) {
+    for (const BufferId other : neighbours_[buffer]) {
+      for (std::uint32_t each = 0; each < kSteps; ++each) {
+        if (other != buffer || each != step) {
+          cell(other, each).content = mix(term(kGarbageTag, buffer, step), other);
+        }
+      }
+    }
   }
 
   bool inputs_are_right(const Instruction& it, std::uint32_t step) const {
     switch (it.kind) {
       case InstructionKind::kLaunch:
+      case InstructionKind::kRecompute:
         return inputs_ == oracle_.op_reads_[step][it.op];
       case InstructionKind::kOffload:
       case InstructionKind::kPrefetch:
@@ -401,10 +435,11 @@ class SymbolicRun {
   }
 
   void write(const Instruction& it, const Action& action, std::uint32_t step) {
-    const bool launch = it.kind == InstructionKind::kLaunch;
+    const bool launch = is_launch(it.kind);
     const bool garbage = launch && overlaps_without_permission(oracle_.tape_.op(it.op), action);
     for (std::size_t output = 0; output < action.writes.size(); ++output) {
       const Place& place = action.writes[output];
+      spoil_what_lies_there(place.buffer, step);
       Term& content = cell(place.buffer, step).content;
       if (garbage || place.value == kNone) {
         content = mix(term(kGarbageTag, it.op, step), output);
@@ -423,6 +458,7 @@ class SymbolicRun {
   const std::vector<Action>& actions_;
   const Node count_;
   std::vector<Cell> memory_;
+  const std::vector<std::vector<BufferId>> neighbours_;
   std::vector<Term> inputs_;
 };
 
@@ -437,14 +473,23 @@ std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<
   };
   std::vector<bool> conflicting(partial.size());
   std::vector<std::vector<Use>> uses_of(kSteps * schedule.buffers.size());
+  const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
   const auto count = schedule.instructions.size();
   const auto note = [&](BufferId buffer, Node node, bool change) {
+    const auto compare_with = [&](std::size_t instance) {
+      for (const Use& use : uses_of[instance]) {
+        if ((use.change || change) && use.node != node && !partial.are_ordered(use.node, node)) {
+          conflicting[use.node] = true;
+          conflicting[node] = true;
+        }
+      }
+    };
     const std::size_t instance =
         schedule.buffers[buffer].persistent ? buffer : node / count * schedule.buffers.size() + buffer;
-    for (const Use& use : uses_of[instance]) {
-      if ((use.change || change) && use.node != node && !partial.are_ordered(use.node, node)) {
-        conflicting[use.node] = true;
-        conflicting[node] = true;
+    compare_with(instance);
+    for (const BufferId other : neighbours[buffer]) {
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        compare_with(step * schedule.buffers.size() + other);
       }
     }
     uses_of[instance].push_back({node, change});
@@ -489,6 +534,7 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
       case InstructionKind::kPrefetch:
         return waits && is_buffer(it.buffer) && is_buffer(it.host_buffer) && it.value < tape.values().size();
       case InstructionKind::kLaunch:
+      case InstructionKind::kRecompute:
         break;
     }
     const Op& op = tape.op(it.op);
@@ -498,9 +544,38 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
   });
 }
 
+namespace {
+
+// Beyond the arena, or where another lies in the order of the list.
+std::string wrong_place(const Tape& tape, const Schedule& schedule) {
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.offset && *buffer.offset + buffer.bytes > schedule.arena_bytes) {
+      return "'" + buffer.name + "' reaches beyond the arena";
+    }
+  }
+  const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
+  std::vector<bool> live(schedule.buffers.size(), false);
+  for (const Instruction& it : schedule.instructions) {
+    if (it.kind == InstructionKind::kRelease) {
+      live[it.buffer] = false;
+    } else if (it.kind == InstructionKind::kAllocate) {
+      for (const BufferId other : neighbours[it.buffer]) {
+        if (live[other]) {
+          return describe(tape, it) + " of '" + schedule.buffers[it.buffer].name + "' finds '" +
+                 schedule.buffers[other].name + "' in its place";
+        }
+      }
+      live[it.buffer] = true;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule) {
   for (const Instruction& it : schedule.instructions) {
-    if (it.kind != InstructionKind::kLaunch) {
+    if (!is_launch(it.kind)) {
       continue;
     }
     if (it.stream != StreamRole::kCompute) {
@@ -520,7 +595,7 @@ std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule) {
       }
     }
   }
-  return {};
+  return wrong_place(tape, schedule);
 }
 
 Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(tape.values().size(), kNone) {

@@ -5,8 +5,9 @@
 // comes from the tape alone.
 //
 // Memory: a buffer that is not persistent is another one in each step. An allocation makes it live and
-// undefined, a release makes it dead; a persistent buffer keeps its content. An op whose operands overlap
-// without its permission makes garbage; otherwise it reads before it writes.
+// undefined, a release makes it dead; a persistent buffer keeps its content. Where the schedule brings
+// addresses, to allocate a buffer or to write to it spoils whatever has some of its bytes. An op whose
+// operands overlap without its permission makes garbage; otherwise it reads before it writes.
 //
 // Permitted orders: all that keep the order on each stream, across both steps, and the waits. A release is on
 // no stream: it comes after its waits and its allocation. For a pair of instructions that no wait orders,
@@ -37,8 +38,9 @@ enum class Exploration : std::uint8_t {
 bool is_well_formed(const Tape& tape, const Schedule& schedule);
 
 // The rule that a well-formed schedule breaks although drivers rely on it, whatever the schedule means: all
-// launches are on the compute stream, none has a workspace where its algorithm wants none, and a persistent
-// value has the whole of its buffer. Empty: none.
+// launches are on the compute stream, none has a workspace where its algorithm wants none, a persistent value
+// has the whole of its buffer, and what has a place in the arena lies inside it, no two in one at a time.
+// Empty: none.
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);
 
 class Oracle {

@@ -10,6 +10,7 @@
 
 #include "plan/tapes.h"
 #include "report/json_schema.h"
+#include "vdnn/checker.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -52,7 +53,8 @@ std::string refusal(const Tape& tape, const std::string& text) {
 }
 
 bool operator==(const Buffer& a, const Buffer& b) {
-  return a.name == b.name && a.bytes == b.bytes && a.space == b.space && a.persistent == b.persistent;
+  return a.name == b.name && a.bytes == b.bytes && a.space == b.space && a.persistent == b.persistent &&
+         a.offset == b.offset;
 }
 
 // --- what is right -------------------------------------------------------------------------------
@@ -63,6 +65,7 @@ TEST(ScheduleFile, ComesBackAsItWas) {
     const Schedule back = read(*subject.tape, text);
     EXPECT_EQ(back.algorithms, subject.schedule.algorithms) << subject.name;
     EXPECT_EQ(back.instructions, subject.schedule.instructions) << subject.name;
+    EXPECT_EQ(back.arena_bytes, subject.schedule.arena_bytes) << subject.name;
     EXPECT_TRUE(std::ranges::equal(back.buffers, subject.schedule.buffers,
                                    [](const Buffer& a, const Buffer& b) { return a == b; }))
         << subject.name;
@@ -355,6 +358,122 @@ TEST_F(DamagedScheduleFile, BytesAtRandom) {
     }
     EXPECT_NO_THROW(refusal(*tape_, text)) << "seed " << seed;
   }
+}
+
+// --- addresses -----------------------------------------------------------------------------------
+
+// Recomputation, transfers and an arena.
+class PlacedScheduleFile : public ::testing::Test {
+ protected:
+  Json& buffer(const std::string& name) {
+    const auto found =
+        std::ranges::find_if(json_["buffers"], [&](const Json& one) { return one["name"] == name; });
+    return found == json_["buffers"].end() ? throw InvalidArgument("no buffer '" + name + "'") : *found;
+  }
+
+  // What the checker says of a file that can be read; empty: nothing.
+  std::string objection() const {
+    const Schedule schedule = read(*tape_, json_.dump());
+    try {
+      require_valid(*tape_, schedule);
+    } catch (const ScheduleError& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  const TapePtr tape_ = model_tape("lenet");
+  const Schedule schedule_ = make_schedule(*tape_, dropping_plan(*tape_, 2, 64));
+  Json json_ = Json::parse(written(*tape_, schedule_));
+};
+
+TEST_F(PlacedScheduleFile, IsRightAndHasEverything) {
+  EXPECT_EQ(objection(), "");
+  EXPECT_GT(recomputed_ops(schedule_), 0U);
+  EXPECT_GT(offload_bytes(*tape_, schedule_), 0U);
+  EXPECT_EQ(json_["arena_bytes"], schedule_.arena_bytes);
+}
+
+TEST_F(PlacedScheduleFile, ABufferWithoutAnOffset) {
+  buffer("conv1.y").erase("offset");
+  EXPECT_THAT(objection(), HasSubstr("buffer 'conv1.y' has no place in the arena"));
+}
+
+TEST_F(PlacedScheduleFile, OffsetsBeyondTheArena) {
+  const std::uint64_t arena = schedule_.arena_bytes;
+  for (const std::uint64_t offset : {arena, arena - 1, ~std::uint64_t{0}}) {
+    buffer("conv1.y")["offset"] = offset;
+    EXPECT_THAT(objection(), HasSubstr("buffer 'conv1.y' does not lie inside the arena")) << offset;
+  }
+}
+
+TEST_F(PlacedScheduleFile, AnArenaThatIsTooSmall) {
+  json_["arena_bytes"] = schedule_.arena_bytes - 64;
+  EXPECT_THAT(objection(), HasSubstr("does not lie inside the arena"));
+  json_["arena_bytes"] = 1;
+  EXPECT_THAT(objection(), HasSubstr("does not lie inside the arena"));
+}
+
+TEST_F(PlacedScheduleFile, OffsetsWithoutAnArena) {
+  json_.erase("arena_bytes");
+  EXPECT_THAT(objection(), HasSubstr("has a place in an arena"));
+}
+
+TEST_F(PlacedScheduleFile, PlacesOutsideDeviceMemoryOrOfWhatStays) {
+  for (const auto& [key, value] : {std::pair<const char*, Json>("space", "host"), {"persistent", true}}) {
+    const auto found =
+        std::ranges::find_if(json_["buffers"], [&](const Json& one) { return one[key] == value; });
+    ASSERT_NE(found, json_["buffers"].end()) << key;
+    (*found)["offset"] = 0;
+    const auto name = (*found)["name"].get<std::string>();
+    EXPECT_THAT(objection(), HasSubstr("buffer '" + name + "' has a place in an arena"));
+    found->erase("offset");
+  }
+}
+
+TEST_F(PlacedScheduleFile, TwoBuffersInOnePlace) {
+  const std::string first = tape_->value(tape_->inputs()[0]).name;
+  const std::string second = tape_->value(tape_->inputs()[1]).name;
+  buffer(second)["offset"] = buffer(first)["offset"];
+  EXPECT_THAT(objection(), HasSubstr("allocates buffer '" + second + "' where buffer '" + first + "' lies"));
+}
+
+TEST_F(PlacedScheduleFile, APlaceThatIsTakenTooEarly) {
+  std::size_t dropped = 0;
+  for (Json& instruction : json_["instructions"]) {
+    if (instruction["kind"] != "allocate" || !instruction.contains("waits")) {
+      continue;
+    }
+    ++dropped;
+    const Json waits = instruction["waits"];
+    instruction.erase("waits");
+    EXPECT_THAT(objection(), HasSubstr("takes the place of buffer")) << instruction;
+    instruction["waits"] = waits;
+  }
+  EXPECT_GT(dropped, 0U);
+}
+
+TEST_F(PlacedScheduleFile, NumbersThatCannotBe) {
+  const Json intact = json_;
+  for (const Json& number : std::vector<Json>{-1, 1.5, 1e300, "0", nullptr}) {
+    json_ = intact;
+    json_["arena_bytes"] = number;
+    EXPECT_THAT(refusal(*tape_, json_.dump()), HasSubstr("arena_bytes")) << number;
+    EXPECT_THAT(schema_errors(json_), Not(IsEmpty())) << number;
+    json_ = intact;
+    buffer("conv1.y")["offset"] = number;
+    EXPECT_THAT(refusal(*tape_, json_.dump()), HasSubstr("offset")) << number;
+    EXPECT_THAT(schema_errors(json_), Not(IsEmpty())) << number;
+  }
+}
+
+TEST_F(PlacedScheduleFile, RecomputationsThatDoNotFitTheOp) {
+  const auto found =
+      std::ranges::find_if(json_["instructions"], [](const Json& one) { return one["kind"] == "recompute"; });
+  ASSERT_NE(found, json_["instructions"].end());
+  const std::string op = tape_->op((*found)["op"].get<OpId>()).name;
+  (*found)["operands"] = Json::array();
+  EXPECT_THAT(refusal(*tape_, json_.dump()), HasSubstr(op + " has 0 operands instead of"));
 }
 
 }  // namespace

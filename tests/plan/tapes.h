@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fakes/fake_catalog.h"
+#include "plan/dropping_plan.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 #include "vdnn/schedule.h"
@@ -145,6 +146,13 @@ inline std::vector<Subject> subjects_of(const std::string& network, const TapePt
     for (const AlgorithmPreference preference : all_preferences()) {
       result.push_back({network + ", " + to_string(policy) + ", " + to_string(preference), tape,
                         schedule_of(*tape, policy, preference)});
+    }
+  }
+  for (const std::size_t offloaded : {0, 2}) {
+    for (const std::uint64_t alignment : {0, 64}) {
+      result.push_back({network + ", one of " + std::to_string(offloaded) + " offloaded, others recomputed" +
+                            (alignment > 0 ? ", placed" : ""),
+                        tape, make_schedule(*tape, dropping_plan(*tape, offloaded, alignment))});
     }
   }
   return result;

@@ -58,6 +58,7 @@ Json common_part() {
             {"workspace_limit", nullptr},
             {"tf32", false},
             {"engine_timings", nullptr},
+            {"profile", nullptr},
             {"optimizer", "sgd"},
             {"momentum", 0.9},
             {"beta1", nullptr},

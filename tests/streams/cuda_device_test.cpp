@@ -241,7 +241,7 @@ TEST(CudaDevice, SaysWhatItIs) {
 // than what their runs took.
 TEST(CudaDevice, GpusThatAreSimulatedHaveItsGranuleAndAlignment) {
   const auto device = make_cuda_device({}, strict_fake(FakeCudaOptions{}));
-  for (const char* const name : {"a100", "rtx4090", "h200", "b200"}) {
+  for (const char* const name : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     const SimProfile profile = sim_profile(name);
     EXPECT_EQ(profile.granule_bytes, device->properties().granule_bytes) << name;
     EXPECT_EQ(profile.alignment_bytes, device->properties().alignment_bytes) << name;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/plan/oracle.h"
+#include "tests/plan/tapes.h"
 #include "tests/train/random_inputs.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checker.h"
@@ -69,6 +70,32 @@ TEST_P(EveryLayer, OpsTouchWhatTheyDeclareAndNothingElse) {
     EXPECT_EQ(train(plan_run(testing::every_layer_network(GetParam()), checked),
                     {.protect_released = true, .check_accesses = true}),
               hash);
+  }
+}
+
+// Every value that backward reads leaves in between: all recomputed, or every second one offloaded; with
+// addresses from the pool, and planned.
+TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
+  for (const bool checked : {false, true}) {
+    RunOptions run_options = options(Policy::kOffloadNone);
+    run_options.page_aligned_blocks = checked;
+    const SessionOptions session{.protect_released = checked, .check_accesses = checked};
+    const PlannedRun none = plan_run(testing::every_layer_network(GetParam()), run_options);
+    const std::string expected = train(none, session);
+    const PredictionOptions prediction{.profile = none.target.profile, .page_aligned_blocks = checked};
+    const std::uint64_t alignment = plan_costs(*none.tape, prediction).alignment_bytes;
+    for (const std::size_t offloaded : {0, 2}) {
+      for (const std::uint64_t placement_alignment : {std::uint64_t{0}, alignment}) {
+        SCOPED_TRACE(std::to_string(offloaded) + ", " + std::to_string(placement_alignment));
+        PlannedRun run = plan_run(testing::every_layer_network(GetParam()), run_options);
+        run.plan = testing::dropping_plan(*run.tape, offloaded, placement_alignment);
+        run.schedule = make_schedule(*run.tape, run.plan);
+        ASSERT_EQ(check_schedule(*run.tape, run.schedule), std::vector<std::string>{});
+        run.prediction = predict(*run.tape, run.schedule, prediction);
+        EXPECT_GT(recomputed_ops(run.schedule), 3U);
+        EXPECT_EQ(train(run, session), expected);
+      }
+    }
   }
 }
 

@@ -50,25 +50,21 @@ Policy chosen_in(std::uint64_t budget) {
 
 // --- auto --------------------------------------------------------------------------------------------------
 
-TEST(PlannedRunAuto, OffloadsMoreAsTheBudgetShrinks) {
+TEST(PlannedRunAuto, IsNoneWhereThatFitsElseOptimal) {
   const std::uint64_t none = plan_run(options_with(Policy::kOffloadNone)).smallest_budget_bytes();
-  const std::uint64_t conv = plan_run(options_with(Policy::kOffloadConv)).smallest_budget_bytes();
-  const std::uint64_t all = plan_run(options_with(Policy::kOffloadAll)).smallest_budget_bytes();
-  ASSERT_GT(none, conv);
-  ASSERT_GT(conv, all);
+  const std::uint64_t optimal = plan_run(options_with(Policy::kOptimal)).smallest_budget_bytes();
+  ASSERT_GT(none, optimal);
   EXPECT_EQ(chosen_in(kAmple), Policy::kOffloadNone);
   EXPECT_EQ(chosen_in(none), Policy::kOffloadNone);
-  EXPECT_EQ(chosen_in(none - kGranule), Policy::kOffloadConv);
-  EXPECT_EQ(chosen_in(conv), Policy::kOffloadConv);
-  EXPECT_EQ(chosen_in(conv - kGranule), Policy::kOffloadAll);
-  EXPECT_EQ(chosen_in(all), Policy::kOffloadAll);
+  EXPECT_EQ(chosen_in(none - kGranule), Policy::kOptimal);
+  EXPECT_EQ(chosen_in(optimal), Policy::kOptimal);
 }
 
-TEST(PlannedRunAuto, SettlesOnAllWhereNothingFits) {
+TEST(PlannedRunAuto, SettlesOnOptimalWhereNothingFits) {
   RunOptions run = options();
   run.memory_bytes = kGranule;
   const PlannedRun planned = plan_run(run);
-  EXPECT_EQ(planned.plan.options.policy, Policy::kOffloadAll);
+  EXPECT_EQ(planned.plan.options.policy, Policy::kOptimal);
   EXPECT_FALSE(planned.fits());
 }
 
@@ -164,8 +160,7 @@ TEST(PlannedRunDevices, SimulatedOnesPlanEveryModelAndPolicy) {
         EXPECT_EQ(planned.target.budget_bytes, planned.target.profile.memory_bytes);
         EXPECT_TRUE(planned.fits());
         EXPECT_EQ(planned.prediction.peak_bytes % planned.target.profile.granule_bytes, 0U);
-        EXPECT_GE(planned.prediction.step_seconds,
-                  0.999999 * lower_bound_step_seconds(*planned.tape, planned.target.profile));
+        EXPECT_GE(planned.prediction.step_seconds, 0.999999 * lower_bound_step_seconds(planned));
       }
     }
   }
@@ -199,7 +194,7 @@ std::map<std::string, std::string> algorithms_by_op(const PlannedRun& run) {
 
 // What rounds is named so, and a run that may not round does not take it from a record.
 TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
-  for (const std::string gpu : {"a100", "rtx4090", "h200", "b200"}) {
+  for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     RunOptions run = simulated(gpu, 64);
     const PlannedRun plain = plan_run(run);
     run.tf32 = true;
@@ -236,7 +231,7 @@ TEST(PlannedRunDevices, Tf32AndEngineTimingsAreRefusedWhereTheyWouldChangeNothin
 }
 
 TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {
-  for (const std::string gpu : {"a100", "rtx4090", "h200", "b200"}) {
+  for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     SCOPED_TRACE(gpu);
     RunOptions run = simulated(gpu, 64);
     EXPECT_THAT(plan_run(run).catalog->algorithms_source(), StartsWith("cudnn 9."));

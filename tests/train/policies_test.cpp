@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -75,6 +76,35 @@ TEST_P(PoliciesTest, OneGranuleLessThanTheSmallestBudgetIsRefusedWithTheFigure) 
       EXPECT_THAT(error.what(), HasSubstr("smallest_budget_bytes is " + std::to_string(smallest)));
     }
   }
+}
+
+// With the algorithms of a run without offloading, in the budgets of the plans that it has to choose from.
+TEST_P(PoliciesTest, DynamicGivesTheBitsOfNone) {
+  const std::uint64_t ample = std::uint64_t{4} << 30;
+  const PlannedRun none = plan_run(options(Policy::kOffloadNone, ample));
+  const DatasetSplits data = testing::data_for(none, "fashion-mnist");
+  const TrainOptions training{.learning_rate = 0.02F, .steps = 10, .session = {.seed = 7}};
+  const std::string hash = Trainer(none, data, training).train({}).weights_sha256;
+  std::map<std::string, std::string> algorithms;
+  for (OpId id = 0; id < none.tape->ops().size(); ++id) {
+    const Op& op = none.tape->op(id);
+    algorithms[op.name] = op.algorithms[none.plan.algorithms[id]].name;
+  }
+  std::set<std::uint64_t> offloaded;
+  for (const std::uint64_t budget :
+       {ample, smallest_budget(Policy::kOffloadConv), smallest_budget(Policy::kOffloadAll)}) {
+    SCOPED_TRACE(format_size(budget));
+    RunOptions wish = options(Policy::kDynamic, budget);
+    wish.recorded_algorithms = algorithms;
+    const PlannedRun run = plan_run(wish);
+    EXPECT_EQ(run.plan.options.policy, Policy::kDynamic);
+    EXPECT_EQ(run.plan.algorithms, none.plan.algorithms);
+    const TrainingResult result = Trainer(run, data, training).train({});
+    EXPECT_EQ(result.weights_sha256, hash);
+    EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+    offloaded.insert(offload_bytes(*run.tape, run.schedule));
+  }
+  EXPECT_GT(offloaded.size(), 1U) << "it had to offload";
 }
 
 INSTANTIATE_TEST_SUITE_P(NetworksAndPreferences, PoliciesTest,

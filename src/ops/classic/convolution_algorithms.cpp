@@ -13,10 +13,14 @@ namespace vdnn::classic {
 
 namespace {
 
-constexpr double kFlopsPerSecond = 7e12;
-constexpr double kBytesPerSecond = 336e9;
-constexpr double kBlock = 64;  // filters that share what is loaded
-constexpr double kAddressOperations = 10;
+// What share/devices/titan-x.json has for convolutions and for memory.
+constexpr double kFlopsPerSecond = 4.2e12;
+constexpr double kBytesPerSecond = 268.8e9;
+// Of that rate; the header says why.
+constexpr double kImplicitEfficiency = 0.6;
+constexpr double kFftEfficiency = 0.55;
+constexpr double kWinogradEfficiency = 0.75;
+constexpr double kBlock = 64;  // filters that share what is transformed
 constexpr std::uint64_t kReal = sizeof(float);
 constexpr std::uint64_t kComplex = 2 * sizeof(float);
 constexpr std::int64_t kTile = 32;
@@ -101,11 +105,14 @@ class Estimate {
 
   void add(std::string name, std::uint64_t workspace_bytes, double flops) {
     const double bytes = cost_.bytes + 2 * static_cast<double>(workspace_bytes);
-    candidates_.push_back({.algorithm = {.name = std::move(name), .workspace_bytes = workspace_bytes},
-                           .seconds = flops / kFlopsPerSecond + bytes / kBytesPerSecond});
+    candidates_.push_back(
+        {.algorithm = {.name = std::move(name),
+                       .workspace_bytes = workspace_bytes,
+                       .cost = Cost{.flops = flops, .bytes = bytes, .arithmetic = Arithmetic::kConvolution}},
+         .seconds = std::max(flops / kFlopsPerSecond, bytes / kBytesPerSecond)});
   }
 
-  void implicit_gemm() { add("implicit_gemm", 0, cost_.flops * (1 + kAddressOperations / (2 * kBlock))); }
+  void implicit_gemm() { add("implicit_gemm", 0, cost_.flops / kImplicitEfficiency); }
 
   void implicit_precomp_gemm() {
     const std::uint64_t gathered = pass_ == Direction::kBackwardData ? outputs_ : inputs_;
@@ -150,7 +157,7 @@ class Estimate {
     const double products = 8.0 * static_cast<double>(frequencies) * static_cast<double>(tiles) *
                             static_cast<double>(batch_) * static_cast<double>(inputs_) *
                             static_cast<double>(outputs_);
-    add(std::move(name), product({kComplex, frequencies, planes}), transforms + products);
+    add(std::move(name), product({kComplex, frequencies, planes}), (transforms + products) / kFftEfficiency);
   }
 
   void fft() {
@@ -177,7 +184,7 @@ class Estimate {
         static_cast<double>(batch_) * static_cast<double>(divide_up(made[0], 2) * divide_up(made[1], 2));
     const double products = 16 * 2 * from * to * tiles;
     const double transforms = (32 * from * std::ceil(to / kBlock) + 24 * to) * tiles + 28 * from * to;
-    add("winograd", product({16, kReal, inputs_, outputs_}), products + transforms);
+    add("winograd", product({16, kReal, inputs_, outputs_}), (products + transforms) / kWinogradEfficiency);
   }
 
   const Convolution& c_;

@@ -22,13 +22,29 @@
 // Conditions are those of cuDNN's documentation (versions 4 to 7). Groups and dilation are left to implicit
 // GEMM.
 //
-// Time is arithmetic / 7 TFLOP/s + bytes / (336 GB/s), the paper's Titan X: two numbers whose ratio is all
-// that matters for the order. Bytes are the operands once, and the workspace written and read. Arithmetic: a
-// product takes 2 N K P Q C R S; implicit GEMM adds ten operations on addresses for every 64 multiply-adds
-// (an element that it loads serves a block of 64 filters). FFTs take 5/2 n log2 n a plane of n elements, and
-// 8 for the product of each pair of frequencies. Winograd takes 16 multiply-adds instead of 36 for four
-// outputs, and 32, 24 and 28 operations for a tile of data (once a block of 64 filters), of output and of
-// filter (Lavin and Gray 2016).
+// Time is the roofline of the paper's Titan X, at the rates of share/devices/titan-x.json: what the simulated
+// device will take, so that the order is that of the predicted times. Bytes are the operands once, and the
+// workspace written and read. Arithmetic: a product takes 2 N K P Q C R S. FFTs take 5/2 n log2 n a plane of
+// n elements, and 8 for the product of each pair of frequencies. Winograd takes 16 multiply-adds instead of
+// 36 for four outputs, and 32, 24 and 28 operations for a tile of data (once a block of 64 filters), of
+// output and of filter (Lavin and Gray 2016).
+//
+// Not every method reaches the device's rate for convolutions. A cost counts the operations that would take
+// as long at that rate: those above, divided by the method's efficiency.
+//
+//   implicit_gemm    0.6   each element of the matrix of windows is addressed, with divisions, in the inner
+//                          loop, where precomp only adds an offset that it looks up
+//   fft, fft_tiling  0.55  transforms and products are kernels of their own, one after the other: what is
+//                          limited by memory does not overlap with what is limited by arithmetic; and the
+//                          products of one frequency are small matrices
+//   winograd         0.75  tiles are transformed between the products, on units that the products need
+//   the others       1
+//
+// The efficiencies were fitted, on a grid of 0.05, to times of forward and backward passes that
+// were measured with cuDNN 4 on such a card (convnet-benchmarks, fp32): 81 ms for AlexNet(128), 529 ms for
+// VGG-A(64), here 84 and 487; implicit GEMM to those with cuDNN 2, which had only direct methods: 231 and
+// 1099 ms, here 211 and 1205. tests/train/vdnn2016_speeds_test.cpp holds the first two, and the
+// relative speeds of the vDNN paper, which these give within 0.08.
 
 #include <vector>
 
@@ -39,8 +55,8 @@ namespace vdnn::classic {
 
 using ops::Convolution;
 
-// Fastest first; among equals less workspace. `pass`: forward or one of the gradients. Throws InvalidArgument
-// where a workspace overflows 64 bits.
+// Fastest first; among equals less workspace. Each with its cost. `pass`: forward or one of the gradients.
+// Throws InvalidArgument where a workspace overflows 64 bits.
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass);
 
 }  // namespace vdnn::classic

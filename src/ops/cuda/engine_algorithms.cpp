@@ -22,6 +22,9 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
   for (const Engine& engine : choosable(engines)) {
     algorithms.push_back({.name = engine.rounds_inputs() ? in_tf32(engine.name) : engine.name,
                           .workspace_bytes = engine.workspace_bytes});
+    if (engine.seconds) {
+      algorithms.back().cost = Cost{.seconds = *engine.seconds};
+    }
   }
   return algorithms;
 }

@@ -15,7 +15,8 @@
 
 namespace vdnn::cuda {
 
-// Asks each question once; throws NoEngine where the source does.
+// Asks each question once; throws NoEngine where the source does. Where an engine was timed, its algorithm
+// costs that; what the others cost is engine_costs.h's.
 classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source,
                                                  ProductPrecision precision);
 

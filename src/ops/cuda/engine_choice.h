@@ -2,9 +2,9 @@
 // Which of the engines that a library has for an op: the fastest that is permitted and whose workspace fits.
 //
 // How fast an engine is only a device can tell. Without one, cuDNN's order stands in for time: its heuristic
-// lists what it takes to be faster first. So time is ordinal here, the position in the list, and no seconds
-// are made up. A larger budget permits more engines and takes none away, so it never leads to a later
-// position: the model is monotone in the budget.
+// lists what it takes to be faster first. So time is ordinal here, the position in the list (what predictions
+// make of that, engine_costs.h says). A larger budget permits more engines and takes none away, so it never
+// leads to a later position: the model is monotone in the budget.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +31,7 @@ struct Engine {
   std::string name;  // cuDNN's: "eng" with the engine's number, then its knobs
   std::uint64_t workspace_bytes = 0;
   std::vector<NumericalNote> notes;
+  std::optional<double> seconds;  // measured, where it was
 
   bool has(NumericalNote note) const;
   bool deterministic() const;  // same operands, same bits

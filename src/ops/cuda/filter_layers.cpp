@@ -7,6 +7,7 @@
 #include "src/ops/convolution.h"
 #include "src/ops/cuda/bias.h"
 #include "src/ops/cuda/engine_algorithms.h"
+#include "src/ops/cuda/engine_costs.h"
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/vendor_kernel.h"
@@ -19,7 +20,7 @@ namespace {
 // The bias's gradient follows the filter's in the same workspace.
 LayerRecipe filter_recipe(const ops::FilterShape& shape, const char* filter_layout,
                           const ops::PassAlgorithms& products, Mode mode) {
-  return ops::filter_layer_recipe(
+  LayerRecipe recipe = ops::filter_layer_recipe(
       shape,
       {.filter_bytes = shape.filter_type().bytes(), .filter_layout = filter_layout, .bias_layout = kDense},
       [&](Direction pass) {
@@ -33,6 +34,9 @@ LayerRecipe filter_recipe(const ops::FilterShape& shape, const char* filter_layo
         return algorithms;
       },
       mode);
+  std::ranges::for_each(recipe.forward, set_engine_costs);
+  std::ranges::for_each(recipe.backward, set_engine_costs);
+  return recipe;
 }
 
 // In which order the product of the filter's gradient reads X and dY.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -25,7 +26,7 @@ class Selection {
       }
     }
     if (options_.by_time) {
-      std::ranges::stable_sort(engines, {}, [&](const Engine& engine) { return seconds_of(engine); });
+      sort_by_time(engines);
     }
     parts_.timings->save();
     return engines;
@@ -40,9 +41,14 @@ class Selection {
     return enough ? trial : nullptr;
   }
 
-  double seconds_of(const Engine& engine) const {
-    const EngineTrial* const trial = known(engine);
-    return trial != nullptr && trial->seconds ? *trial->seconds : std::numeric_limits<double>::infinity();
+  void sort_by_time(std::vector<Engine>& engines) const {
+    for (Engine& engine : engines) {
+      const EngineTrial* const trial = known(engine);
+      engine.seconds = trial != nullptr ? trial->seconds : std::nullopt;
+    }
+    std::ranges::stable_sort(engines, {}, [](const Engine& engine) {
+      return engine.seconds.value_or(std::numeric_limits<double>::infinity());
+    });
   }
 
   void refuse(const Engine& engine, const std::string& why) {

@@ -203,7 +203,8 @@ TEST_P(EnginesOfDevice, AreThoseThatAreRecorded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice, ::testing::Values("a100", "rtx4090", "h200", "b200"),
+INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice,
+                         ::testing::Values("a100", "rtx4090", "h100", "h200", "b200"),
                          [](const auto& device) { return std::string(device.param); });
 
 TEST(ConvolutionEngines, AreThoseOfTheDevice) {

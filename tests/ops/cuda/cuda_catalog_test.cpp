@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/ops/cuda/engine_algorithms.h"
+#include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/classic_catalog.h"
 
 namespace vdnn::cuda {
@@ -74,6 +76,37 @@ TEST_F(CudaCatalogConvolutions, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
   EXPECT_THAT(names(made.backward[0]), ElementsAre("large 2", "small 2"));
   EXPECT_THAT(names(made.backward[1]), ElementsAre("large 1", "small 1"));
   EXPECT_EQ(catalog_->algorithms_source(), "library 1.2");
+}
+
+// Nobody has timed the engines of this source: each costs 5 % more than the one before it.
+TEST_F(CudaCatalogConvolutions, CostMoreTheLaterTheyAreListed) {
+  const LayerRecipe made = recipe(convolution_, x_, y_);
+  for (const OpRecipe& op : {made.forward.at(0), made.backward.at(0), made.backward.at(1)}) {
+    ASSERT_EQ(op.algorithms.size(), 2U);
+    EXPECT_EQ(op.algorithms[0].cost.value().flops, op.cost.flops);
+    EXPECT_EQ(op.algorithms[0].cost.value().bytes, op.cost.bytes);
+    EXPECT_EQ(op.algorithms[0].cost.value().seconds, 0);
+    EXPECT_DOUBLE_EQ(op.algorithms[1].cost.value().flops, 1.05 * op.cost.flops);
+    EXPECT_DOUBLE_EQ(op.algorithms[1].cost.value().bytes, 1.05 * op.cost.bytes);
+    EXPECT_EQ(op.algorithms[1].cost.value().arithmetic, Arithmetic::kConvolution);
+  }
+}
+
+// Measured times override the assumption; an engine that had no room for its trial follows the timed ones.
+TEST(CudaCatalogCosts, AreMeasuredTimesWhereThereAreAny) {
+  const auto timed = std::make_shared<ListedEngines>(
+      "timed", std::vector<Engine>{{.name = "fast", .workspace_bytes = 30, .seconds = 0.002},
+                                   {.name = "slow", .workspace_bytes = 20, .seconds = 0.008},
+                                   {.name = "not timed", .workspace_bytes = 10}});
+  const TensorType type{.dims = {2, 8, 16, 16}};
+  const OpSpec spec = ConvolutionSpec{.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const LayerRecipe made =
+      CudaCatalog(timed).recipe(spec, std::array{type}, std::array{type}, Mode::kInference);
+  const std::vector<Algorithm>& algorithms = made.forward.at(0).algorithms;
+  ASSERT_EQ(algorithms.size(), 3U);
+  EXPECT_EQ(algorithms[0].cost.value().seconds, 0.002);
+  EXPECT_EQ(algorithms[1].cost.value().seconds, 0.008);
+  EXPECT_DOUBLE_EQ(algorithms[2].cost.value().seconds, 1.05 * 0.008);
 }
 
 // The same engine is another algorithm where it rounds: what was recorded with one name is not the other.

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,14 +60,16 @@ struct Script final : EngineTrials {
 
 class TriedEnginesTest : public ::testing::Test {
  protected:
+  TriedEngines tried_engines(bool by_time) {
+    return TriedEngines({.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
+                         .trials = trials_,
+                         .timings = timings_,
+                         .warn = [this](const std::string& text) { warnings_.push_back(text); }},
+                        {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
+                         .by_time = by_time});
+  }
   std::vector<std::string> list(bool by_time) {
-    const TriedEngines tried(
-        {.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
-         .trials = trials_,
-         .timings = timings_,
-         .warn = [this](const std::string& text) { warnings_.push_back(text); }},
-        {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
-         .by_time = by_time});
+    const TriedEngines tried = tried_engines(by_time);
     EXPECT_EQ(tried.name(), by_time ? "library 1.2, timed" : "library 1.2");
     return names_of(tried, kQuestion);
   }
@@ -82,6 +85,19 @@ TEST_F(TriedEnginesTest, AreInTheOrderOfTheirTimes) {
   EXPECT_THAT(list(true), ElementsAre("small", "as large", "large", "middle", "rounded"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "as large", "middle", "small"));
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// Predictions take them for what the engines cost.
+TEST_F(TriedEnginesTest, BringTheirTimesAlong) {
+  trials_->answers = {{"large", right(3)}, {"as large", {.failure = "no room", .no_room = true}}};
+  std::map<std::string, std::optional<double>> seconds;
+  for (const Engine& engine : tried_engines(true).list(kQuestion)) {
+    seconds[engine.name] = engine.seconds;
+  }
+  EXPECT_EQ(seconds.at("large"), 3);
+  EXPECT_EQ(seconds.at("middle"), 1);
+  EXPECT_EQ(seconds.at("as large"), std::nullopt);
+  EXPECT_EQ(seconds.at("rounded"), std::nullopt);
 }
 
 TEST_F(TriedEnginesTest, OfEqualTimesTheLibrarysFirstIsFirst) {

@@ -11,7 +11,7 @@
 #include <map>
 #include <utility>
 
-#include "vdnn/device.h"
+#include "vdnn/address_range.h"
 
 namespace vdnn {
 

@@ -1,6 +1,6 @@
 // Against a model that keeps each byte.
 
-#include "streams/interval_map.h"
+#include "src/base/interval_map.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,98 @@
+#include <charconv>
+#include <cmath>
+#include <iomanip>
+
+#include "src/cli/commands.h"
+#include "src/cli/fields.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/summary.h"
+#include "src/report/json_lines.h"
+#include "src/train/max_batch.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+struct MaxBatchArguments {
+  RunArguments run;
+  std::optional<std::string> overhead;
+  OutputArguments outputs;
+};
+
+double parse_percent(const std::string& text) {
+  double percent = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, percent);
+  if (parsed.ec != std::errc() || std::string(parsed.ptr, end) != "%" || !std::isfinite(percent) ||
+      percent < 0) {
+    throw InvalidArgument("--overhead '" + text + "': write a percentage from 0% up, such as 10%");
+  }
+  return percent / 100;
+}
+
+nlohmann::ordered_json to_json(const BatchTrial& trial) {
+  return {{"type", "batch"},
+          {"batch", trial.run.network.batch()},
+          {"accepted", trial.accepted},
+          {"fits", trial.run.fits()},
+          {"policy", to_string(trial.run.plan.options.policy)},
+          {"smallest_budget_bytes", trial.run.smallest_budget_bytes()},
+          {"host_bytes", trial.run.prediction.host_bytes},
+          {"predicted_step_seconds", trial.run.prediction.step_seconds},
+          {"oracle_step_seconds", trial.oracle_step_seconds}};
+}
+
+void print_trial(std::ostream& out, const BatchTrial& trial) {
+  out << "batch " << trial.run.network.batch() << ": policy " << to_string(trial.run.plan.options.policy)
+      << ", takes " << format_size(trial.run.smallest_budget_bytes()) << " and "
+      << format_size(trial.run.prediction.host_bytes) << " page-locked, a step "
+      << trial.run.prediction.step_seconds * 1e3 << " ms, " << 100 * trial.overhead() << " % above the oracle"
+      << (trial.run.fits() ? "" : "; does not fit") << "\n";
+}
+
+void max_batch(const MaxBatchArguments& arguments) {
+  check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}});
+  MaxBatchOptions options{.run = to_run_options(arguments.run)};
+  options.run.warn = log_warning;
+  if (arguments.overhead) {
+    options.overhead = parse_percent(*arguments.overhead);
+  }
+  std::optional<JsonLines> json;
+  if (!arguments.outputs.json.empty()) {
+    json.emplace(arguments.outputs.json);
+    options.tried = [&](const BatchTrial& trial) { write_output([&] { json->write(to_json(trial)); }); };
+  }
+  const MaxBatch found = find_max_batch(options);
+  const PlannedRun& run = found.largest.run;
+  std::ostream& out = people(arguments.outputs);
+  print_run(out, run);
+  out << std::fixed << std::setprecision(1);
+  print_trial(out, found.largest);
+  print_trial(out, found.next);
+  out << "largest batch: " << run.network.batch() << "\n";
+  if (json) {
+    RunArguments chosen = arguments.run;
+    chosen.batch = run.network.batch();
+    const nlohmann::ordered_json summary = plan_summary(run, in_force(chosen, run));
+    write_output([&] { json->write(summary); });
+  }
+}
+
+}  // namespace
+
+Command add_max_batch_command(CLI::App& app) {
+  const auto arguments = std::make_shared<MaxBatchArguments>();
+  CLI::App* command = app.add_subcommand("max-batch", "Say how large a batch fits, without running it");
+  add_options(*command, arguments->run);
+  // What these name is of one batch.
+  remove_options(*command, {"batch", "profile", "resume"});
+  command->get_option("--model")->required();
+  add_option(*command, "overhead", arguments->overhead,
+             "a step takes at most so much longer than with memory without end, such as 10%");
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines: each batch tried, then a summary");
+  return [arguments] { max_batch(*arguments); };
+}
+
+}  // namespace vdnn

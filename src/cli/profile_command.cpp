@@ -1,0 +1,79 @@
+#include <spdlog/spdlog.h>
+
+#include <iomanip>
+#include <iostream>
+#include <span>
+#include <string_view>
+
+#include "src/base/atomic_file.h"
+#include "src/cli/commands.h"
+#include "src/cli/fields.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/summary.h"
+#include "vdnn/cost_measurement.h"
+
+namespace vdnn {
+
+namespace {
+
+struct ProfileArguments {
+  RunArguments run;
+  std::uint64_t steps = CostMeasurementOptions().steps;
+  std::optional<double> link_gbytes_per_s;
+  std::string output;
+};
+
+void print_costs(std::ostream& out, const MeasuredCosts& costs) {
+  const auto gigabytes = [](double rate) { return rate / 1e9; };
+  out << std::fixed << std::setprecision(1)
+      << "link, GB/s to the host and to the device: " << gigabytes(costs.link_bytes_per_second.device_to_host)
+      << " and " << gigabytes(costs.link_bytes_per_second.host_to_device) << ", both at once "
+      << gigabytes(costs.link_bytes_per_second_both_ways.device_to_host) << " and "
+      << gigabytes(costs.link_bytes_per_second_both_ways.host_to_device) << "\na copy takes "
+      << costs.launch_seconds * 1e6 << " us besides its bytes; " << costs.ops.size() << " ops\n";
+}
+
+void profile(const ProfileArguments& arguments) {
+  check_outputs({}, {{"--output", arguments.output}, {"--engine-timings", arguments.run.engine_timings}});
+  RunOptions options = to_run_options(arguments.run);
+  options.warn = log_warning;
+  const PlannedRun run = plan_run(options);
+  std::cout << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << "\n"
+            << std::flush;
+  const MeasuredCosts costs =
+      measure_costs(run, {.steps = arguments.steps,
+                          .seed = arguments.run.seed.value_or(CostMeasurementOptions().seed),
+                          .link_gbytes_per_second = arguments.link_gbytes_per_s,
+                          .progress = [&](std::size_t launches) {
+                            spdlog::info("{} steps, to time {} of {} ops", arguments.steps, launches,
+                                         run.tape->ops().size());
+                          }});
+  print_costs(std::cout, costs);
+  const std::string text = to_text(costs);
+  write_output([&] {
+    AtomicFile file(arguments.output, text.size());
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  });
+  std::cout << "profile: " << arguments.output << "\n";
+}
+
+}  // namespace
+
+Command add_profile_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ProfileArguments>();
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure what each op costs with each of its algorithms, for --profile of train and plan");
+  add_options(*command, arguments->run);
+  // Every algorithm is measured, under the policy that moves least.
+  remove_options(*command, {"policy", "algorithms", "workspace-limit", "profile", "graph", "resume"});
+  command->get_option("--model")->required();
+  add_option(*command, "steps", arguments->steps, "that are timed for each choice of algorithms");
+  add_option(*command, "link-gbytes-per-s", arguments->link_gbytes_per_s,
+             "slow the copies of cpu to this many 10^9 bytes a second");
+  command->add_option("-o,--output", arguments->output, "where to write it")->required()->check(require_text);
+  return [arguments] { profile(*arguments); };
+}
+
+}  // namespace vdnn

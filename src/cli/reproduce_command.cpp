@@ -1,0 +1,43 @@
+#include "src/cli/commands.h"
+#include "src/cli/fields.h"
+#include "src/cli/output.h"
+#include "src/report/json_lines.h"
+#include "src/report/vdnn2016.h"
+
+namespace vdnn {
+
+namespace {
+
+struct ReproduceArguments {
+  std::string publication;
+  OutputArguments outputs;
+};
+
+void reproduce(const ReproduceArguments& arguments) {
+  check_outputs(arguments.outputs);
+  const Vdnn2016 reproduction = reproduce_vdnn2016();
+  print(people(arguments.outputs), reproduction);
+  if (!arguments.outputs.json.empty()) {
+    write_output([&] {
+      JsonLines lines(arguments.outputs.json);
+      for (const nlohmann::ordered_json& line : to_json(reproduction)) {
+        lines.write(line);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+Command add_reproduce_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ReproduceArguments>();
+  CLI::App* command =
+      app.add_subcommand("reproduce", "Compute a publication's tables again, beside its figures (simulated)");
+  command->add_option("publication", arguments->publication, "vdnn2016: Rhu et al., MICRO 2016")
+      ->required()
+      ->check(CLI::IsMember({"vdnn2016"}));
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines");
+  return [arguments] { reproduce(*arguments); };
+}
+
+}  // namespace vdnn

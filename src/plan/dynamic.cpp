@@ -1,0 +1,151 @@
+#include "src/plan/dynamic.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "vdnn/plan_search.h"
+
+namespace vdnn {
+
+std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedule& schedule) {
+  const auto device_bytes = [&](BufferId id) {
+    const Buffer& buffer = schedule.buffers[id];
+    return buffer.space == Space::kDevice ? buffer.bytes : 0;
+  };
+  std::uint64_t live = 0;
+  for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
+    live += schedule.buffers[id].persistent ? device_bytes(id) : 0;
+  }
+  std::vector<std::uint64_t> beside(tape.ops().size(), 0);
+  for (const Instruction& instruction : schedule.instructions) {
+    if (instruction.kind == InstructionKind::kAllocate) {
+      live += device_bytes(instruction.buffer);
+    } else if (instruction.kind == InstructionKind::kRelease) {
+      live -= device_bytes(instruction.buffer);
+    } else if (instruction.kind == InstructionKind::kLaunch) {
+      const BufferId workspace = instruction.operands.back();
+      const std::uint64_t own = workspace == kNone ? 0 : device_bytes(workspace);
+      beside[instruction.op] = std::max(beside[instruction.op], live - own);
+    }
+  }
+  return beside;
+}
+
+namespace {
+
+// Algorithms stand fastest first, and one with more workspace than what overflowed overflows too: so stepping
+// down one by one ends at the first that fits.
+std::uint32_t first_that_fits(const Op& op, std::uint64_t workspace_bytes) {
+  const auto fits = std::ranges::find_if(op.algorithms, [&](const Algorithm& algorithm) {
+    return algorithm.workspace_bytes <= workspace_bytes;
+  });
+  const auto found = fits != op.algorithms.end()
+                         ? fits
+                         : std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
+  return static_cast<std::uint32_t>(found - op.algorithms.begin());
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions& options,
+                                             const std::vector<std::uint64_t>& beside,
+                                             std::uint64_t device_bytes) {
+  const std::uint64_t limit = options.workspace_limit.value_or(std::numeric_limits<std::uint64_t>::max());
+  std::vector<std::uint32_t> algorithms;
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    const std::uint64_t room = device_bytes > beside[id] ? device_bytes - beside[id] : 0;
+    algorithms.push_back(first_that_fits(tape.op(id), std::min(room, limit)));
+  }
+  return algorithms;
+}
+
+namespace {
+
+class DynamicPolicy {
+ public:
+  DynamicPolicy(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
+                const Forecaster& forecaster)
+      : tape_(tape), options_(options), budgets_(budgets), forecaster_(forecaster) {}
+
+  Plan plan() const {
+    Plan chosen = choose();
+    chosen.options = options_;
+    chosen.options.policy = Policy::kDynamic;
+    return chosen;
+  }
+
+ private:
+  // Walks over the schedule, each in a budget that is less by what the plan of the one before took too much:
+  // a walk does not see fragmentation, which changes with what is chosen. Bounded, for it need not end.
+  static constexpr int kWalks = 8;
+
+  Plan choose() const {
+    Plan least = static_plan(Policy::kOffloadAll, AlgorithmPreference::kMemory);
+    if (!forecast(least).fits(budgets_)) {
+      return least;
+    }
+    for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+      Plan fastest = static_plan(policy, AlgorithmPreference::kPerformance);
+      if (forecast(fastest).fits(budgets_)) {
+        return fastest;
+      }
+    }
+    if (options_.recorded.empty()) {
+      for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
+        if (std::optional<Plan> stepped_down = greedy(policy)) {
+          return *std::move(stepped_down);
+        }
+      }
+    }
+    return least;
+  }
+
+  Plan static_plan(Policy policy, AlgorithmPreference preference) const {
+    PlanOptions options = options_;
+    options.policy = policy;
+    options.preference = preference;
+    return make_plan(tape_, options);
+  }
+
+  Forecast forecast(const Plan& plan) const {
+    return forecaster_.forecast(tape_, make_schedule(tape_, plan));
+  }
+
+  std::optional<Plan> greedy(Policy policy) const {
+    Plan plan = static_plan(policy, AlgorithmPreference::kPerformance);
+    const std::vector<std::uint64_t> beside = bytes_beside_workspace(tape_, make_schedule(tape_, plan));
+    std::uint64_t walk_bytes = budgets_.device_bytes;
+    for (int walk = 0; walk < kWalks; ++walk) {
+      plan.algorithms = greedy_algorithms(tape_, options_, beside, walk_bytes);
+      const Forecast expected = forecast(plan);
+      if (expected.fits(budgets_)) {
+        return plan;
+      }
+      // Page-locked memory does not depend on algorithms.
+      if (expected.peak_bytes <= budgets_.device_bytes) {
+        return std::nullopt;
+      }
+      const std::uint64_t overshoot = expected.peak_bytes - budgets_.device_bytes;
+      if (overshoot >= walk_bytes) {
+        return std::nullopt;
+      }
+      walk_bytes -= overshoot;
+    }
+    return std::nullopt;
+  }
+
+  const Tape& tape_;
+  const PlanOptions& options_;
+  const Budgets& budgets_;
+  const Forecaster& forecaster_;
+};
+
+}  // namespace
+
+Plan plan_dynamic(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
+                  const Forecaster& forecaster) {
+  return DynamicPolicy(tape, options, budgets, forecaster).plan();
+}
+
+}  // namespace vdnn

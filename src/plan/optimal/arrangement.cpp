@@ -1,0 +1,198 @@
+#include "src/plan/optimal/arrangement.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/plan/lowering.h"
+#include "src/plan/placement.h"
+#include "src/plan/waits.h"
+
+namespace vdnn::optimal {
+
+namespace {
+
+// What becomes of the memory of a transfer's value, as positions in a list of lifetimes.
+struct Residence {
+  std::size_t out = 0;   // until it has left
+  std::size_t back = 0;  // once it is back
+  OpId first_use = 0;    // then
+  // As the plan has it.
+  std::uint32_t asked_end = 0;
+  std::uint32_t asked_begin = 0;
+};
+
+class Arranger {
+ public:
+  Arranger(const Problem& problem, Plan& plan, std::uint64_t goal)
+      : problem_(problem), plan_(plan), goal_(goal), alignment_(problem.costs().alignment_bytes) {}
+
+  Schedule run(GiveWay give_way) {
+    lower();
+    if (give_way != GiveWay::kNothing) {
+      find_residences();
+      soften(give_way);
+    }
+    look_ahead();
+    Placement placement = find_placement(lifetimes_, alignment_, goal_);
+    settle(lifetimes_, placement, alignment_);
+    if (give_way != GiveWay::kNothing && harden()) {
+      const std::map<Key, std::uint64_t> offsets = by_name(placement);
+      lower();
+      look_ahead();
+      placement = pack(lifetimes_, in_order(offsets), alignment_);
+    }
+    assign(schedule_, lifetimes_, placement);
+    derive_waits(problem_.tape(), schedule_);
+    return std::move(schedule_);
+  }
+
+ private:
+  using Key = std::pair<std::string, int>;  // a buffer's name, and how many of that name came before
+
+  void lower() {
+    first_.clear();
+    schedule_ = lower_layer_wise(problem_.tape(), plan_, &first_);
+    lifetimes_ = lifetimes(schedule_);
+  }
+
+  // The next inputs may come early if the places of these are free.
+  void look_ahead() {
+    std::vector<bool> input(schedule_.buffers.size(), false);
+    for (const Instruction& instruction : schedule_.instructions) {
+      if (instruction.kind == InstructionKind::kLoad) {
+        input[instruction.buffer] = true;
+      }
+    }
+    for (Lifetime& lifetime : lifetimes_) {
+      if (input[lifetime.buffer] && lifetime.soft_end <= first_[problem_.load_slot()]) {
+        lifetime.next_begin = first_[problem_.load_slot()];
+      }
+    }
+  }
+
+  void find_residences() {
+    std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
+    for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
+      lifetime_of[lifetimes_[each].buffer] = each;
+    }
+    std::vector<Residence> by_value(problem_.tape().values().size());
+    std::vector<OpId> first_use(schedule_.buffers.size(), kNone);
+    OpId slot = 0;
+    for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
+      const Instruction& instruction = schedule_.instructions[index];
+      slot += first_[slot + 1] <= index ? 1 : 0;
+      if (instruction.kind == InstructionKind::kOffload) {
+        by_value[instruction.value].out = lifetime_of[instruction.buffer];
+      } else if (instruction.kind == InstructionKind::kPrefetch) {
+        by_value[instruction.value].back = lifetime_of[instruction.buffer];
+      }
+      for (const BufferId operand : instruction.operands) {
+        if (operand != kNone && first_use[operand] == kNone) {
+          first_use[operand] = slot;
+        }
+      }
+    }
+    residences_.clear();
+    for (const Transfer& transfer : plan_.transfers) {
+      Residence residence = by_value[transfer.value];
+      residence.first_use = first_use[lifetimes_[residence.back].buffer];
+      residences_.push_back(residence);
+    }
+  }
+
+  // What the plan's times ask for becomes what may be.
+  void soften(GiveWay give_way) {
+    find_starts();
+    for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
+      const Gap& gap = problem_.gaps()[problem_.gap_of(plan_.transfers[each].value)];
+      Residence& residence = residences_[each];
+      OpId left = gap.last_before;
+      OpId fetched = residence.first_use;
+      if (give_way == GiveWay::kQueues) {
+        left = std::max(left, slot_at(starts_[gap.made + 1] + gap.offload_seconds));
+        fetched = std::min(fetched, slot_at(starts_[fetched] - gap.prefetch_seconds));
+      }
+      Lifetime& out = lifetimes_[residence.out];
+      out.end = std::min(out.soft_end, first_[std::min<std::size_t>(left + 1, first_.size() - 1)]);
+      residence.asked_end = out.soft_end;
+      Lifetime& back = lifetimes_[residence.back];
+      back.begin = std::max(back.soft_begin, first_[fetched]);
+      residence.asked_begin = back.soft_begin;
+    }
+  }
+
+  // Of each op, were there no copies; then the end.
+  void find_starts() {
+    starts_.assign(1, 0);
+    for (OpId op = 0; op < problem_.slots(); ++op) {
+      starts_.push_back(starts_.back() + problem_.costs().op_seconds[op][plan_.algorithms[op]]);
+    }
+  }
+  // The op that is under way then.
+  OpId slot_at(double seconds) const {
+    const auto behind = std::ranges::upper_bound(starts_, seconds) - starts_.begin();
+    return behind == 0 ? 0 : std::min(static_cast<OpId>(behind - 1), static_cast<OpId>(problem_.slots() - 1));
+  }
+
+  // Puts what may be into the plan's slots; false where that changes nothing.
+  bool harden() {
+    bool changed = false;
+    for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
+      Transfer& transfer = plan_.transfers[each];
+      const Residence& residence = residences_[each];
+      const std::uint32_t end = lifetimes_[residence.out].soft_end;
+      if (end < residence.asked_end) {  // released with the last op that ends before
+        const auto behind = std::ranges::upper_bound(first_, end) - first_.begin();
+        const Gap& gap = problem_.gaps()[problem_.gap_of(transfer.value)];
+        transfer.release_with = std::max(gap.last_before, static_cast<OpId>(behind) - 2);
+        changed = true;
+      }
+      const std::uint32_t begin = lifetimes_[residence.back].soft_begin;
+      if (begin > residence.asked_begin) {
+        transfer.prefetch_with = static_cast<OpId>(std::ranges::lower_bound(first_, begin) - first_.begin());
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  template <class Visit>
+  void visit_names(const Visit& visit) const {
+    std::map<std::string, int> seen;
+    for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
+      const std::string& name = schedule_.buffers[lifetimes_[each].buffer].name;
+      visit(each, Key(name, seen[name]++));
+    }
+  }
+  std::map<Key, std::uint64_t> by_name(const Placement& placement) const {
+    std::map<Key, std::uint64_t> offsets;
+    visit_names([&](std::size_t each, Key key) { offsets.emplace(std::move(key), placement.offsets[each]); });
+    return offsets;
+  }
+  std::vector<std::uint64_t> in_order(const std::map<Key, std::uint64_t>& offsets) const {
+    std::vector<std::uint64_t> result(lifetimes_.size());
+    visit_names([&](std::size_t each, const Key& key) { result[each] = offsets.at(key); });
+    return result;
+  }
+
+  const Problem& problem_;
+  Plan& plan_;
+  std::uint64_t goal_;
+  std::uint64_t alignment_;
+  Schedule schedule_;
+  std::vector<std::uint32_t> first_;  // an op: its first instruction
+  std::vector<double> starts_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<Residence> residences_;  // a transfer
+};
+
+}  // namespace
+
+Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way) {
+  return Arranger(problem, plan, goal).run(give_way);
+}
+
+}  // namespace vdnn::optimal

@@ -1,0 +1,418 @@
+#include "src/plan/optimal/layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "src/plan/lowering.h"
+
+namespace vdnn::optimal {
+
+namespace {
+
+// Of its own time, a prefetch starts so much earlier than it must.
+constexpr double kLead = 0.1;
+
+}  // namespace
+
+Layout::Layout(const Problem& problem)
+    : problem_(problem),
+      by_first_after_(problem.gaps().size()),
+      visited_(problem.slots(), 0),
+      last_reader_(problem.tape().values().size(), kNone) {
+  std::iota(by_first_after_.begin(), by_first_after_.end(), 0U);
+  std::ranges::stable_sort(by_first_after_, {},
+                           [&](std::uint32_t gap) { return problem.gaps()[gap].first_after; });
+}
+
+Outcome Layout::evaluate(const Fates& fates, std::uint64_t bytes) {
+  fates_ = &fates;
+  bytes_ = bytes;
+  outcome_ = {};
+  if (find_recomputations(fates)) {
+    find_memory(fates);
+    if (choose_algorithms()) {
+      make_room_for_next_inputs();
+      run_without_prefetches();
+      place_prefetches();
+      run();
+    }
+  }
+  return outcome_;
+}
+
+// --- what is made again ------------------------------------------------------------------------------------
+bool Layout::find_recomputations(const Fates& fates) {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  again_.clear();
+  back_.assign(gaps.size(), kNone);
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    if (fates[gap] == Fate::kOffload) {
+      back_[gap] = gaps[gap].first_after;
+    }
+  }
+  for (const std::uint32_t gap : by_first_after_) {
+    if (fates[gap] == Fate::kRecompute && back_[gap] == kNone && !recompute_at(gaps[gap].first_after, gap)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Layout::recompute_at(OpId slot, std::uint32_t gap) {
+  const std::size_t first = again_.size();
+  ++search_;
+  if (!gather(slot, gap)) {
+    outcome_.impossible_gap = gap;
+    return false;
+  }
+  std::sort(again_.begin() + static_cast<std::ptrdiff_t>(first), again_.end(),
+            [](const Again& a, const Again& b) { return a.op < b.op; });
+  count_passing(slot, first);
+  return true;
+}
+
+// All ops that it takes to have the value of the gap at the slot.
+bool Layout::gather(OpId slot, std::uint32_t gap) {
+  const Tape& tape = problem_.tape();
+  stack_.assign(1, problem_.gaps()[gap].value);
+  while (!stack_.empty()) {
+    const ValueId value = stack_.back();
+    stack_.pop_back();
+    if (const std::uint32_t mine = problem_.gap_of(value);
+        mine != kNone && (*fates_)[mine] == Fate::kRecompute && tape.last_use(value) >= slot) {
+      back_[mine] = slot;
+    }
+    const OpId producer = tape.producer(value);
+    if (producer == kNone || !may_run_again(tape, producer)) {
+      return false;
+    }
+    if (visited_[producer] == search_) {
+      continue;
+    }
+    visited_[producer] = search_;
+    again_.push_back({.slot = slot, .op = producer});
+    for (const ValueId read : tape.op(producer).reads) {
+      if (!tape.value(read).persistent() && !is_there(read, slot)) {
+        stack_.push_back(read);
+      }
+    }
+  }
+  return true;
+}
+
+// Where it is on the host, it is fetched by then.
+bool Layout::is_there(ValueId value, OpId slot) {
+  if (problem_.tape().last_use(value) < slot) {
+    return false;
+  }
+  const std::uint32_t gap = problem_.gap_of(value);
+  if (gap == kNone || (*fates_)[gap] == Fate::kKeep) {
+    return true;
+  }
+  if ((*fates_)[gap] == Fate::kOffload) {
+    back_[gap] = std::min(back_[gap], slot);
+    return true;
+  }
+  return back_[gap] <= slot;
+}
+
+// Memory of what is made at the slot on the way to something else.
+void Layout::count_passing(OpId slot, std::size_t first) {
+  const Tape& tape = problem_.tape();
+  for (std::size_t each = first; each < again_.size(); ++each) {
+    for (const ValueId read : tape.op(again_[each].op).reads) {
+      last_reader_[read] = again_[each].op;
+    }
+  }
+  const auto stays = [&](ValueId value) {
+    const std::uint32_t gap = problem_.gap_of(value);
+    return gap != kNone && (*fates_)[gap] == Fate::kRecompute && back_[gap] == slot;
+  };
+  const auto bytes = [&](ValueId value) { return problem_.aligned(tape.value(value).bytes); };
+  std::uint64_t passing = 0;
+  for (std::size_t each = first; each < again_.size(); ++each) {
+    const Op& op = tape.op(again_[each].op);
+    std::uint64_t only_here = 0;
+    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
+      const ValueId value = op.writes[write];
+      if (stays(value) || overwritten_read(tape, again_[each].op, write)) {
+        continue;
+      }
+      (last_reader_[value] == kNone ? only_here : passing) += bytes(value);
+    }
+    again_[each].passing_bytes = passing + only_here;
+    for (std::uint32_t read = 0; read < op.reads.size(); ++read) {
+      const ValueId value = op.reads[read];
+      const OpId producer = tape.producer(value);
+      const bool made_here = producer != kNone && visited_[producer] == search_ && !stays(value);
+      if (made_here && last_reader_[value] == again_[each].op && tape.last_use(value) < slot) {
+        passing -= std::min(passing, bytes(value));
+      }
+    }
+  }
+  for (std::size_t each = first; each < again_.size(); ++each) {
+    for (const ValueId read : tape.op(again_[each].op).reads) {
+      last_reader_[read] = kNone;
+    }
+  }
+}
+
+// --- memory and algorithms ---------------------------------------------------------------------------------
+void Layout::find_memory(const Fates& fates) {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  const std::size_t slots = problem_.slots();
+  scratch_.assign(slots + 1, 0);
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    if (fates[gap] != Fate::kKeep) {
+      scratch_[gaps[gap].last_before + 1] -= static_cast<std::int64_t>(gaps[gap].freed_bytes);
+      scratch_[back_[gap]] += static_cast<std::int64_t>(gaps[gap].freed_bytes);
+    }
+  }
+  needed_.resize(slots);
+  std::int64_t change = 0;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    change += scratch_[slot];
+    needed_[slot] =
+        static_cast<std::uint64_t>(static_cast<std::int64_t>(problem_.resident_bytes()[slot]) + change);
+  }
+}
+
+// Afterwards `needed_` counts workspaces, and what is made again, too.
+bool Layout::choose_algorithms() {
+  const std::size_t slots = problem_.slots();
+  std::vector<std::uint64_t>& room = room_;
+  room.resize(slots);
+  for (OpId slot = 0; slot < slots; ++slot) {
+    const std::uint64_t least = needed_[slot] + problem_.least_workspace(slot);
+    if (least > bytes_) {
+      outcome_.missing_bytes = least - bytes_;
+      outcome_.slot = slot;
+      return false;
+    }
+    room[slot] = bytes_ - needed_[slot];
+  }
+  const auto before = [&](const Again& again) {
+    return needed_[again.slot] - problem_.made_bytes(again.slot) + again.passing_bytes;
+  };
+  for (const Again& again : again_) {
+    const std::uint64_t least = before(again) + problem_.least_workspace(again.op);
+    if (least > bytes_) {
+      outcome_.missing_bytes = least - bytes_;
+      outcome_.slot = again.slot;
+      return false;
+    }
+    room[again.op] = std::min(room[again.op], bytes_ - before(again));
+  }
+  choice_.resize(slots);
+  seconds_.resize(slots);
+  for (OpId slot = 0; slot < slots; ++slot) {
+    const std::vector<Choice>& choices = problem_.choices(slot);
+    choice_[slot] = 0;
+    while (choices[choice_[slot]].workspace_bytes > room[slot]) {
+      ++choice_[slot];
+    }
+    seconds_[slot] = chosen(slot).seconds;
+  }
+  std::vector<std::uint64_t>& with_workspace = room_;
+  for (OpId slot = 0; slot < slots; ++slot) {
+    with_workspace[slot] = needed_[slot] + chosen(slot).workspace_bytes;
+  }
+  for (const Again& again : again_) {
+    seconds_[again.slot] += chosen(again.op).seconds;
+    with_workspace[again.slot] =
+        std::max(with_workspace[again.slot], before(again) + chosen(again.op).workspace_bytes);
+  }
+  needed_.swap(with_workspace);
+  return true;
+}
+
+// While an input is in use until the end of its step, the next step's cannot be loaded into its place before.
+// One that is offloaded leaves it; if nobody needs the memory then, the load is hidden.
+void Layout::make_room_for_next_inputs() {
+  load_seconds_ = problem_.load_seconds();
+  std::uint64_t bytes = 0;
+  for (const ValueId input : problem_.tape().inputs()) {
+    const std::uint32_t gap = problem_.gap_of(input);
+    bytes += gap != kNone && (*fates_)[gap] == Fate::kOffload ? problem_.gaps()[gap].freed_bytes : 0;
+  }
+  const auto tail = needed_.begin() + problem_.load_slot();
+  if (bytes > 0 &&
+      std::all_of(tail, needed_.end(), [&](std::uint64_t needed) { return needed + bytes <= bytes_; })) {
+    std::for_each(tail, needed_.end(), [&](std::uint64_t& needed) { needed += bytes; });
+    load_seconds_ = 0;
+  }
+}
+
+// --- time --------------------------------------------------------------------------------------------------
+// Offloads, and when their memory is given back.
+void Layout::run_without_prefetches() {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  const std::size_t slots = problem_.slots();
+  copied_.assign(gaps.size(), 0);
+  release_.assign(gaps.size(), kNone);
+  forced_.assign(gaps.size(), false);
+  start_.resize(slots);
+  using Lingering = std::pair<double, std::uint32_t>;  // copied, gap
+  std::priority_queue<Lingering, std::vector<Lingering>, std::greater<>> lingering;
+  std::uint64_t lingering_bytes = 0;
+  std::vector<std::uint32_t> by_last_before;
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    if ((*fates_)[gap] == Fate::kOffload) {
+      by_last_before.push_back(gap);
+    }
+  }
+  std::ranges::stable_sort(by_last_before, {}, [&](std::uint32_t gap) { return gaps[gap].last_before; });
+  std::size_t next_made = 0;
+  std::size_t next_done = 0;
+  double clock = load_seconds_;
+  double link = 0;
+  for (OpId slot = 0; slot < slots; ++slot) {
+    while (next_done < by_last_before.size() && gaps[by_last_before[next_done]].last_before < slot) {
+      const std::uint32_t gap = by_last_before[next_done++];
+      lingering.emplace(copied_[gap], gap);
+      lingering_bytes += gaps[gap].freed_bytes;
+    }
+    while (!lingering.empty()) {
+      const auto [copied, gap] = lingering.top();
+      const bool needed = needed_[slot] + lingering_bytes > bytes_ || back_[gap] <= slot + 1;
+      if (copied > clock && !needed) {
+        break;
+      }
+      forced_[gap] = copied > clock;
+      clock = std::max(clock, copied);
+      release_[gap] = slot - 1;
+      lingering_bytes -= gaps[gap].freed_bytes;
+      lingering.pop();
+    }
+    needed_[slot] += lingering_bytes;
+    start_[slot] = clock;
+    clock += seconds_[slot];
+    for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
+      if ((*fates_)[next_made] == Fate::kOffload) {
+        const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
+        link = std::max(link, begin) + gaps[next_made].offload_seconds;
+        copied_[next_made] = link;
+      }
+    }
+  }
+}
+
+void Layout::place_prefetches() {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  by_back_.clear();
+  for (const std::uint32_t gap : by_first_after_) {
+    if ((*fates_)[gap] == Fate::kOffload) {
+      by_back_.push_back(gap);
+      outcome_.host_bytes += problem_.tape().value(gaps[gap].value).bytes;
+    }
+  }
+  std::ranges::stable_sort(by_back_, {}, [&](std::uint32_t gap) { return back_[gap]; });
+  prefetch_.assign(gaps.size(), kNone);
+  double later = 1e300;
+  for (auto each = by_back_.rbegin(); each != by_back_.rend(); ++each) {
+    const std::uint32_t gap = *each;
+    const double done = std::min(later, start_[back_[gap]]);
+    later = done - (1 + kLead) * gaps[gap].prefetch_seconds;
+    const auto behind = std::ranges::upper_bound(start_, later);
+    const auto slot = behind == start_.begin() ? 0 : static_cast<OpId>(behind - start_.begin() - 1);
+    prefetch_[gap] = std::min(back_[gap], std::max(slot, release_[gap] + 1));
+  }
+  std::vector<std::int64_t>& needed = scratch_;
+  needed.resize(problem_.slots());
+  std::ranges::transform(needed_, needed.begin(),
+                         [](std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); });
+  tree_.assign(needed);
+  OpId previous = 0;
+  for (const std::uint32_t gap : by_back_) {
+    OpId slot = std::max(prefetch_[gap], previous);
+    const auto bytes = static_cast<std::int64_t>(gaps[gap].bytes);
+    if (const auto full = tree_.last_above(slot, back_[gap], static_cast<std::int64_t>(bytes_) - bytes)) {
+      slot = static_cast<OpId>(*full) + 1;
+    }
+    tree_.raise(slot, back_[gap], bytes);
+    prefetch_[gap] = slot;
+    previous = slot;
+  }
+  outcome_.idle_bytes = bytes_ - static_cast<std::uint64_t>(tree_.greatest());
+}
+
+// How long a copy takes from `begin` when the other direction is busy for a while.
+double Layout::copy_beside(double begin, double seconds, double seconds_both_ways, double other_until) const {
+  if (other_until <= begin) {
+    return seconds;
+  }
+  const double both = std::min(other_until - begin, seconds_both_ways);
+  return both + seconds * (1 - both / seconds_both_ways);
+}
+
+void Layout::run() {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  const PlanCosts& costs = problem_.costs();
+  const double slower = costs.host_to_device / costs.host_to_device_both_ways;
+  arrival_.assign(gaps.size(), 0);
+  double clock = load_seconds_;
+  double to_host = 0;
+  double to_device = clock;
+  std::size_t next_made = 0;
+  std::size_t next_fetched = 0;
+  std::size_t next_back = 0;
+  // In order of release: only those that are forced hold anybody up.
+  std::vector<std::uint32_t> held;
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    if ((*fates_)[gap] == Fate::kOffload && forced_[gap]) {
+      held.push_back(gap);
+    }
+  }
+  std::ranges::stable_sort(held, {}, [&](std::uint32_t gap) { return release_[gap]; });
+  std::size_t next_held = 0;
+  for (OpId slot = 0; slot < problem_.slots(); ++slot) {
+    for (; next_held < held.size() && release_[held[next_held]] < slot; ++next_held) {
+      clock = std::max(clock, copied_[held[next_held]]);
+    }
+    for (; next_fetched < by_back_.size() && prefetch_[by_back_[next_fetched]] == slot; ++next_fetched) {
+      const std::uint32_t gap = by_back_[next_fetched];
+      const double begin = std::max({to_device, clock, copied_[gap]});
+      to_device = begin + copy_beside(begin, gaps[gap].prefetch_seconds, slower * gaps[gap].prefetch_seconds,
+                                      to_host);
+      arrival_[gap] = to_device;
+    }
+    for (; next_back < by_back_.size() && back_[by_back_[next_back]] == slot; ++next_back) {
+      clock = std::max(clock, arrival_[by_back_[next_back]]);
+    }
+    start_[slot] = clock;
+    clock += seconds_[slot];
+    for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
+      if ((*fates_)[next_made] == Fate::kOffload) {
+        const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
+        to_host = std::max(to_host, begin) + gaps[next_made].offload_seconds;
+        copied_[next_made] = to_host;
+      }
+    }
+  }
+  outcome_.seconds = clock;
+}
+
+// --- the plan ----------------------------------------------------------------------------------------------
+void Layout::write(Plan& plan) const {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  plan.algorithms.clear();
+  for (OpId op = 0; op < problem_.slots(); ++op) {
+    plan.algorithms.push_back(chosen(op).algorithm);
+  }
+  plan.transfers.clear();
+  plan.recomputations.clear();
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    const ValueId value = gaps[gap].value;
+    if ((*fates_)[gap] == Fate::kOffload) {
+      plan.transfers.push_back({.value = value,
+                                .offload_with = gaps[gap].made,
+                                .release_with = release_[gap],
+                                .prefetch_with = prefetch_[gap]});
+    } else if ((*fates_)[gap] == Fate::kRecompute) {
+      plan.recomputations.push_back({.value = value, .with = back_[gap]});
+    }
+  }
+}
+
+}  // namespace vdnn::optimal

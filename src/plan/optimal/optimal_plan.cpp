@@ -1,0 +1,151 @@
+#include "vdnn/optimal_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/plan/optimal/arrangement.h"
+#include "src/plan/optimal/search.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+// The model's times and the forecaster's differ by less than this part.
+constexpr double kModelError = 0.001;
+constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
+
+class Chooser {
+ public:
+  Chooser(const Tape& tape, const PlanOptions& options, const Budgets& budgets, const PlanCosts& costs,
+          const Forecaster& forecaster)
+      : tape_(tape),
+        options_(options),
+        budgets_(budgets),
+        costs_(costs),
+        forecaster_(forecaster),
+        problem_(tape, options, costs),
+        layout_(problem_) {}
+
+  PlannedSchedule choose() {
+    // Everything kept, with the fastest algorithms: it shows what page-locked memory a step takes without
+    // offloading, and there is a plan in any case.
+    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), kUnlimited);
+    const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
+    const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
+    choose_among(found);
+    for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+      consider(policy, AlgorithmPreference::kPerformance);
+      consider(policy, AlgorithmPreference::kMemory);
+    }
+    if (!found.empty()) {
+      consider(found.front().fates, found.front().bytes);
+    }
+    PlannedSchedule chosen = best_ ? *std::move(best_) : *smallest_;
+    chosen.smallest_peak_bytes = smallest_forecast_.peak_bytes;
+    return chosen;
+  }
+
+ private:
+  // By the model's time, as long as it may still be better than what the forecaster has said of others.
+  void choose_among(std::vector<optimal::Found> found) {
+    std::ranges::stable_sort(found, {}, &optimal::Found::seconds);
+    for (const optimal::Found& each : found) {
+      if (best_ && each.seconds * (1 - kModelError) >= best_seconds_) {
+        return;
+      }
+      if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
+        consider(each.fates, each.bytes);
+      }
+    }
+  }
+
+  std::uint64_t committed_bytes(std::uint64_t bytes) const {
+    return round_up(problem_.persistent_bytes() + bytes, costs_.granule_bytes);
+  }
+
+  // As the model has it; and where no addresses are found for that, with what has to give way.
+  void consider(const optimal::Fates& fates, std::uint64_t bytes) {
+    if (!layout_.evaluate(fates, bytes).feasible()) {
+      return;
+    }
+    for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
+      PlannedSchedule candidate;
+      candidate.plan.options = options_;
+      layout_.write(candidate.plan);
+      candidate.schedule = optimal::arrange(problem_, candidate.plan, bytes, give_way);
+      const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
+      if (committed <= budgets_.device_bytes) {
+        forecast(std::move(candidate));
+        return;
+      }
+      if (!smallest_ || committed < smallest_forecast_.peak_bytes) {
+        forecast(std::move(candidate));
+      }
+    }
+  }
+
+  // What another policy does.
+  void consider(Policy policy, AlgorithmPreference preference) {
+    PlannedSchedule candidate;
+    PlanOptions options = options_;
+    options.policy = policy;
+    options.preference = preference;
+    candidate.plan = make_plan(tape_, options);
+    candidate.plan.options = options_;
+    double seconds = 0;
+    double link = 0;
+    for (OpId op = 0; op < tape_.ops().size(); ++op) {
+      seconds += costs_.op_seconds[op][candidate.plan.algorithms[op]];
+    }
+    for (const Transfer& transfer : candidate.plan.transfers) {
+      link += static_cast<double>(tape_.value(transfer.value).bytes) / costs_.device_to_host;
+    }
+    const bool least_memory = policy == Policy::kOffloadAll && preference == AlgorithmPreference::kMemory;
+    if (least_memory || !best_ || std::max(seconds, link) < best_seconds_) {
+      candidate.schedule = make_schedule(tape_, candidate.plan);
+      forecast(std::move(candidate));
+    }
+  }
+
+  void forecast(PlannedSchedule candidate) {
+    last_ = forecaster_.forecast(tape_, candidate.schedule);
+    if (last_.fits(budgets_) && (!best_ || last_.step_seconds < best_seconds_)) {
+      best_ = candidate;
+      best_seconds_ = last_.step_seconds;
+    }
+    const auto rank = [&](const Forecast& forecast) {
+      return std::pair(forecast.host_bytes > budgets_.host_bytes, forecast.peak_bytes);
+    };
+    if (!smallest_ || rank(last_) < rank(smallest_forecast_)) {
+      smallest_ = std::move(candidate);
+      smallest_forecast_ = last_;
+    }
+  }
+
+  const Tape& tape_;
+  const PlanOptions& options_;
+  const Budgets& budgets_;
+  const PlanCosts& costs_;
+  const Forecaster& forecaster_;
+  optimal::Problem problem_;
+  optimal::Layout layout_;
+  std::optional<PlannedSchedule> best_;
+  double best_seconds_ = 0;
+  std::optional<PlannedSchedule> smallest_;
+  Forecast smallest_forecast_;
+  Forecast last_;
+};
+
+}  // namespace
+
+PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
+                             const PlanCosts& costs, const Forecaster& forecaster) {
+  return Chooser(tape, options, budgets, costs, forecaster).choose();
+}
+
+}  // namespace vdnn

@@ -1,0 +1,165 @@
+#include "src/plan/optimal/problem.h"
+
+#include <algorithm>
+
+#include "src/plan/lowering.h"
+#include "vdnn/size.h"
+
+namespace vdnn::optimal {
+
+namespace {
+
+// Chains that are longer are not worth making again.
+constexpr int kLongestChain = 16;
+// What is smaller than one part in so many of all feature maps stays: it would move nothing but launches.
+constexpr std::uint64_t kSmallest = 20000;
+
+}  // namespace
+
+Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs)
+    : tape_(tape), costs_(costs), gap_of_(tape.values().size(), kNone) {
+  find_choices(options);
+  find_residents();
+  find_gaps();
+  for (const ValueId input : tape.inputs()) {
+    load_seconds_ += costs.copy_seconds + static_cast<double>(tape.value(input).bytes) / costs.host_to_device;
+  }
+  load_slot_ = static_cast<OpId>(slots());
+  for (double rest = 0; load_slot_ > 0 && rest < load_seconds_;) {
+    rest += fastest(--load_slot_);
+  }
+}
+
+std::uint64_t Problem::aligned(std::uint64_t bytes) const {
+  return round_up(bytes, costs_.alignment_bytes);
+}
+
+void Problem::find_choices(const PlanOptions& options) {
+  // What the static policies would take says which algorithms the limit and the record permit.
+  const Plan least = make_plan(tape_, {.policy = Policy::kOffloadNone,
+                                       .preference = AlgorithmPreference::kMemory,
+                                       .workspace_limit = options.workspace_limit,
+                                       .recorded = options.recorded});
+  for (OpId id = 0; id < tape_.ops().size(); ++id) {
+    const std::vector<Algorithm>& algorithms = tape_.op(id).algorithms;
+    std::vector<Choice> all;
+    for (std::uint32_t index = 0; index < algorithms.size(); ++index) {
+      const bool permitted =
+          options.recorded.empty()
+              ? !options.workspace_limit || algorithms[index].workspace_bytes <= *options.workspace_limit
+              : index == least.algorithms[id];
+      if (permitted) {
+        all.push_back({.algorithm = index,
+                       .seconds = costs_.op_seconds[id][index],
+                       .workspace_bytes = aligned(algorithms[index].workspace_bytes)});
+      }
+    }
+    std::ranges::stable_sort(all, [](const Choice& a, const Choice& b) {
+      return std::pair(a.seconds, a.workspace_bytes) < std::pair(b.seconds, b.workspace_bytes);
+    });
+    std::vector<Choice>& kept = choices_.emplace_back();
+    for (const Choice& choice : all) {
+      if (kept.empty() || choice.workspace_bytes < kept.back().workspace_bytes) {
+        kept.push_back(choice);
+      }
+    }
+  }
+}
+
+// A value that overwrites another has its memory, whatever its own size.
+void Problem::find_residents() {
+  const std::size_t slots = tape_.ops().size();
+  std::vector<std::int64_t> change(slots + 1, 0);
+  made_.assign(slots, 0);
+  storage_.assign(tape_.values().size(), 0);
+  const auto live = [&](std::uint64_t bytes, OpId first, OpId last) {
+    change[first] += static_cast<std::int64_t>(bytes);
+    change[last + 1] -= static_cast<std::int64_t>(bytes);
+  };
+  for (ValueId id = 0; id < tape_.values().size(); ++id) {
+    const Value& value = tape_.value(id);
+    storage_[id] = aligned(value.bytes);
+    if (value.persistent()) {
+      persistent_bytes_ += storage_[id];
+      parameter_bytes_ += value.bytes;
+    } else if (value.loaded() && tape_.last_use(id) != kNone) {
+      live(storage_[id], 0, tape_.last_use(id));
+    }
+  }
+  for (OpId id = 0; id < slots; ++id) {
+    const Op& op = tape_.op(id);
+    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
+      const ValueId value = op.writes[write];
+      if (tape_.value(value).persistent()) {
+        continue;
+      }
+      if (const auto read = overwritten_read(tape_, id, write)) {
+        storage_[value] = storage_[op.reads[*read]];
+        if (tape_.last_use(value) > id) {
+          live(storage_[value], id + 1, tape_.last_use(value));
+        }
+      } else {
+        made_[id] += storage_[value];
+        live(storage_[value], id, tape_.last_use(value));
+      }
+    }
+  }
+  std::int64_t bytes = 0;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    bytes += change[slot];
+    resident_.push_back(static_cast<std::uint64_t>(bytes));
+  }
+}
+
+void Problem::find_gaps() {
+  const std::uint64_t smallest = tape_.feature_map_bytes() / kSmallest;
+  for (ValueId id = 0; id < tape_.values().size(); ++id) {
+    const Value& value = tape_.value(id);
+    const bool forward_value = value.kind == ValueKind::kInput || value.kind == ValueKind::kFeatureMap ||
+                               value.kind == ValueKind::kSaved;
+    const auto readers = tape_.readers(id);
+    const auto first_after =
+        std::ranges::find_if(readers, [&](OpId reader) { return tape_.op(reader).phase != Phase::kForward; });
+    if (!forward_value || value.bytes < smallest || first_after == readers.end()) {
+      continue;
+    }
+    const OpId producer = tape_.producer(id);
+    if (producer == kNone && first_after == readers.begin()) {
+      continue;
+    }
+    const OpId last_before = first_after == readers.begin() ? producer : *(first_after - 1);
+    if (*first_after < last_before + 2) {
+      continue;
+    }
+    const bool may_recompute = producer != kNone && may_run_again(tape_, producer);
+    const auto bytes = static_cast<double>(value.bytes);
+    gaps_.push_back({.value = id,
+                     .made = producer == kNone ? readers.front() : producer,
+                     .last_before = last_before,
+                     .first_after = *first_after,
+                     .freed_bytes = storage_[id],
+                     .bytes = aligned(value.bytes),
+                     .offload_seconds = costs_.copy_seconds + bytes / costs_.device_to_host,
+                     .prefetch_seconds = costs_.copy_seconds + bytes / costs_.host_to_device,
+                     .may_recompute = may_recompute,
+                     .recompute_seconds = may_recompute ? chain_seconds(id, *first_after, 0) : 0});
+  }
+  std::ranges::stable_sort(gaps_, {}, &Gap::made);
+  for (std::uint32_t gap = 0; gap < gaps_.size(); ++gap) {
+    gap_of_[gaps_[gap].value] = gap;
+  }
+}
+
+double Problem::chain_seconds(ValueId value, OpId at, int depth) const {
+  const OpId producer = tape_.producer(value);
+  double seconds = fastest(producer);
+  for (const ValueId read : tape_.op(producer).reads) {
+    const bool gone = !tape_.value(read).persistent() && tape_.last_use(read) < at;
+    if (gone && tape_.producer(read) != kNone && depth < kLongestChain) {
+      seconds += chain_seconds(read, at, depth + 1);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace vdnn::optimal

@@ -1,0 +1,164 @@
+#include "src/plan/optimal/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace vdnn::optimal {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Slots looked at, by all recipes for all sizes, and by all improvements. They bound the time of the search
+// for tapes of any length but those so long that the fewest sizes take more.
+constexpr std::size_t kRecipeSlots = 2'000'000;
+constexpr std::size_t kImprovementSlots = 3'000'000;
+constexpr std::size_t kFewestSizes = 12;
+constexpr std::size_t kMostSizes = 200;
+
+constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload};
+
+constexpr int kAttempts = 6;  // of a recipe, each time with what the last one lacked
+
+}  // namespace
+
+Search::Search(const Problem& problem, std::uint64_t host_bytes)
+    : problem_(problem), host_bytes_(host_bytes), layout_(problem), selection_(problem, host_bytes) {
+  const std::size_t slots = problem.slots();
+  size_count_ = std::clamp(kRecipeSlots / (slots * recipes().size()), kFewestSizes, kMostSizes);
+  improvements_ = kImprovementSlots / (slots * size_count_);
+}
+
+// From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
+// tighter memory is, the more a little more of it changes.
+std::vector<std::uint64_t> Search::sizes() const {
+  const std::uint64_t least = selection_.least_bytes();
+  std::uint64_t most = least;
+  for (OpId slot = 0; slot < problem_.slots(); ++slot) {
+    most = std::max(most, problem_.resident_bytes()[slot] + problem_.choices(slot).front().workspace_bytes);
+  }
+  const double ratio = static_cast<double>(most) / static_cast<double>(std::max<std::uint64_t>(least, 1));
+  std::vector<std::uint64_t> result;
+  for (std::size_t each = 0; each <= size_count_; ++each) {
+    const double share = static_cast<double>(each) / static_cast<double>(size_count_);
+    result.push_back(each == size_count_
+                         ? most
+                         : static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
+  }
+  const auto repeated = std::ranges::unique(result);
+  result.erase(repeated.begin(), repeated.end());
+  return result;
+}
+
+std::vector<Found> Search::run() {
+  std::vector<Found> all;
+  const std::vector<Recipe> every = recipes();
+  for (const std::uint64_t bytes : sizes()) {
+    Found best{.bytes = bytes, .fates = {}, .seconds = kNever};
+    if (!all.empty()) {
+      try_fates(all.back().fates, best);  // what fits in less
+    }
+    for (const Recipe& recipe : every) {
+      try_recipe(recipe, best);
+    }
+    if (best.seconds < kNever) {
+      offload_inputs(best);
+      improve(best);
+      all.push_back(std::move(best));
+    }
+  }
+  return all;
+}
+
+void Search::try_recipe(const Recipe& recipe, Found& best) {
+  too_much_.assign(problem_.slots(), 0);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Fates fates = selection_.select(recipe, best.bytes, too_much_);
+    const Outcome outcome = layout_.evaluate(fates, best.bytes);
+    if (outcome.feasible()) {
+      if (outcome.seconds < best.seconds) {
+        best.seconds = outcome.seconds;
+        best.fates = fates;
+      }
+      return;
+    }
+    if (outcome.impossible_gap != kNone) {
+      return;
+    }
+    too_much_[outcome.slot] += outcome.missing_bytes;
+  }
+}
+
+void Search::try_fates(const Fates& fates, Found& best) {
+  const Outcome outcome = layout_.evaluate(fates, best.bytes);
+  if (outcome.feasible() && outcome.host_bytes <= host_bytes_ && outcome.seconds < best.seconds) {
+    best.seconds = outcome.seconds;
+    best.fates = fates;
+  }
+}
+
+bool Search::may_have(std::uint32_t gap, Fate fate) const {
+  return fate != Fate::kRecompute || problem_.gaps()[gap].may_recompute;
+}
+
+bool Search::change(Found& best, std::uint32_t gap, Fate fate) {
+  if (best.fates[gap] == fate || !may_have(gap, fate)) {
+    return false;
+  }
+  const double before = best.seconds;
+  Fates fates = best.fates;
+  fates[gap] = fate;
+  try_fates(fates, best);
+  return best.seconds < before;
+}
+
+// Even where there is memory for them: the next step's can then be loaded while this one computes.
+void Search::offload_inputs(Found& best) {
+  for (const ValueId input : problem_.tape().inputs()) {
+    if (const std::uint32_t gap = problem_.gap_of(input); gap != kNone) {
+      change(best, gap, Fate::kOffload);
+    }
+  }
+}
+
+// As long as there is something to be won and tries are left.
+void Search::improve(Found& best) {
+  std::size_t tries = improvements_;
+  while (tries > 0 && (improve_one_by_one(best, tries) || improve_in_pairs(best, tries))) {
+  }
+}
+
+bool Search::improve_one_by_one(Found& best, std::size_t& tries) {
+  bool better = false;
+  for (std::uint32_t gap = 0; gap < best.fates.size() && tries > 0; ++gap) {
+    for (const Fate fate : kFates) {
+      better = change(best, gap, fate) || better;
+      tries -= tries > 0 ? 1 : 0;
+    }
+  }
+  return better;
+}
+
+// One value makes room for another.
+bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
+  const double before = best.seconds;
+  for (std::uint32_t one = 0; one < best.fates.size(); ++one) {
+    for (std::uint32_t other = 0; other < one; ++other) {
+      for (std::size_t both = 0; both < kFates.size() * kFates.size() && tries > 0; ++both) {
+        Fates fates = best.fates;
+        fates[one] = kFates[both / kFates.size()];
+        fates[other] = kFates[both % kFates.size()];
+        if (fates[one] != best.fates[one] && fates[other] != best.fates[other] && may_have(one, fates[one]) &&
+            may_have(other, fates[other])) {
+          try_fates(fates, best);
+          --tries;
+        }
+      }
+    }
+  }
+  return best.seconds < before;
+}
+
+}  // namespace vdnn::optimal

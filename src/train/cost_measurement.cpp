@@ -1,0 +1,234 @@
+#include "vdnn/cost_measurement.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/median.h"
+#include "src/train/link_measurement.h"
+#include "vdnn/checker.h"
+#include "vdnn/dataset.h"
+#include "vdnn/error.h"
+#include "vdnn/session.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::uint64_t kFewestSteps = 5;  // of which a median says something
+
+// Algorithms by op, of ops that have several; the others take what the base has.
+using Choice = std::vector<std::pair<OpId, std::uint32_t>>;
+
+double quartile(std::vector<double> values, std::size_t quarters) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) * quarters / 4);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+MeasuredTime time_of(const std::vector<double>& seconds) {
+  return {.seconds = median(seconds),
+          .spread_seconds = quartile(seconds, 3) - quartile(seconds, 1),
+          .launches = seconds.size()};
+}
+
+// By name, the gap in front included.
+using LaunchSeconds = std::map<std::string, std::vector<double>, std::less<>>;
+
+// What a stream's trace says of its launches. Each could begin when the one before was done, and whatever the
+// stream waited for.
+LaunchSeconds launch_seconds(std::vector<TraceEvent> trace, StreamId stream) {
+  std::erase_if(trace, [&](const TraceEvent& event) {
+    return event.stream != stream || event.kind == TraceEvent::Kind::kCounter;
+  });
+  std::ranges::stable_sort(trace, {}, &TraceEvent::begin_seconds);
+  LaunchSeconds launches;
+  for (std::size_t i = 1; i < trace.size(); ++i) {
+    if (trace[i].kind == TraceEvent::Kind::kWork) {
+      launches[trace[i].name].push_back(trace[i].end_seconds - trace[i - 1].end_seconds);
+    }
+  }
+  return launches;
+}
+
+// Half of the bytes of feature maps lie in maps of at least this size.
+std::uint64_t typical_map_bytes(const Tape& tape) {
+  std::vector<std::uint64_t> sizes;
+  for (const Value& value : tape.values()) {
+    if (value.kind == ValueKind::kFeatureMap || value.kind == ValueKind::kInput) {
+      sizes.push_back(value.bytes);
+    }
+  }
+  std::ranges::sort(sizes, std::greater<>());
+  std::uint64_t left = tape.feature_map_bytes() / 2;
+  for (const std::uint64_t size : sizes) {
+    if (size >= left) {
+      return size;
+    }
+    left -= size;
+  }
+  return sizes.back();
+}
+
+class CostMeasurement {
+ public:
+  CostMeasurement(const PlannedRun& run, const CostMeasurementOptions& options)
+      : run_(run),
+        options_(options),
+        data_(open_dataset(dataset_options(run.network, "synthetic", options.seed))) {
+    PlanOptions least;
+    least.preference = AlgorithmPreference::kMemory;
+    base_ = make_plan(*run.tape, least).algorithms;
+  }
+
+  MeasuredCosts measure() {
+    const std::optional<PlannedRun> base = plan_with({});
+    if (!base) {
+      require_fit(planned({}, Policy::kOffloadAll));
+    }
+    measure_link_of(*base);
+    std::size_t most = 0;
+    for (const Op& op : run_.tape->ops()) {
+      most = std::max(most, op.algorithms.size());
+    }
+    for (std::uint32_t algorithm = 0; algorithm < most; ++algorithm) {
+      Choice choice;
+      for (OpId id = 0; id < run_.tape->ops().size(); ++id) {
+        if (algorithm < run_.tape->op(id).algorithms.size()) {
+          choice.emplace_back(id, algorithm);
+        }
+      }
+      measure(choice);
+    }
+    return std::move(costs_);
+  }
+
+ private:
+  // In halves where it does not fit.
+  void measure(std::span<const std::pair<OpId, std::uint32_t>> choice) {
+    if (const std::optional<PlannedRun> run = plan_with(choice)) {
+      time_steps(*run, choice);
+    } else if (choice.size() == 1) {
+      const Op& op = run_.tape->op(choice.front().first);
+      costs_.ops[op.name][op.algorithms[choice.front().second].name] = std::nullopt;
+    } else {
+      measure(choice.first(choice.size() / 2));
+      measure(choice.subspan(choice.size() / 2));
+    }
+  }
+
+  PlannedRun planned(std::span<const std::pair<OpId, std::uint32_t>> choice, Policy policy) const {
+    std::vector<std::uint32_t> algorithms = base_;
+    for (const auto& [op, algorithm] : choice) {
+      algorithms[op] = algorithm;
+    }
+    PlanOptions options{.policy = policy};
+    for (OpId id = 0; id < algorithms.size(); ++id) {
+      const Op& op = run_.tape->op(id);
+      options.recorded.emplace(op.name, op.algorithms[algorithms[id]].name);
+    }
+    PlannedRun result = run_;
+    result.options.graph = false;  // a graph is one bar in a trace
+    result.plan = make_plan(*run_.tape, options);
+    result.schedule = make_schedule(*run_.tape, result.plan);
+    require_valid(*run_.tape, result.schedule);
+    result.prediction =
+        predict(*run_.tape, result.schedule,
+                {.profile = run_.target.profile, .page_aligned_blocks = run_.options.page_aligned_blocks});
+    return result;
+  }
+
+  // Under the policy that moves least; none where nothing fits.
+  std::optional<PlannedRun> plan_with(std::span<const std::pair<OpId, std::uint32_t>> choice) const {
+    for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+      PlannedRun run = planned(choice, policy);
+      if (run.fits()) {
+        return run;
+      }
+    }
+    return std::nullopt;
+  }
+
+  SessionOptions session_options() const {
+    return {.seed = options_.seed, .link_gbytes_per_second = options_.link_gbytes_per_second};
+  }
+
+  // Before any step, while the device has room.
+  void measure_link_of(const PlannedRun& run) {
+    Session session(run, session_options());
+    const MeasuredLink link = measure_link(session.device(), session.pinned(), typical_map_bytes(*run_.tape));
+    costs_.link_bytes_per_second = link.one_way;
+    costs_.link_bytes_per_second_both_ways = link.both_ways;
+    costs_.launch_seconds = link.copy_seconds;
+  }
+
+  void time_steps(const PlannedRun& run, std::span<const std::pair<OpId, std::uint32_t>> choice) {
+    if (options_.progress) {
+      options_.progress(choice.size());
+    }
+    const LaunchSeconds launches = traced_steps(run);
+    for (const auto& [id, algorithm] : choice) {
+      const Op& op = run_.tape->op(id);
+      const auto found = launches.find(op.name);
+      if (found == launches.end()) {
+        throw DeviceError(run_.target.name + " has not timed op '" + op.name + "'");
+      }
+      costs_.ops[op.name][op.algorithms[algorithm].name] = time_of(found->second);
+    }
+  }
+
+  // As in training the host reads each step's loss when it has submitted the next. Nothing is learned, so
+  // that numbers stay what they are at the start whatever the network would make of the samples.
+  LaunchSeconds traced_steps(const PlannedRun& run) {
+    Session session(run, session_options());
+    const BatchOrder order{.samples = data_.training->size(),
+                           .batch = run.network.batch(),
+                           .shuffle = true,
+                           .seed = options_.seed};
+    BatchLoader loader(session.device(), session.pinned(), *data_.training, order, 0, 1);
+    const StagedBatch batch = loader.next();
+    const std::array inputs{batch.images, batch.targets};
+    session.wait(session.submit(inputs, 0));
+    session.device().set_tracing(true);
+    StepTicket last = session.submit(inputs, 0);
+    for (std::uint64_t step = 0; step < options_.steps; ++step) {
+      const StepTicket next = session.submit(inputs, 0);
+      session.wait(std::exchange(last, next));
+    }
+    session.wait(last);
+    session.finish();
+    session.device().set_tracing(false);
+    return launch_seconds(session.device().take_trace(), session.streams()[StreamRole::kCompute]);
+  }
+
+  const PlannedRun& run_;
+  const CostMeasurementOptions& options_;
+  DatasetSplits data_;
+  std::vector<std::uint32_t> base_;  // an op: the algorithm with the least workspace
+  MeasuredCosts costs_;
+};
+
+}  // namespace
+
+MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions& options) {
+  if (run.target.simulated) {
+    throw InvalidArgument("costs are measured on real devices, not on " + run.target.name);
+  }
+  if (options.steps < kFewestSteps) {
+    throw InvalidArgument("costs of " + std::to_string(options.steps) + " steps: measure at least " +
+                          std::to_string(kFewestSteps));
+  }
+  MeasuredCosts costs = CostMeasurement(run, options).measure();
+  costs.setting = run.measured_setting();
+  costs.link_gbytes_per_second = options.link_gbytes_per_second;
+  return costs;
+}
+
+}  // namespace vdnn

@@ -1,0 +1,59 @@
+#pragma once
+// What executors are tried with: the schedules of all static policies, and others that recompute and that
+// bring their own addresses.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "plan/dropping_plan.h"
+#include "vdnn/plan.h"
+#include "vdnn/schedule.h"
+
+namespace vdnn::testing {
+
+struct PlanCase {
+  std::string name;
+  Policy policy = Policy::kOffloadNone;
+  // Instead of the policy's decisions: dropping_plan(), every so-manieth value offloaded (0: none).
+  std::optional<std::size_t> dropping;
+  bool placed = false;
+
+  bool offloads() const {
+    return dropping ? *dropping > 0 : policy == Policy::kOffloadAll || policy == Policy::kOffloadConv;
+  }
+  // Does it hold more than the parameters between steps?
+  bool holds_memory() const { return placed || policy == Policy::kBaseline; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case) {
+  return out << plan_case.name;
+}
+
+inline std::vector<PlanCase> plan_cases() {
+  std::vector<PlanCase> cases;
+  for (const Policy policy :
+       {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll, Policy::kOffloadConv}) {
+    cases.push_back({.name = to_string(policy), .policy = policy});
+  }
+  for (const bool placed : {false, true}) {
+    const std::string suffix = placed ? "_placed" : "";
+    cases.push_back({.name = "recomputed" + suffix, .dropping = 0, .placed = placed});
+    cases.push_back({.name = "mixed" + suffix, .dropping = 2, .placed = placed});
+  }
+  cases.push_back({.name = "all_placed", .policy = Policy::kOffloadAll, .placed = true});
+  return cases;
+}
+
+inline Schedule schedule_of(const Tape& tape, const PlanCase& plan_case) {
+  constexpr std::uint64_t kAlignment = 64;  // of the cpu device's blocks
+  Plan plan = plan_case.dropping ? dropping_plan(tape, *plan_case.dropping)
+                                 : make_plan(tape, {.policy = plan_case.policy});
+  plan.placement_alignment = plan_case.placed ? kAlignment : 0;
+  return make_schedule(tape, plan);
+}
+
+}  // namespace vdnn::testing

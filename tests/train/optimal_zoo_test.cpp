@@ -1,0 +1,152 @@
+// `optimal` on the networks of the zoo: at every share of the baseline's peak it is never slower than any
+// other policy that fits, and fits wherever any fits; no step is shorter than the lower bound; and more
+// memory never makes it slower. What is compared is predicted, by the real executor on `sim`.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "extent.h"
+#include "src/plan/placement.h"
+#include "vdnn/planned_run.h"
+#include "vdnn/size.h"
+#include "vdnn/zoo.h"
+
+namespace vdnn {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
+constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
+
+// The others are looked at in the long run.
+constexpr std::array<std::string_view, 4> kUsual{"alexnet", "vgg19", "googlenet", "resnet20"};
+
+using Case = std::tuple<std::string, std::string>;  // model, device
+
+class OptimalZoo : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto& [model, device] = GetParam();
+    const bool usual = device == "sim:titan-x" && std::ranges::find(kUsual, model) != kUsual.end();
+    if (!usual && testing::extent({.usual = 0, .in_long_run = 1}) == 0) {
+      GTEST_SKIP() << "looked at in the long run";
+    }
+  }
+
+  static RunOptions options(Policy policy, std::uint64_t budget,
+                            AlgorithmPreference preference = AlgorithmPreference::kPerformance) {
+    const auto& [model, device] = GetParam();
+    return {.model = {.model = model, .batch = batch(model)},
+            .device = device,
+            .memory_bytes = budget,
+            .host_memory_bytes = kAmple,
+            .policy = policy,
+            .algorithms = preference};
+  }
+
+ private:
+  // 128, but where publications have less.
+  static std::int64_t batch(const std::string& model) {
+    if (model == "unet") {
+      return 8;
+    }
+    return model.starts_with("vgg") && model.size() == 6 ? 32 : 128;
+  }
+};
+
+struct Rival {
+  std::string name;
+  std::uint64_t peak_bytes = 0;
+  double step_seconds = 0;
+};
+
+std::vector<Rival> rivals(const PlannedRun& run) {
+  std::vector<Rival> all;
+  for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+    for (const AlgorithmPreference preference :
+         {AlgorithmPreference::kPerformance, AlgorithmPreference::kMemory}) {
+      const Prediction prediction = predict_policy(run, {.policy = policy, .preference = preference});
+      all.push_back({.name = to_string(policy) + ", " + to_string(preference),
+                     .peak_bytes = prediction.peak_bytes,
+                     .step_seconds = prediction.step_seconds});
+    }
+  }
+  return all;
+}
+
+// Its predicted peak does not depend on the budget.
+TEST_P(OptimalZoo, IsNeverSlowerThanAnyOtherPolicyThatFitsAndFitsWhereverAnyFits) {
+  const PlannedRun baseline = plan_run(options(Policy::kBaseline, kAmple));
+  const std::vector<Rival> statics = rivals(baseline);
+  for (const int percent : kPercents) {
+    const std::uint64_t budget = baseline.prediction.peak_bytes * static_cast<std::uint64_t>(percent) / 100;
+    SCOPED_TRACE(std::to_string(percent) + " % of the baseline's peak, " + format_size(budget));
+    const PlannedRun optimal = plan_run(options(Policy::kOptimal, budget));
+    const double seconds = optimal.fits() ? optimal.prediction.step_seconds : kNever;
+    if (optimal.fits()) {
+      EXPECT_LE(lower_bound_step_seconds(optimal), seconds * (1 + 1e-9));
+      EXPECT_LE(optimal.smallest_budget_bytes(), budget);
+    } else {
+      EXPECT_GT(optimal.smallest_budget_bytes(), budget);
+    }
+    for (const Rival& rival : statics) {
+      if (rival.peak_bytes <= budget) {
+        EXPECT_LE(seconds, rival.step_seconds * (1 + 1e-9)) << rival.name;
+      }
+    }
+    const PlannedRun dyn = plan_run(options(Policy::kDynamic, budget));
+    if (dyn.fits()) {
+      EXPECT_LE(seconds, dyn.prediction.step_seconds * (1 + 1e-9)) << "dyn";
+    }
+  }
+}
+
+TEST_P(OptimalZoo, MoreMemoryNeverMakesItSlower) {
+  const std::uint64_t peak = plan_run(options(Policy::kBaseline, kAmple)).prediction.peak_bytes;
+  const std::uint64_t budgets = testing::extent({.usual = 20, .under_sanitizers = 5, .in_long_run = 50});
+  double before = kNever;
+  for (std::uint64_t each = 1; each <= budgets; ++each) {
+    const PlannedRun run = plan_run(options(Policy::kOptimal, peak * each / budgets));
+    if (run.fits()) {
+      EXPECT_LE(run.prediction.step_seconds, before * (1 + 1e-12)) << each << " of " << budgets;
+      before = run.prediction.step_seconds;
+    } else {
+      EXPECT_EQ(before, kNever) << each << " of " << budgets << " does not fit, and less did";
+    }
+  }
+  EXPECT_LT(before, kNever) << "all of the baseline's peak is enough";
+}
+
+// Where everything is kept, and where about half of it leaves.
+TEST_P(OptimalZoo, ReservesAtMostTwoPercentMoreThanIsAlive) {
+  const std::uint64_t peak = plan_run(options(Policy::kOptimal, kAmple)).prediction.peak_bytes;
+  for (const std::uint64_t budget : {kAmple, peak * 7 / 10}) {
+    const PlannedRun run = plan_run(options(Policy::kOptimal, budget));
+    if (run.fits() && run.schedule.arena_bytes > 0) {
+      const std::uint64_t live = most_live_bytes(lifetimes(run.schedule), run.target.profile.alignment_bytes);
+      EXPECT_LE(static_cast<double>(run.schedule.arena_bytes), 1.02 * static_cast<double>(live))
+          << format_size(budget);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, OptimalZoo,
+                         ::testing::Combine(::testing::ValuesIn(model_names()),
+                                            ::testing::Values("sim:titan-x", "sim:v100-16", "sim:h200")),
+                         [](const auto& test) {
+                           std::string name =
+                               std::get<0>(test.param) + "_" + std::get<1>(test.param).substr(4);
+                           std::ranges::replace_if(
+                               name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace vdnn
