@@ -326,7 +326,7 @@ TEST_F(CliTest, PageLockedMemoryHasABudgetToo) {
   EXPECT_THAT(outcome.log, HasSubstr("page-locked"));
 }
 
-TEST_F(CliTest, AutoOffloadsOnlyAsMuchAsTheBudgetAsksFor) {
+TEST_F(CliTest, AutoIsNoneWhereThatFitsElseOptimal) {
   const auto policy_at = [&](std::uint64_t budget) {
     return plan("--model fashion-vgg --batch 8 --memory " + std::to_string(budget))["policy"];
   };
@@ -334,10 +334,10 @@ TEST_F(CliTest, AutoOffloadsOnlyAsMuchAsTheBudgetAsksFor) {
     return plan("--model fashion-vgg --batch 8 --policy " + policy)["smallest_budget_bytes"];
   };
   ASSERT_LT(smallest("conv"), smallest("none"));
-  ASSERT_LT(smallest("all"), smallest("conv"));
+  ASSERT_LE(smallest("optimal"), smallest("conv"));
   EXPECT_EQ(policy_at(smallest("none")), "none");
-  EXPECT_EQ(policy_at(smallest("conv")), "conv");
-  EXPECT_EQ(policy_at(smallest("all")), "all");
+  EXPECT_EQ(policy_at(smallest("conv")), "optimal");
+  EXPECT_EQ(policy_at(smallest("optimal")), "optimal");
 }
 
 // With ample memory it is `none`; in less it steps down algorithms before it gives up the fastest ones whole.

@@ -68,15 +68,18 @@ TEST(PlannedRunAuto, SettlesOnOptimalWhereNothingFits) {
   EXPECT_FALSE(planned.fits());
 }
 
-TEST(PlannedRunAuto, WantsPageLockedMemoryToSufficeToo) {
-  const PlannedRun conv = plan_run(options_with(Policy::kOffloadConv));
+TEST(PlannedRunAuto, MovesNothingWhereThereIsNoPageLockedMemoryForIt) {
   const PlannedRun none = plan_run(options_with(Policy::kOffloadNone));
-  ASSERT_GT(conv.prediction.host_bytes, none.prediction.host_bytes);
   RunOptions run = options();
   run.host_memory_bytes = none.prediction.host_bytes;
   EXPECT_EQ(plan_run(run).plan.options.policy, Policy::kOffloadNone);
-  run.memory_bytes = conv.smallest_budget_bytes();
-  EXPECT_FALSE(plan_run(run).fits()) << "what is offloaded has no place";
+  run.memory_bytes = none.smallest_budget_bytes() - kGranule;
+  const PlannedRun planned = plan_run(run);
+  EXPECT_EQ(planned.plan.options.policy, Policy::kOptimal);
+  EXPECT_TRUE(planned.fits());
+  EXPECT_TRUE(planned.plan.transfers.empty());
+  run.host_memory_bytes = none.prediction.host_bytes - 1;
+  EXPECT_FALSE(plan_run(run).fits()) << "batches have no place";
 }
 
 // --- fits --------------------------------------------------------------------------------------------------

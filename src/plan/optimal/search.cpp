@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "vdnn/size.h"
+
 namespace vdnn::optimal {
 
 namespace {
@@ -46,6 +48,11 @@ std::vector<std::uint64_t> Search::sizes() const {
     result.push_back(each == size_count_
                          ? most
                          : static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
+  }
+  // Whole granules are committed: what is left of the last one is free.
+  const std::uint64_t fixed = problem_.persistent_bytes();
+  for (std::uint64_t& bytes : result) {
+    bytes = round_up(fixed + bytes, problem_.costs().granule_bytes) - fixed;
   }
   const auto repeated = std::ranges::unique(result);
   result.erase(repeated.begin(), repeated.end());
