@@ -17,7 +17,6 @@ namespace {
 
 // The model's times and the forecaster's differ by less than this part.
 constexpr double kModelError = 0.001;
-constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
 
 class Chooser {
  public:
@@ -34,7 +33,7 @@ class Chooser {
   PlannedSchedule choose() {
     // Everything kept, with the fastest algorithms: it shows what page-locked memory a step takes without
     // offloading, and there is a plan in any case.
-    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), kUnlimited);
+    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), problem_.most_bytes());
     const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
     const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
     choose_among(found);
@@ -42,9 +41,7 @@ class Chooser {
       consider(policy, AlgorithmPreference::kPerformance);
       consider(policy, AlgorithmPreference::kMemory);
     }
-    if (!found.empty()) {
-      consider(found.front().fates, found.front().bytes);
-    }
+    find_smallest(found);
     PlannedSchedule chosen = best_ ? *std::move(best_) : *smallest_;
     chosen.smallest_peak_bytes = smallest_forecast_.peak_bytes;
     return chosen;
@@ -61,6 +58,16 @@ class Chooser {
       if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
         consider(each.fates, each.bytes);
       }
+    }
+  }
+
+  // All sizes that may lead to less than what is known, so that it is the same whatever the budget.
+  void find_smallest(const std::vector<optimal::Found>& found) {
+    for (const optimal::Found& each : found) {
+      if (committed_bytes(each.bytes) >= smallest_forecast_.peak_bytes) {
+        return;
+      }
+      consider(each.fates, each.bytes);
     }
   }
 

@@ -34,6 +34,14 @@ std::uint64_t Problem::aligned(std::uint64_t bytes) const {
   return round_up(bytes, costs_.alignment_bytes);
 }
 
+std::uint64_t Problem::most_bytes() const {
+  std::uint64_t most = 0;
+  for (OpId slot = 0; slot < slots(); ++slot) {
+    most = std::max(most, resident_[slot] + choices_[slot].front().workspace_bytes);
+  }
+  return most;
+}
+
 void Problem::find_choices(const PlanOptions& options) {
   // What the static policies would take says which algorithms the limit and the record permit.
   const Plan least = make_plan(tape_, {.policy = Policy::kOffloadNone,

@@ -51,6 +51,8 @@ class Problem {
 
   // Memory in a slot with every value kept, without workspace; and how much of it the slot's op asks for.
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
+  // That keeping every value takes with the fastest algorithms.
+  std::uint64_t most_bytes() const;
   std::uint64_t made_bytes(OpId slot) const { return made_[slot]; }
   // Parameters and the optimizer's state.
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }

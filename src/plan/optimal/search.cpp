@@ -37,10 +37,7 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
 // tighter memory is, the more a little more of it changes.
 std::vector<std::uint64_t> Search::sizes() const {
   const std::uint64_t least = selection_.least_bytes();
-  std::uint64_t most = least;
-  for (OpId slot = 0; slot < problem_.slots(); ++slot) {
-    most = std::max(most, problem_.resident_bytes()[slot] + problem_.choices(slot).front().workspace_bytes);
-  }
+  const std::uint64_t most = std::max(least, problem_.most_bytes());
   const double ratio = static_cast<double>(most) / static_cast<double>(std::max<std::uint64_t>(least, 1));
   std::vector<std::uint64_t> result;
   for (std::size_t each = 0; each <= size_count_; ++each) {
