@@ -125,6 +125,15 @@ void Executor::take_arena() {
   if (parts_.schedule->arena_bytes == 0) {
     return;
   }
+  const std::uint64_t alignment = parts_.device->properties().alignment_bytes;
+  for (const Buffer& buffer : parts_.schedule->buffers) {
+    if (buffer.offset && *buffer.offset % alignment != 0) {
+      throw InvalidArgument("the schedule of '" + parts_.tape->model() + "' places '" + buffer.name +
+                            "' at " + std::to_string(*buffer.offset) + ", blocks of " +
+                            parts_.device->properties().name + " start at multiples of " +
+                            std::to_string(alignment));
+    }
+  }
   arena_ = parts_.pool->allocate(parts_.schedule->arena_bytes, (*parts_.streams)[StreamRole::kCompute]);
   if (!arena_) {
     throw OutOfMemory("what a step of '" + parts_.tape->model() + "' takes",

@@ -22,6 +22,7 @@
 #include "exec/networks.h"
 #include "exec/plan_cases.h"
 #include "vdnn/checker.h"
+#include "vdnn/error.h"
 #include "vdnn/predictor.h"
 #include "vdnn/sim_device.h"
 
@@ -244,6 +245,20 @@ TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
 }
 
 // --- failures ----------------------------------------------------------------------------------------------
+
+// Before, a stored schedule could hand misaligned memory to kernels.
+TEST(ExecutorPlaces, RefusesAddressesThatTheDeviceDoesNotHandOut) {
+  const TapePtr tape = training_tape(random_network(1));
+  Schedule schedule =
+      schedule_of(*tape, {.name = "all_placed", .policy = Policy::kOffloadAll, .placed = true});
+  for (Buffer& buffer : schedule.buffers) {
+    buffer.offset = buffer.offset ? std::optional(*buffer.offset + 4) : std::nullopt;
+  }
+  schedule.arena_bytes += 4;
+  const auto device = make_sim_device({.profile = sim_profile("cpu")});
+  ExecutorRig rig(*device, *tape);
+  EXPECT_THROW(Executor(rig.parts(*tape, schedule)), InvalidArgument);
+}
 
 TEST_P(ExecutorTest, RefusesOtherInputsAndIsNoWorseForIt) {
   const auto device = tight_device(prediction_);

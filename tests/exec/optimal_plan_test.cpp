@@ -15,6 +15,7 @@
 
 #include "exec/small_tapes.h"
 #include "extent.h"
+#include "plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -204,6 +205,35 @@ void expect_near_the_best(std::uint64_t first_seed, std::size_t tapes) {
 
 TEST(OptimalPlan, IsNearTheExhaustiveBestOnSmallTapes) {
   expect_near_the_best(1, testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 200}));
+}
+
+// Before, the price of making one value again was reckoned by walking every way to it: with four ways an op
+// that took longer than anybody waits.
+TEST(OptimalPlan, ManyWaysToOneValueAreWalkedOnce) {
+  testing::TapeDraft draft;
+  const ValueId images = draft.value("images", ValueKind::kInput, 4096);
+  const ValueId targets = draft.value("targets", ValueKind::kTarget, 64);
+  const ValueId w = draft.value("w", ValueKind::kParameter, 64);
+  const std::uint32_t layer = draft.layer("all");
+  std::vector<ValueId> maps{images};
+  for (int each = 0; each < 60; ++each) {
+    const std::vector<ValueId> reads(maps.end() - std::min<std::ptrdiff_t>(4, std::ssize(maps)), maps.end());
+    maps.push_back(draft.value("y" + std::to_string(each), ValueKind::kFeatureMap, 4096));
+    draft.op("forward" + std::to_string(each), layer, Phase::kForward, reads, {maps.back()});
+  }
+  const ValueId metrics = draft.value("metrics", ValueKind::kMetrics, 64);
+  const ValueId gradient = draft.value("gradient", ValueKind::kParameterGradient, 64);
+  draft.op("loss", layer, Phase::kForward, {maps.back(), targets}, {metrics});
+  draft.op("other.backward", layer, Phase::kBackward, {targets},
+           {draft.value("g", ValueKind::kGradientMap, 64)});
+  draft.op("backward", layer, Phase::kBackward, {maps.back(), images}, {gradient});
+  draft.op("update", layer, Phase::kUpdate, {w, gradient}, {w});
+  const auto tape = draft.finish();
+  const PredictionOptions prediction{.profile = sim_profile("titan-x")};
+  const PlannedSchedule planned = plan_optimal(
+      *tape, {}, {.device_bytes = std::uint64_t{1} << 30U, .host_bytes = std::uint64_t{1} << 30U},
+      plan_costs(*tape, prediction), *make_forecaster(prediction));
+  EXPECT_TRUE(check_schedule(*tape, planned.schedule).empty());
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ struct Rival {
 
 std::vector<Rival> rivals(const PlannedRun& run) {
   std::vector<Rival> all;
-  for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+  for (const Policy policy :
+       {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
     for (const AlgorithmPreference preference :
          {AlgorithmPreference::kPerformance, AlgorithmPreference::kMemory}) {
       const Prediction prediction = predict_policy(run, {.policy = policy, .preference = preference});
@@ -85,16 +86,16 @@ std::vector<Rival> rivals(const PlannedRun& run) {
 TEST_P(OptimalZoo, IsNeverSlowerThanAnyOtherPolicyThatFitsAndFitsWhereverAnyFits) {
   const PlannedRun baseline = plan_run(options(Policy::kBaseline, kAmple));
   const std::vector<Rival> statics = rivals(baseline);
+  const std::uint64_t smallest = plan_run(options(Policy::kOptimal, kAmple)).smallest_budget_bytes();
   for (const int percent : kPercents) {
     const std::uint64_t budget = baseline.prediction.peak_bytes * static_cast<std::uint64_t>(percent) / 100;
     SCOPED_TRACE(std::to_string(percent) + " % of the baseline's peak, " + format_size(budget));
     const PlannedRun optimal = plan_run(options(Policy::kOptimal, budget));
     const double seconds = optimal.fits() ? optimal.prediction.step_seconds : kNever;
+    EXPECT_EQ(optimal.smallest_budget_bytes(), smallest);
+    EXPECT_EQ(optimal.fits(), budget >= smallest);
     if (optimal.fits()) {
       EXPECT_LE(lower_bound_step_seconds(optimal), seconds * (1 + 1e-9));
-      EXPECT_LE(optimal.smallest_budget_bytes(), budget);
-    } else {
-      EXPECT_GT(optimal.smallest_budget_bytes(), budget);
     }
     for (const Rival& rival : statics) {
       if (rival.peak_bytes <= budget) {

@@ -334,7 +334,6 @@ void Layout::place_prefetches() {
     prefetch_[gap] = slot;
     previous = slot;
   }
-  outcome_.idle_bytes = bytes_ - static_cast<std::uint64_t>(tree_.greatest());
 }
 
 // How long a copy takes from `begin` when the other direction is busy for a while.

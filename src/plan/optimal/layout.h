@@ -29,7 +29,6 @@ struct Outcome {
 
   double seconds = 0;            // from step to step
   std::uint64_t host_bytes = 0;  // offloaded
-  std::uint64_t idle_bytes = 0;  // of the memory, at the fullest slot
 
   bool feasible() const { return missing_bytes == 0 && impossible_gap == kNone; }
 };

@@ -1,7 +1,6 @@
 #include "vdnn/optimal_plan.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,8 +14,11 @@ namespace vdnn {
 
 namespace {
 
-// The model's times and the forecaster's differ by less than this part.
+// The model's times are hardly ever above the forecaster's by more than this part; where forecasts are cheap,
+// more of them are made.
 constexpr double kModelError = 0.001;
+constexpr double kModelErrorOfSmallTapes = 0.03;
+constexpr std::size_t kSmallTape = 300;  // ops
 
 class Chooser {
  public:
@@ -33,11 +35,13 @@ class Chooser {
   PlannedSchedule choose() {
     // Everything kept, with the fastest algorithms: it shows what page-locked memory a step takes without
     // offloading, and there is a plan in any case.
-    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), problem_.most_bytes());
+    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), problem_.most_bytes(),
+             budgets_.device_bytes);
     const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
     const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
     choose_among(found);
-    for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+    for (const Policy policy :
+         {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
       consider(policy, AlgorithmPreference::kPerformance);
       consider(policy, AlgorithmPreference::kMemory);
     }
@@ -51,12 +55,13 @@ class Chooser {
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
   void choose_among(std::vector<optimal::Found> found) {
     std::ranges::stable_sort(found, {}, &optimal::Found::seconds);
+    const double error = problem_.slots() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError;
     for (const optimal::Found& each : found) {
-      if (best_ && each.seconds * (1 - kModelError) >= best_seconds_) {
+      if (best_ && each.seconds * (1 - error) >= best_seconds_) {
         return;
       }
       if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
-        consider(each.fates, each.bytes);
+        consider(each.fates, each.bytes, budgets_.device_bytes);
       }
     }
   }
@@ -67,7 +72,7 @@ class Chooser {
       if (committed_bytes(each.bytes) >= smallest_forecast_.peak_bytes) {
         return;
       }
-      consider(each.fates, each.bytes);
+      consider(each.fates, each.bytes, 0);
     }
   }
 
@@ -75,8 +80,9 @@ class Chooser {
     return round_up(problem_.persistent_bytes() + bytes, costs_.granule_bytes);
   }
 
-  // As the model has it; and where no addresses are found for that, with what has to give way.
-  void consider(const optimal::Fates& fates, std::uint64_t bytes) {
+  // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
+  // way. Also whatever takes less than all that is known.
+  void consider(const optimal::Fates& fates, std::uint64_t bytes, std::uint64_t enough) {
     if (!layout_.evaluate(fates, bytes).feasible()) {
       return;
     }
@@ -86,12 +92,11 @@ class Chooser {
       layout_.write(candidate.plan);
       candidate.schedule = optimal::arrange(problem_, candidate.plan, bytes, give_way);
       const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
-      if (committed <= budgets_.device_bytes) {
+      if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
         forecast(std::move(candidate));
-        return;
       }
-      if (!smallest_ || committed < smallest_forecast_.peak_bytes) {
-        forecast(std::move(candidate));
+      if (committed <= enough) {
+        return;
       }
     }
   }

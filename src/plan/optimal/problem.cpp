@@ -10,7 +10,7 @@ namespace vdnn::optimal {
 namespace {
 
 // Chains that are longer are not worth making again.
-constexpr int kLongestChain = 16;
+constexpr std::size_t kLongestChain = 64;
 // What is smaller than one part in so many of all feature maps stays: it would move nothing but launches.
 constexpr std::uint64_t kSmallest = 20000;
 
@@ -139,7 +139,7 @@ void Problem::find_gaps() {
     if (*first_after < last_before + 2) {
       continue;
     }
-    const bool may_recompute = producer != kNone && may_run_again(tape_, producer);
+    const std::optional<double> chain = chain_seconds(id, *first_after);
     const auto bytes = static_cast<double>(value.bytes);
     gaps_.push_back({.value = id,
                      .made = producer == kNone ? readers.front() : producer,
@@ -149,8 +149,8 @@ void Problem::find_gaps() {
                      .bytes = aligned(value.bytes),
                      .offload_seconds = costs_.copy_seconds + bytes / costs_.device_to_host,
                      .prefetch_seconds = costs_.copy_seconds + bytes / costs_.host_to_device,
-                     .may_recompute = may_recompute,
-                     .recompute_seconds = may_recompute ? chain_seconds(id, *first_after, 0) : 0});
+                     .may_recompute = chain.has_value(),
+                     .recompute_seconds = chain.value_or(0)});
   }
   std::ranges::stable_sort(gaps_, {}, &Gap::made);
   for (std::uint32_t gap = 0; gap < gaps_.size(); ++gap) {
@@ -158,13 +158,30 @@ void Problem::find_gaps() {
   }
 }
 
-double Problem::chain_seconds(ValueId value, OpId at, int depth) const {
-  const OpId producer = tape_.producer(value);
-  double seconds = fastest(producer);
-  for (const ValueId read : tape_.op(producer).reads) {
-    const bool gone = !tape_.value(read).persistent() && tape_.last_use(read) < at;
-    if (gone && tape_.producer(read) != kNone && depth < kLongestChain) {
-      seconds += chain_seconds(read, at, depth + 1);
+// What it takes to make it again at `at`, where all is there that lives so long; nothing where that is a
+// chain too long, or cannot be.
+std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
+  double seconds = 0;
+  std::vector<OpId> chain;
+  std::vector<ValueId> missing{value};
+  while (!missing.empty()) {
+    const OpId producer = tape_.producer(missing.back());
+    missing.pop_back();
+    if (producer == kNone || !may_run_again(tape_, producer)) {
+      return std::nullopt;
+    }
+    if (std::ranges::find(chain, producer) != chain.end()) {
+      continue;
+    }
+    chain.push_back(producer);
+    if (chain.size() > kLongestChain) {
+      return std::nullopt;
+    }
+    seconds += fastest(producer);
+    for (const ValueId read : tape_.op(producer).reads) {
+      if (!tape_.value(read).persistent() && tape_.last_use(read) < at) {
+        missing.push_back(read);
+      }
     }
   }
   return seconds;

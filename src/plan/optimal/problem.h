@@ -5,6 +5,7 @@
 // value of each gap.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "vdnn/plan.h"
@@ -69,7 +70,7 @@ class Problem {
   void find_choices(const PlanOptions& options);
   void find_residents();
   void find_gaps();
-  double chain_seconds(ValueId value, OpId at, int depth) const;
+  std::optional<double> chain_seconds(ValueId value, OpId at) const;
 
   const Tape& tape_;
   const PlanCosts& costs_;

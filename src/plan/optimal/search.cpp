@@ -28,7 +28,7 @@ constexpr int kAttempts = 6;  // of a recipe, each time with what the last one l
 
 Search::Search(const Problem& problem, std::uint64_t host_bytes)
     : problem_(problem), host_bytes_(host_bytes), layout_(problem), selection_(problem, host_bytes) {
-  const std::size_t slots = problem.slots();
+  const std::size_t slots = std::max<std::size_t>(problem.slots(), 1);
   size_count_ = std::clamp(kRecipeSlots / (slots * recipes().size()), kFewestSizes, kMostSizes);
   improvements_ = kImprovementSlots / (slots * size_count_);
 }

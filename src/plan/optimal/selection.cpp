@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace vdnn::optimal {
 
@@ -19,7 +18,7 @@ double price(const Gap& gap) {
 std::vector<Recipe> recipes() {
   std::vector<Recipe> all;
   for (const bool fast : {true, false}) {
-    for (const double share : {0.0, 0.5, 0.8, 1.0, 1.3, kAny}) {
+    for (const double share : {0.0, 0.1, 0.25, 0.5, 0.8, 1.0, 1.3, kAny}) {
       all.push_back({.link_share = share, .fast_algorithms = fast});
     }
     for (const double price : {0.1, 0.4, 1.0}) {
