@@ -49,7 +49,7 @@ inline std::vector<PlanCase> plan_cases() {
 }
 
 inline Schedule schedule_of(const Tape& tape, const PlanCase& plan_case) {
-  constexpr std::uint64_t kAlignment = 64;  // of the cpu device's blocks
+  constexpr std::uint64_t kAlignment = 4096;  // of any device, page-aligned blocks included
   Plan plan = plan_case.dropping ? dropping_plan(tape, *plan_case.dropping)
                                  : make_plan(tape, {.policy = plan_case.policy});
   plan.placement_alignment = plan_case.placed ? kAlignment : 0;

@@ -17,7 +17,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // for tapes of any length but those so long that the fewest sizes take more.
 constexpr std::size_t kRecipeSlots = 2'000'000;
 constexpr std::size_t kImprovementSlots = 3'000'000;
-constexpr std::size_t kFewestSizes = 12;
+constexpr std::size_t kFewestSizes = 8;
 constexpr std::size_t kMostSizes = 200;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload};
