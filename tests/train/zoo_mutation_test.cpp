@@ -108,7 +108,15 @@ bool is_same(const Schedule& a, const Schedule& b) {
 }
 
 // Planned and lowered as `vdnn train` does.
-Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPreference preference) {
+// The same decisions with addresses, which are right for the debugging aids, too.
+void place(const Tape& tape, const Plan& plan, Schedule& schedule) {
+  Plan with_addresses = plan;
+  with_addresses.placement_alignment = 4096;
+  schedule = make_schedule(tape, with_addresses);
+}
+
+Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPreference preference,
+                            bool placed) {
   PlannedRun run = plan_run({.model = {.model = model, .batch = 2},
                              .device = "cpu",
                              .memory_bytes = std::uint64_t{1} << 30U,
@@ -117,11 +125,14 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
                              .policy = policy,
                              .algorithms = preference,
                              .training = kMomentum});
+  if (placed) {
+    place(*run.tape, run.plan, run.schedule);
+  }
   Subject subject{.name = {}, .tape = run.tape, .schedule = run.schedule};
   return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
 }
 
-// Every policy with both preferences, where they differ.
+// Every policy with both preferences, where they differ; and one with addresses.
 std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& catalog, bool train) {
   const TapePtr tape = lower_to_tape(make_model({.model = model, .batch = 2}), catalog, kMomentum);
   std::vector<Candidate> result;
@@ -129,7 +140,7 @@ std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& 
     for (const AlgorithmPreference preference : all_preferences()) {
       Candidate candidate =
           train
-              ? trained_candidate(model, policy, preference)
+              ? trained_candidate(model, policy, preference, false)
               : Candidate{
                     .subject = {.name = {}, .tape = tape, .schedule = schedule_of(*tape, policy, preference)},
                     .training = nullptr};
@@ -139,6 +150,14 @@ std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& 
       }
     }
   }
+  Candidate placed =
+      train ? trained_candidate(model, Policy::kOffloadAll, AlgorithmPreference::kPerformance, true)
+            : Candidate{.subject = {.name = {}, .tape = tape, .schedule = {}}, .training = nullptr};
+  if (!train) {
+    place(*tape, plan_of(*tape, Policy::kOffloadAll), placed.subject.schedule);
+  }
+  placed.subject.name = model + ", all, placed";
+  result.push_back(std::move(placed));
   return result;
 }
 
