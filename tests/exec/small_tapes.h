@@ -93,8 +93,7 @@ class SmallTapeDraft {
 
   void op(const std::string& name, Phase phase, std::vector<ValueId> reads, std::vector<ValueId> writes) {
     std::ranges::sort(reads);
-    const auto repeated = std::ranges::unique(reads);
-    reads.erase(repeated.begin(), repeated.end());
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
     const double fast = seconds();
     std::vector<Algorithm> algorithms{{.name = "fast", .cost = Cost{.seconds = fast}}};
     if (chance(0.25)) {

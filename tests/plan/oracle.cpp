@@ -318,13 +318,14 @@ Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
 // One run of two steps in a given order. Stops at the first thing that the tape does not mean.
 class SymbolicRun {
  public:
-  SymbolicRun(const Oracle& oracle, const Schedule& schedule, const std::vector<Action>& actions)
+  SymbolicRun(const Oracle& oracle, const Schedule& schedule, const std::vector<Action>& actions,
+              const std::vector<std::vector<BufferId>>& neighbours)
       : oracle_(oracle),
         schedule_(schedule),
         actions_(actions),
         count_(static_cast<Node>(schedule.instructions.size())),
         memory_(kSteps * schedule.buffers.size()),
-        neighbours_(neighbours_in_arena(schedule)) {
+        neighbours_(neighbours) {
     for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
       memory_[id] = {.live = schedule.buffers[id].persistent, .content = term(kUndefinedTag, id, 0)};
     }
@@ -458,7 +459,7 @@ class SymbolicRun {
   const std::vector<Action>& actions_;
   const Node count_;
   std::vector<Cell> memory_;
-  const std::vector<std::vector<BufferId>> neighbours_;
+  const std::vector<std::vector<BufferId>>& neighbours_;
   std::vector<Term> inputs_;
 };
 
@@ -466,14 +467,14 @@ namespace {
 
 // The nodes that share a buffer with one that they are not ordered with, one of both changing it.
 std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<Action>& actions,
-                                    const PartialOrder& partial) {
+                                    const PartialOrder& partial,
+                                    const std::vector<std::vector<BufferId>>& neighbours) {
   struct Use {
     Node node = 0;
     bool change = false;
   };
   std::vector<bool> conflicting(partial.size());
   std::vector<std::vector<Use>> uses_of(kSteps * schedule.buffers.size());
-  const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
   const auto count = schedule.instructions.size();
   const auto note = [&](BufferId buffer, Node node, bool change) {
     const auto compare_with = [&](std::size_t instance) {
@@ -651,7 +652,10 @@ std::string Oracle::objection(const Schedule& broken, Exploration exploration, s
   if (!happens_once(tape_, broken, actions)) {
     return "an op, a load, an allocation or a release happens not exactly once";
   }
-  const auto run = [&](const Order& order) { return SymbolicRun(*this, broken, actions).run(order); };
+  const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(broken);
+  const auto run = [&](const Order& order) {
+    return SymbolicRun(*this, broken, actions, neighbours).run(order);
+  };
   const PartialOrder partial(broken.instructions);
   Order list(partial.size());
   std::iota(list.begin(), list.end(), 0U);
@@ -659,8 +663,8 @@ std::string Oracle::objection(const Schedule& broken, Exploration exploration, s
     return objection + ", in the order of the list";
   }
   const bool everything = exploration == Exploration::kEverything;
-  const std::vector<bool> conflicting =
-      everything ? std::vector<bool>(partial.size(), true) : conflicting_nodes(broken, actions, partial);
+  const std::vector<bool> conflicting = everything ? std::vector<bool>(partial.size(), true)
+                                                   : conflicting_nodes(broken, actions, partial, neighbours);
   const auto name = [&](Node node) {
     return describe(tape_, broken.instructions[node % broken.instructions.size()]) + ", step " +
            std::to_string(node / broken.instructions.size());

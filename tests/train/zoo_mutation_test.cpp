@@ -132,6 +132,10 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
   return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
 }
 
+// In the arena every buffer has bytes in common with most others, and the oracle looks at all of them: longer
+// networks take too long.
+constexpr std::size_t kMostPlacedOps = 500;
+
 // Every policy with both preferences, where they differ; and one with addresses.
 std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& catalog, bool train) {
   const TapePtr tape = lower_to_tape(make_model({.model = model, .batch = 2}), catalog, kMomentum);
@@ -149,6 +153,9 @@ std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& 
         result.push_back(std::move(candidate));
       }
     }
+  }
+  if (tape->ops().size() > kMostPlacedOps) {
+    return result;
   }
   Candidate placed =
       train ? trained_candidate(model, Policy::kOffloadAll, AlgorithmPreference::kPerformance, true)
@@ -180,7 +187,10 @@ class ZooMutation : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(counts.computed > 0, candidates.front().training != nullptr);
     for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
       // Failed before: the longest networks had breaks of a third of the kinds.
-      EXPECT_GT(tallies.at(kind).breaks(), 0) << title << ": " << to_string(static_cast<MutationKind>(kind));
+      const bool wanted = static_cast<MutationKind>(kind) != MutationKind::kMovePlace ||
+                          candidates.back().subject.schedule.arena_bytes > 0;
+      EXPECT_TRUE(!wanted || tallies.at(kind).breaks() > 0)
+          << title << ": " << to_string(static_cast<MutationKind>(kind));
     }
   }
 

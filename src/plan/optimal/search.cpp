@@ -51,8 +51,7 @@ std::vector<std::uint64_t> Search::sizes() const {
   for (std::uint64_t& bytes : result) {
     bytes = round_up(fixed + bytes, problem_.costs().granule_bytes) - fixed;
   }
-  const auto repeated = std::ranges::unique(result);
-  result.erase(repeated.begin(), repeated.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 
