@@ -256,6 +256,9 @@ void Layout::run_without_prefetches() {
   using Lingering = std::pair<double, std::uint32_t>;  // copied, gap
   std::priority_queue<Lingering, std::vector<Lingering>, std::greater<>> lingering;
   std::uint64_t lingering_bytes = 0;
+  // Those that are to be fetched soon, and so must have left, whoever is copied before them.
+  using Due = std::pair<OpId, std::uint32_t>;  // back, gap
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due;
   std::vector<std::uint32_t> by_last_before;
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
     if ((*fates_)[gap] == Fate::kOffload) {
@@ -271,15 +274,23 @@ void Layout::run_without_prefetches() {
     while (next_done < by_last_before.size() && gaps[by_last_before[next_done]].last_before < slot) {
       const std::uint32_t gap = by_last_before[next_done++];
       lingering.emplace(copied_[gap], gap);
+      due.emplace(back_[gap], gap);
       lingering_bytes += gaps[gap].freed_bytes;
+    }
+    for (; !due.empty() && due.top().first <= slot + 1; due.pop()) {
+      const std::uint32_t gap = due.top().second;
+      if (copied_[gap] > clock) {
+        forced_[gap] = true;
+        clock = copied_[gap];
+      }
     }
     while (!lingering.empty()) {
       const auto [copied, gap] = lingering.top();
-      const bool needed = needed_[slot] + lingering_bytes > bytes_ || back_[gap] <= slot + 1;
+      const bool needed = needed_[slot] + lingering_bytes > bytes_;
       if (copied > clock && !needed) {
         break;
       }
-      forced_[gap] = copied > clock;
+      forced_[gap] = forced_[gap] || copied > clock;
       clock = std::max(clock, copied);
       release_[gap] = slot - 1;
       lingering_bytes -= gaps[gap].freed_bytes;
