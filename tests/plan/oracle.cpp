@@ -547,13 +547,8 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
 
 namespace {
 
-// Beyond the arena, or where another lies in the order of the list.
+// Where another lies, in the order of the list.
 std::string wrong_place(const Tape& tape, const Schedule& schedule) {
-  for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.offset && *buffer.offset + buffer.bytes > schedule.arena_bytes) {
-      return "'" + buffer.name + "' reaches beyond the arena";
-    }
-  }
   const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
   std::vector<bool> live(schedule.buffers.size(), false);
   for (const Instruction& it : schedule.instructions) {
@@ -647,6 +642,11 @@ std::string Oracle::objection(const Schedule& broken, Exploration exploration, s
     actions.push_back(action_of(tape_, it));
     if (!operands_fit(tape_, broken, it, actions.back())) {
       return describe(tape_, it) + " has an operand that is too small or in the wrong space";
+    }
+  }
+  for (const Buffer& buffer : broken.buffers) {
+    if (buffer.offset && *buffer.offset + buffer.bytes > broken.arena_bytes) {
+      return "'" + buffer.name + "' reaches beyond the arena";
     }
   }
   if (!happens_once(tape_, broken, actions)) {

@@ -16,9 +16,9 @@
 //
 // Broken by definition, without being run: a name of something that is not there; a wait that points forward
 // or at a release; an operand in the other space, or in a buffer too small for it; an op launched, an input
-// loaded or a result read not exactly once a step; a buffer that is used and not allocated and released
-// exactly once. No objection are the rules that a schedule keeps for the sake of drivers;
-// broken_rule_of_drivers() knows them.
+// loaded or a result read not exactly once a step; a place beyond the arena; a buffer that is used and not
+// allocated and released exactly once. No objection are the rules that a schedule keeps for the sake of
+// drivers; broken_rule_of_drivers() knows them.
 
 #include <array>
 #include <cstdint>
@@ -39,7 +39,7 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule);
 
 // The rule that a well-formed schedule breaks although drivers rely on it, whatever the schedule means: all
 // launches are on the compute stream, none has a workspace where its algorithm wants none, a persistent value
-// has the whole of its buffer, and what has a place in the arena lies inside it, no two in one at a time.
+// has the whole of its buffer, and no two buffers of the arena lie in one place at a time.
 // Empty: none.
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);
 

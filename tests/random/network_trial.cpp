@@ -303,7 +303,12 @@ class Runs {
       : random_(random),
         options_(options),
         training_(telling(random)),
-        baseline_(plan({.policy = Policy::kBaseline})) {}
+        baseline_(plan({.policy = Policy::kBaseline})) {
+    for (OpId id = 0; id < baseline_.tape->ops().size(); ++id) {
+      const Op& op = baseline_.tape->op(id);
+      recorded_[op.name] = op.algorithms[baseline_.plan.algorithms[id]].name;
+    }
+  }
 
   Trial judge() && {
     for (const Policy policy : kPolicies) {
@@ -340,6 +345,9 @@ class Runs {
     std::uint64_t budget_bytes = kPlenty;
     bool page_aligned_blocks = false;
   };
+  using Recorded = std::map<std::string, std::string>;
+
+  // Auto may settle on `optimal`, which would choose other algorithms, and so other results.
   PlannedRun plan(const Wanted& wanted) const {
     return plan_run(random_.network, {.device = "cpu",
                                       .memory_bytes = wanted.budget_bytes,
@@ -348,6 +356,7 @@ class Runs {
                                       .policy = wanted.policy,
                                       .algorithms = kPreferences.at(random_.seed / 2 % kPreferences.size()),
                                       .training = training_,
+                                      .recorded_algorithms = wanted.policy ? Recorded{} : recorded_,
                                       .page_aligned_blocks = wanted.page_aligned_blocks});
   }
 
@@ -434,6 +443,7 @@ class Runs {
   const RandomNetwork& random_;
   const TrialOptions& options_;
   TrainingOptions training_;
+  Recorded recorded_;  // the algorithms of the static policies; empty until `baseline_` is made
   PlannedRun baseline_;
   std::map<std::string, Digested> first_;  // run that had this result
   std::set<std::string> tried_;
