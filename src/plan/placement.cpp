@@ -23,6 +23,7 @@ constexpr double kPush = 0.3;  // of all positions, by which what lies too high 
 
 // Beyond so many pairs of buffers that live at the same time, first fit takes too long.
 constexpr std::uint64_t kMostPairs = 4'000'000;
+
 std::uint64_t count_pairs(std::span<const Lifetime> all) {
   std::uint64_t pairs = 0;
   std::vector<std::pair<std::uint32_t, int>> events;

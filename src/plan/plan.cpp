@@ -222,8 +222,9 @@ std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
 
 Plan make_plan(const Tape& tape, const PlanOptions& options) {
   if (options.policy == Policy::kDynamic || options.policy == Policy::kOptimal) {
-    throw InvalidArgument("policy " + to_string(options.policy) +
-                          " is no static one: it wants budgets and forecasts (plan_search.h)");
+    throw InvalidArgument(
+        "policy " + to_string(options.policy) +
+        " is no static one: it wants budgets and forecasts (plan_search.h, optimal_plan.h)");
   }
   Plan plan;
   plan.options = options;

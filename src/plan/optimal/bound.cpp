@@ -18,8 +18,8 @@
 //
 //   min over y of  max(F, y / D) + max(G + R(X - y), y / H),
 //
-// the sum of functions that are convex in y, and its least value lies where one of their pieces ends. The
-// bound is the greatest over all u; for u whose X is not positive it is F + G, the sum of all ops.
+// the sum of functions that are convex in y, whose least value is looked for by thirds. The bound is the
+// greatest over all u; for u whose X is not positive it is F + G, the sum of all ops.
 
 #include <algorithm>
 #include <map>
@@ -109,9 +109,8 @@ double bound_at(const Problem& problem, OpId slot, double before, double after, 
     return std::max(before, moved / costs.device_to_host) +
            std::max(after + crossing.seconds(excess - moved), moved / costs.host_to_device);
   };
-  // Where pieces end: all of them lie between nothing and everything moved. The point where the two sides of
-  // the last maximum meet is between two of those; by convexity the lines from there on tell no more than
-  // the least of both sides, which is why it is looked for by bisection.
+  // The least of a convex function, between nothing and everything moved, by thirds; kRounding is more than
+  // what a hundred of them leave.
   double low = 0;
   double high = excess;
   for (int round = 0; round < 100; ++round) {
