@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -15,29 +17,19 @@ namespace {
 
 // One part in so many above what is alive is not worth a search.
 constexpr std::uint64_t kNearEnough = 500;
-// A search places everything at most so many times, and looks at no more than so many neighbours.
+// A search places everything at most so many times an order, and compares about so many pairs of buffers;
+// where placing them once takes more, they are not placed by first fit.
 constexpr std::size_t kMostRounds = 60;
-constexpr std::size_t kMostVisits = 1'000'000;
+constexpr std::size_t kMostComparisons = 16'000'000;
 constexpr std::uint64_t kNoGoal = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
 
-// Beyond so many pairs of buffers that live at the same time, first fit takes too long.
-constexpr std::uint64_t kMostPairs = 4'000'000;
-
-std::uint64_t count_pairs(std::span<const Lifetime> all) {
-  std::uint64_t pairs = 0;
-  std::vector<std::pair<std::uint32_t, int>> events;
-  for (const Lifetime& each : all) {
-    events.emplace_back(each.soft_begin, 1);
-    events.emplace_back(each.soft_end, -1);
-  }
-  std::ranges::sort(events);
-  std::uint64_t alive = 0;
-  for (const auto& [when, change] : events) {
-    pairs += change > 0 ? alive : 0;
-    alive += static_cast<std::uint64_t>(change);
-  }
-  return pairs;
+// That placing so many buffers by first fit takes.
+std::size_t comparisons(std::size_t count) {
+  return count * (count + 1) / 2;
+}
+bool too_many(std::size_t count) {
+  return comparisons(count) > kMostComparisons;
 }
 
 std::vector<std::uint32_t> in_order_of_allocation(std::size_t count) {
@@ -72,96 +64,72 @@ Crowd fullest_moment(std::span<const Lifetime> all, std::uint64_t alignment) {
   return fullest;
 }
 
-// Does it come after one that would better leave its place to the next step, and stay too long for that?
-bool is_in_the_way(const Lifetime& other, const Lifetime& one) {
-  return one.next_begin != kNone && other.soft_end > one.next_begin && other.soft_begin >= one.soft_end;
+// Do their longer lives meet, or does one stay in a place that would better be left to the next step's other?
+bool may_meet(const Lifetime& one, const Lifetime& other) {
+  return (one.soft_begin < other.soft_end && other.soft_begin < one.soft_end) ||
+         one.soft_end > other.next_begin || other.soft_end > one.next_begin;
+}
+bool must_meet(const Lifetime& one, const Lifetime& other) {
+  return one.begin < other.end && other.begin < one.end;
 }
 
 class FirstFit {
  public:
-  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment) : all_(all), neighbours_(all.size()) {
+  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment) {
     for (const Lifetime& each : all) {
-      sizes_.push_back(round_up(each.bytes, alignment));
-    }
-    // Not in order of allocation: who may come early meets those that are gone when it must be there.
-    std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
-    std::ranges::stable_sort(order, {}, [&](std::uint32_t me) { return all[me].soft_begin; });
-    std::vector<std::uint32_t> alive;
-    for (const std::uint32_t me : order) {
-      std::erase_if(alive, [&](std::uint32_t other) { return all_[other].soft_end <= all_[me].soft_begin; });
-      for (const std::uint32_t other : alive) {
-        meet(me, other);
-      }
-      alive.push_back(me);
-    }
-    for (std::uint32_t me = 0; me < all.size(); ++me) {
-      for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
-        if (other != me && is_in_the_way(all[other], all[me])) {
-          meet(me, other);
-        }
-      }
+      boxes_.push_back({.lifetime = each, .size = round_up(each.bytes, alignment)});
     }
   }
 
   // In that order, each at the lowest offset where nothing that lives at the same time lies: nothing that
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
-    Placement placement{.offsets = std::vector<std::uint64_t>(all_.size(), kUnplaced), .bytes = 0};
+    Placement placement{.offsets = std::vector<std::uint64_t>(boxes_.size()), .bytes = 0};
+    by_offset_.clear();
     for (const std::uint32_t me : order) {
-      std::uint64_t offset = lowest_offset<true>(me, placement.offsets);
-      if (offset + sizes_[me] > goal) {
-        offset = lowest_offset<false>(me, placement.offsets);
+      Box& box = boxes_[me];
+      box.begin = lowest_offset(box, may_meet);
+      if (box.begin + box.size > goal) {
+        box.begin = lowest_offset(box, must_meet);
       }
-      placement.offsets[me] = offset;
-      placement.bytes = std::max(placement.bytes, offset + sizes_[me]);
+      box.end = box.begin + box.size;
+      by_offset_.insert(std::ranges::upper_bound(by_offset_, box.begin, {},
+                                                 [&](std::uint32_t other) { return boxes_[other].begin; }),
+                        me);
+      placement.offsets[me] = box.begin;
+      placement.bytes = std::max(placement.bytes, box.end);
     }
     return placement;
   }
 
-  std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
-  // Neighbours that are looked at when all are placed.
-  std::size_t visits() const {
-    std::size_t sum = 0;
-    for (const auto& each : neighbours_) {
-      sum += each.size() + 1;
-    }
-    return sum;
-  }
+  std::uint64_t size(std::uint32_t me) const { return boxes_[me].size; }
 
  private:
-  static constexpr std::uint64_t kUnplaced = ~std::uint64_t{0};
+  struct Box {
+    Lifetime lifetime;
+    std::uint64_t size = 0;
+    std::uint64_t begin = 0;  // where it lies
+    std::uint64_t end = 0;
+  };
 
-  void meet(std::uint32_t me, std::uint32_t other) {
-    neighbours_[me].push_back(other);
-    neighbours_[other].push_back(me);
-  }
-  bool must_meet(std::uint32_t me, std::uint32_t other) const {
-    return all_[me].begin < all_[other].end && all_[other].begin < all_[me].end;
-  }
-
-  template <bool soft>
-  std::uint64_t lowest_offset(std::uint32_t me, const std::vector<std::uint64_t>& offsets) {
-    taken_.clear();
-    for (const std::uint32_t other : neighbours_[me]) {
-      if (offsets[other] != kUnplaced && (soft || must_meet(me, other))) {
-        taken_.emplace_back(offsets[other], offsets[other] + sizes_[other]);
-      }
-    }
-    std::ranges::sort(taken_);
+  // Whoever lies higher is looked at later, so that the first hole that is large enough is the lowest.
+  template <class Meet>
+  std::uint64_t lowest_offset(const Box& me, const Meet& meet) const {
     std::uint64_t offset = 0;
-    for (const auto& [begin, end] : taken_) {
-      if (begin >= offset + sizes_[me]) {
-        break;
+    for (const std::uint32_t index : by_offset_) {
+      const Box& other = boxes_[index];
+      if (meet(me.lifetime, other.lifetime)) {
+        if (other.begin >= offset + me.size) {
+          break;
+        }
+        offset = std::max(offset, other.end);
       }
-      offset = std::max(offset, end);
     }
     return offset;
   }
 
-  std::span<const Lifetime> all_;
-  std::vector<std::vector<std::uint32_t>> neighbours_;
-  std::vector<std::uint64_t> sizes_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_;
+  std::vector<Box> boxes_;
+  std::vector<std::uint32_t> by_offset_;  // those that are placed
 };
 
 std::uint32_t length(const Lifetime& lifetime) {
@@ -201,6 +169,115 @@ void improve(FirstFit& fit, std::vector<std::uint32_t> order, std::uint64_t goal
   }
 }
 
+// The buffers in order of time, as an allocator hands them out that knows how long each will live: those that
+// live long fill from the bottom, the others take the highest place below a ceiling, so that what is short
+// does not tear holes among what is long. O(n log n) with the holes few.
+class Sweep {
+ public:
+  Sweep(std::span<const Lifetime> all, std::uint64_t alignment)
+      : all_(all), alignment_(alignment), by_begin_(in_order_of_allocation(all.size())), by_end_(by_begin_) {
+    std::ranges::stable_sort(by_begin_, {}, [&](std::uint32_t me) { return all_[me].begin; });
+    std::ranges::stable_sort(by_end_, {}, [&](std::uint32_t me) { return all_[me].end; });
+  }
+
+  Placement place(std::uint32_t long_life, std::uint64_t ceiling) {
+    holes_.clear();
+    holes_.emplace(0, kNoGoal);
+    Placement placement{.offsets = std::vector<std::uint64_t>(all_.size()), .bytes = 0};
+    auto ended = by_end_.begin();
+    for (const std::uint32_t me : by_begin_) {
+      for (; all_[*ended].end <= all_[me].begin; ++ended) {
+        give_back(placement.offsets[*ended], size(*ended));
+      }
+      const std::optional<std::uint64_t> high =
+          length(all_[me]) < long_life ? highest_offset(size(me), ceiling) : std::nullopt;
+      placement.offsets[me] = high.value_or(lowest_offset(size(me)));
+      take(placement.offsets[me], size(me));
+      placement.bytes = std::max(placement.bytes, placement.offsets[me] + size(me));
+    }
+    return placement;
+  }
+
+ private:
+  std::uint64_t size(std::uint32_t me) const { return round_up(all_[me].bytes, alignment_); }
+
+  // The last hole has no end, so there is one.
+  std::uint64_t lowest_offset(std::uint64_t bytes) const {
+    auto hole = holes_.begin();
+    while (hole->second - hole->first < bytes) {
+      ++hole;
+    }
+    return hole->first;
+  }
+  std::optional<std::uint64_t> highest_offset(std::uint64_t bytes, std::uint64_t ceiling) const {
+    for (auto hole = holes_.rbegin(); hole != holes_.rend(); ++hole) {
+      const std::uint64_t end = std::min(hole->second, ceiling);
+      if (end >= hole->first && end - hole->first >= bytes) {
+        return end - bytes;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void take(std::uint64_t offset, std::uint64_t bytes) {
+    const auto hole = std::prev(holes_.upper_bound(offset));
+    const auto [begin, end] = *hole;
+    holes_.erase(hole);
+    if (begin < offset) {
+      holes_.emplace(begin, offset);
+    }
+    if (offset + bytes < end) {
+      holes_.emplace(offset + bytes, end);
+    }
+  }
+  void give_back(std::uint64_t offset, std::uint64_t bytes) {
+    std::uint64_t end = offset + bytes;
+    auto next = holes_.lower_bound(offset);
+    if (next != holes_.begin() && std::prev(next)->second == offset) {
+      --next;
+      offset = next->first;
+      next = holes_.erase(next);
+    }
+    if (next != holes_.end() && next->first == end) {
+      end = next->second;
+      holes_.erase(next);
+    }
+    if (offset < end) {
+      holes_.emplace(offset, end);
+    }
+  }
+
+  std::span<const Lifetime> all_;
+  std::uint64_t alignment_;
+  std::vector<std::uint32_t> by_begin_;
+  std::vector<std::uint32_t> by_end_;
+  std::map<std::uint64_t, std::uint64_t> holes_;  // begin, end
+};
+
+// The best of sweeps that differ in what they call long, as a part of the step, and in the ceiling above what
+// is alive at most.
+Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
+  std::uint32_t moments = 0;
+  for (const Lifetime& each : all) {
+    moments = std::max(moments, each.end);
+  }
+  const std::uint64_t live = fullest_moment(all, alignment).bytes;
+  Sweep sweep(all, alignment);
+  Placement best = sweep.place(0, 0);
+  for (const std::uint32_t parts : {256U, 32U, 4U}) {
+    for (const std::uint64_t share : {kNearEnough, std::uint64_t{64}, std::uint64_t{16}}) {
+      if (best.bytes <= std::max(goal, live)) {
+        return best;
+      }
+      Placement other = sweep.place(moments / parts, round_up(live + live / share, alignment));
+      if (other.bytes < best.bytes) {
+        best = std::move(other);
+      }
+    }
+  }
+  return best;
+}
+
 Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   const Crowd crowd = fullest_moment(all, alignment);
   goal = std::max(goal, crowd.bytes + crowd.bytes / kNearEnough);
@@ -223,98 +300,15 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
       return best;
     }
   }
-  const std::size_t rounds = kMostRounds * kMostVisits / (kMostVisits + kMostRounds * fit.visits());
+  if (Placement other = place_by_sweeps(all, alignment, goal); other.bytes < best.bytes) {
+    best = std::move(other);
+  }
+  const std::size_t places = kMostComparisons / (comparisons(all.size()) * orders.size());
+  const std::size_t rounds = std::min(kMostRounds, places > 2 ? places - 2 : 0);
   for (const auto* order : orders) {
     improve(fit, *order, goal, rounds, best);
   }
   return best;
-}
-
-// The highest offset in use at each moment, for ranges of moments.
-class Skyline {
- public:
-  explicit Skyline(std::uint32_t moments) : size_(1) {
-    while (size_ < moments) {
-      size_ *= 2;
-    }
-    nodes_.resize(std::size_t{2} * size_);
-  }
-
-  std::uint64_t highest(std::uint32_t begin, std::uint32_t end) const {
-    return highest(1, 0, size_, begin, end);
-  }
-  // At least so high from now on.
-  void raise(std::uint32_t begin, std::uint32_t end, std::uint64_t height) {
-    raise(1, 0, size_, begin, end, height);
-  }
-
- private:
-  struct Node {
-    std::uint64_t highest = 0;  // of the range, by what was raised in parts of it
-    std::uint64_t whole = 0;    // what the whole range was raised to
-  };
-
-  std::uint64_t highest(std::size_t node, std::uint32_t from, std::uint32_t to, std::uint32_t begin,
-                        std::uint32_t end) const {
-    if (end <= from || to <= begin) {
-      return 0;
-    }
-    if (begin <= from && to <= end) {
-      return nodes_[node].highest;
-    }
-    const std::uint32_t middle = from + (to - from) / 2;
-    return std::max({nodes_[node].whole, highest(2 * node, from, middle, begin, end),
-                     highest(2 * node + 1, middle, to, begin, end)});
-  }
-
-  void raise(std::size_t node, std::uint32_t from, std::uint32_t to, std::uint32_t begin, std::uint32_t end,
-             std::uint64_t height) {
-    if (end <= from || to <= begin) {
-      return;
-    }
-    nodes_[node].highest = std::max(nodes_[node].highest, height);
-    if (begin <= from && to <= end) {
-      nodes_[node].whole = std::max(nodes_[node].whole, height);
-      return;
-    }
-    const std::uint32_t middle = from + (to - from) / 2;
-    raise(2 * node, from, middle, begin, end, height);
-    raise(2 * node + 1, middle, to, begin, end, height);
-  }
-
-  std::uint32_t size_;
-  std::vector<Node> nodes_;
-};
-
-// In that order, each on top of all that has been placed at its time: no hole is filled, but the time is
-// O(n log n).
-Placement stack(std::span<const Lifetime> all, std::span<const std::uint32_t> order,
-                std::uint64_t alignment) {
-  std::uint32_t moments = 1;
-  for (const Lifetime& each : all) {
-    moments = std::max(moments, each.soft_end);
-  }
-  Skyline skyline(moments);
-  Placement placement{.offsets = std::vector<std::uint64_t>(all.size()), .bytes = 0};
-  for (const std::uint32_t me : order) {
-    placement.offsets[me] = skyline.highest(all[me].soft_begin, all[me].soft_end);
-    const std::uint64_t top = placement.offsets[me] + round_up(all[me].bytes, alignment);
-    skyline.raise(all[me].soft_begin, all[me].soft_end, top);
-    placement.bytes = std::max(placement.bytes, top);
-  }
-  return placement;
-}
-
-// Those that live longest first, and no longer than they must.
-Placement stack_by_length(std::span<const Lifetime> all, std::uint64_t alignment) {
-  std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::uint32_t me) { return length(all[me]); });
-  std::vector<Lifetime> shortest(all.begin(), all.end());
-  for (Lifetime& each : shortest) {
-    each.soft_begin = each.begin;
-    each.soft_end = each.end;
-  }
-  return stack(shortest, order, alignment);
 }
 
 // Where the buffers lie.
@@ -342,7 +336,7 @@ std::vector<Lifetime> without_lost_places(std::span<const Lifetime> all,
   std::vector<Lifetime> result(all.begin(), all.end());
   for (std::uint32_t me = 0; me < all.size(); ++me) {
     for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
-      if (other != me && is_in_the_way(all[other], all[me]) && places.overlap(me, other)) {
+      if (other != me && all[other].soft_end > all[me].next_begin && places.overlap(me, other)) {
         result[me].next_begin = kNone;
       }
     }
@@ -380,8 +374,8 @@ std::uint64_t most_live_bytes(std::span<const Lifetime> all, std::uint64_t align
 }
 
 Placement find_placement(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
-  return count_pairs(all) > kMostPairs ? stack_by_length(all, alignment)
-                                       : place_by_first_fit(all, alignment, goal);
+  return too_many(all.size()) ? place_by_sweeps(all, alignment, goal)
+                              : place_by_first_fit(all, alignment, goal);
 }
 
 void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_t alignment) {
@@ -408,11 +402,15 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
 
 Placement pack(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment) {
+  if (too_many(all.size())) {
+    Placement as_it_was{.offsets = {offsets.begin(), offsets.end()}, .bytes = 0};
+    for (std::size_t each = 0; each < all.size(); ++each) {
+      as_it_was.bytes = std::max(as_it_was.bytes, offsets[each] + round_up(all[each].bytes, alignment));
+    }
+    return as_it_was;
+  }
   std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
   std::ranges::stable_sort(order, {}, [&](std::uint32_t me) { return offsets[me]; });
-  if (count_pairs(all) > kMostPairs) {
-    return stack(all, order, alignment);
-  }
   const std::vector<Lifetime> claims = without_lost_places(all, offsets, alignment);
   return FirstFit(claims, alignment).place(order, kNoGoal);
 }

@@ -6,6 +6,8 @@
 // in a good order comes near it: those that live longest first, which for the feature maps of a chain is a
 // stack without a hole, or the largest first, or those first that are alive at the fullest moment. Where none
 // of them does, the orders are improved for a while by moving to the front what came to lie too high.
+// Thousands of buffers are handed out in order of time instead, what lives long from one end, what does not
+// from the other.
 
 #include <cstdint>
 #include <span>
@@ -25,7 +27,8 @@ struct Lifetime {
   std::uint32_t end = 0;
   std::uint32_t soft_begin = 0;  // may live; not after `begin`
   std::uint32_t soft_end = 0;    // not before `end`
-  // From there on its place would better be left to it already, for the next step; kNone: no matter.
+  // From there on its place would better be left to it already, for the next step; not before `soft_end`.
+  // kNone: no matter.
   std::uint32_t next_begin = kNone;
 };
 

@@ -56,6 +56,18 @@ class Arranger {
     first_.clear();
     schedule_ = lower_layer_wise(problem_.tape(), plan_, &first_);
     lifetimes_ = lifetimes(schedule_);
+    keep_results();
+  }
+
+  // A result is copied to the host behind all offloads that were started before: whoever took its few bytes
+  // would wait for all of them.
+  void keep_results() {
+    for (const Instruction& instruction : schedule_.instructions) {
+      if (!plan_.transfers.empty() && instruction.kind == InstructionKind::kReadResult) {
+        Lifetime& lifetime = *std::ranges::find(lifetimes_, instruction.buffer, &Lifetime::buffer);
+        lifetime.end = lifetime.soft_end = static_cast<std::uint32_t>(schedule_.instructions.size());
+      }
+    }
   }
 
   // The next inputs may come early if the places of these are free.

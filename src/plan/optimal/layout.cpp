@@ -178,38 +178,38 @@ void Layout::find_memory(const Fates& fates) {
   }
 }
 
+// What an op's workspace may take at most: wherever it is launched, it runs the same algorithm.
+bool Layout::find_room() {
+  const std::size_t slots = problem_.slots();
+  room_.resize(slots);
+  auto again = again_.begin();
+  for (OpId slot = 0; slot < slots; ++slot) {
+    std::uint64_t least = needed_[slot] + problem_.least_workspace(slot);
+    room_[slot] = bytes_ - std::min(bytes_, needed_[slot]);
+    for (; again != again_.end() && again->slot == slot; ++again) {
+      const std::uint64_t before = bytes_before(*again);
+      least = std::max(least, before + problem_.least_workspace(again->op));
+      room_[again->op] = std::min(room_[again->op], bytes_ - std::min(bytes_, before));
+    }
+    if (least > bytes_) {
+      outcome_.shortages.push_back({.slot = slot, .bytes = least - bytes_});
+    }
+  }
+  return outcome_.shortages.empty();
+}
+
 // Afterwards `needed_` counts workspaces, and what is made again, too.
 bool Layout::choose_algorithms() {
+  if (!find_room()) {
+    return false;
+  }
   const std::size_t slots = problem_.slots();
-  std::vector<std::uint64_t>& room = room_;
-  room.resize(slots);
-  for (OpId slot = 0; slot < slots; ++slot) {
-    const std::uint64_t least = needed_[slot] + problem_.least_workspace(slot);
-    if (least > bytes_) {
-      outcome_.missing_bytes = least - bytes_;
-      outcome_.slot = slot;
-      return false;
-    }
-    room[slot] = bytes_ - needed_[slot];
-  }
-  const auto before = [&](const Again& again) {
-    return needed_[again.slot] - problem_.made_bytes(again.slot) + again.passing_bytes;
-  };
-  for (const Again& again : again_) {
-    const std::uint64_t least = before(again) + problem_.least_workspace(again.op);
-    if (least > bytes_) {
-      outcome_.missing_bytes = least - bytes_;
-      outcome_.slot = again.slot;
-      return false;
-    }
-    room[again.op] = std::min(room[again.op], bytes_ - before(again));
-  }
   choice_.resize(slots);
   seconds_.resize(slots);
   for (OpId slot = 0; slot < slots; ++slot) {
     const std::vector<Choice>& choices = problem_.choices(slot);
     choice_[slot] = 0;
-    while (choices[choice_[slot]].workspace_bytes > room[slot]) {
+    while (choices[choice_[slot]].workspace_bytes > room_[slot]) {
       ++choice_[slot];
     }
     seconds_[slot] = chosen(slot).seconds;
@@ -221,7 +221,7 @@ bool Layout::choose_algorithms() {
   for (const Again& again : again_) {
     seconds_[again.slot] += chosen(again.op).seconds;
     with_workspace[again.slot] =
-        std::max(with_workspace[again.slot], before(again) + chosen(again.op).workspace_bytes);
+        std::max(with_workspace[again.slot], bytes_before(again) + chosen(again.op).workspace_bytes);
   }
   needed_.swap(with_workspace);
   return true;
@@ -245,6 +245,18 @@ void Layout::make_room_for_next_inputs() {
 }
 
 // --- time --------------------------------------------------------------------------------------------------
+// Of what the slot's op, done at `clock`, has made, and of the inputs that it was the first to read.
+void Layout::start_offloads(OpId slot, double clock, std::size_t& next_made, double& link_free) {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
+    if ((*fates_)[next_made] == Fate::kOffload) {
+      const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
+      link_free = std::max(link_free, begin) + gaps[next_made].offload_seconds;
+      copied_[next_made] = link_free;
+    }
+  }
+}
+
 // Offloads, and when their memory is given back.
 void Layout::run_without_prefetches() {
   const std::vector<Gap>& gaps = problem_.gaps();
@@ -299,13 +311,7 @@ void Layout::run_without_prefetches() {
     needed_[slot] += lingering_bytes;
     start_[slot] = clock;
     clock += seconds_[slot];
-    for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
-      if ((*fates_)[next_made] == Fate::kOffload) {
-        const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
-        link = std::max(link, begin) + gaps[next_made].offload_seconds;
-        copied_[next_made] = link;
-      }
-    }
+    start_offloads(slot, clock, next_made, link);
   }
 }
 
@@ -392,13 +398,7 @@ void Layout::run() {
     }
     start_[slot] = clock;
     clock += seconds_[slot];
-    for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
-      if ((*fates_)[next_made] == Fate::kOffload) {
-        const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
-        to_host = std::max(to_host, begin) + gaps[next_made].offload_seconds;
-        copied_[next_made] = to_host;
-      }
-    }
+    start_offloads(slot, clock, next_made, to_host);
   }
   outcome_.seconds = clock;
 }

@@ -20,17 +20,21 @@
 
 namespace vdnn::optimal {
 
+struct Shortage {
+  OpId slot = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct Outcome {
-  // Where the memory does not suffice: by how much, and at which slot. Then nothing else is said.
-  std::uint64_t missing_bytes = 0;
-  OpId slot = kNone;
+  // Where the memory does not suffice, by slot. Then nothing else is said.
+  std::vector<Shortage> shortages;
   // A value that cannot be made again as things are.
   std::uint32_t impossible_gap = kNone;
 
   double seconds = 0;            // from step to step
   std::uint64_t host_bytes = 0;  // offloaded
 
-  bool feasible() const { return missing_bytes == 0 && impossible_gap == kNone; }
+  bool feasible() const { return shortages.empty() && impossible_gap == kNone; }
 };
 
 class Layout {
@@ -58,7 +62,13 @@ class Layout {
   void count_passing(OpId slot, std::size_t first);
   void find_memory(const Fates& fates);
   bool choose_algorithms();
+  bool find_room();
+  // In use when it is launched, but for its workspace.
+  std::uint64_t bytes_before(const Again& again) const {
+    return needed_[again.slot] - problem_.made_bytes(again.slot) + again.passing_bytes;
+  }
   const Choice& chosen(OpId op) const { return problem_.choices(op)[choice_[op]]; }
+  void start_offloads(OpId slot, double clock, std::size_t& next_made, double& link_free);
   void run_without_prefetches();
   void place_prefetches();
   void run();

@@ -40,11 +40,7 @@ class Chooser {
     const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
     const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
     choose_among(found);
-    for (const Policy policy :
-         {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
-      consider(policy, AlgorithmPreference::kPerformance);
-      consider(policy, AlgorithmPreference::kMemory);
-    }
+    consider_static_policies();
     find_smallest(found);
     PlannedSchedule chosen = best_ ? *std::move(best_) : *smallest_;
     chosen.smallest_peak_bytes = smallest_forecast_.peak_bytes;
@@ -91,36 +87,52 @@ class Chooser {
       candidate.plan.options = options_;
       layout_.write(candidate.plan);
       candidate.schedule = optimal::arrange(problem_, candidate.plan, bytes, give_way);
+      const bool may_give_way = !candidate.plan.transfers.empty();
       const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
       if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
         forecast(std::move(candidate));
       }
-      if (committed <= enough) {
+      if (committed <= enough || !may_give_way) {
         return;
       }
     }
   }
 
-  // What another policy does.
-  void consider(Policy policy, AlgorithmPreference preference) {
-    PlannedSchedule candidate;
+  // What other policies do.
+  void consider_static_policies() {
+    const Plan fast = static_plan(Policy::kOffloadNone, AlgorithmPreference::kPerformance);
+    const Plan small = static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory);
+    for (const Policy policy :
+         {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+      if (fast.algorithms != small.algorithms) {
+        consider(static_plan(policy, AlgorithmPreference::kPerformance), false);
+      }
+      consider(static_plan(policy, AlgorithmPreference::kMemory), policy == Policy::kOffloadAll);
+    }
+  }
+
+  Plan static_plan(Policy policy, AlgorithmPreference preference) const {
     PlanOptions options = options_;
     options.policy = policy;
     options.preference = preference;
-    candidate.plan = make_plan(tape_, options);
-    candidate.plan.options = options_;
+    Plan plan = make_plan(tape_, options);
+    plan.options = options_;
+    return plan;
+  }
+
+  // Unless it can only be slower than what is known, and does not take the least memory either.
+  void consider(Plan plan, bool least_memory) {
     double seconds = 0;
     double link = 0;
     for (OpId op = 0; op < tape_.ops().size(); ++op) {
-      seconds += costs_.op_seconds[op][candidate.plan.algorithms[op]];
+      seconds += costs_.op_seconds[op][plan.algorithms[op]];
     }
-    for (const Transfer& transfer : candidate.plan.transfers) {
+    for (const Transfer& transfer : plan.transfers) {
       link += static_cast<double>(tape_.value(transfer.value).bytes) / costs_.device_to_host;
     }
-    const bool least_memory = policy == Policy::kOffloadAll && preference == AlgorithmPreference::kMemory;
     if (least_memory || !best_ || std::max(seconds, link) < best_seconds_) {
-      candidate.schedule = make_schedule(tape_, candidate.plan);
-      forecast(std::move(candidate));
+      Schedule schedule = make_schedule(tape_, plan);
+      forecast({.plan = std::move(plan), .schedule = std::move(schedule)});
     }
   }
 

@@ -156,6 +156,38 @@ void Problem::find_gaps() {
   for (std::uint32_t gap = 0; gap < gaps_.size(); ++gap) {
     gap_of_[gaps_[gap].value] = gap;
   }
+  find_cuts();
+}
+
+void Problem::find_cuts() {
+  const OpId end = tape_.forward_ops();
+  // Behind an op: how many values that were made before are still read in the forward pass, and their sum, so
+  // that one alone is known by it.
+  std::vector<std::int64_t> count(end + 1, 0);
+  std::vector<std::int64_t> sum(end + 1, 0);
+  for (ValueId id = 0; id < tape_.values().size(); ++id) {
+    const OpId producer = tape_.producer(id);
+    if (tape_.value(id).persistent() || producer == kNone || producer >= end) {
+      continue;
+    }
+    OpId last = producer;
+    for (const OpId reader : tape_.readers(id)) {
+      last = reader < end ? std::max(last, reader) : last;
+    }
+    count[producer] += 1;
+    count[last] -= 1;
+    sum[producer] += id;
+    sum[last] -= id;
+  }
+  std::int64_t alive = 0;
+  std::int64_t which = 0;
+  for (OpId op = 0; op < end; ++op) {
+    alive += count[op];
+    which += sum[op];
+    if (alive == 1 && gap_of_[static_cast<ValueId>(which)] != kNone) {
+      gaps_[gap_of_[static_cast<ValueId>(which)]].cut = true;
+    }
+  }
 }
 
 // What it takes to make it again at `at`, where all is there that lives so long; nothing where that is a

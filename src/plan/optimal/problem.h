@@ -34,6 +34,8 @@ struct Gap {
   double offload_seconds = 0;
   double prefetch_seconds = 0;
   bool may_recompute = false;
+  // At some point of the forward pass it is all that the rest of it needs.
+  bool cut = false;
   double recompute_seconds = 0;  // with what it is made from resident, as far as it lives that long
 };
 
@@ -70,6 +72,7 @@ class Problem {
   void find_choices(const PlanOptions& options);
   void find_residents();
   void find_gaps();
+  void find_cuts();
   std::optional<double> chain_seconds(ValueId value, OpId at) const;
 
   const Tape& tape_;

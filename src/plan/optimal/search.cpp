@@ -13,11 +13,12 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Slots looked at, by all recipes for all sizes, and by all improvements. They bound the time of the search
-// for tapes of any length but those so long that the fewest sizes take more.
-constexpr std::size_t kRecipeSlots = 2'000'000;
-constexpr std::size_t kImprovementSlots = 3'000'000;
-constexpr std::size_t kFewestSizes = 8;
+// Slots looked at for all sizes: by all recipes, and by all improvements of a kind. They bound the time of
+// the search for tapes of any length but those so long that the fewest sizes take more.
+constexpr std::size_t kRecipeSlots = 2'500'000;
+constexpr std::size_t kSegmentSlots = 3'000'000;
+constexpr std::size_t kImprovementSlots = 6'000'000;
+constexpr std::size_t kFewestSizes = 6;
 constexpr std::size_t kMostSizes = 200;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload};
@@ -30,7 +31,15 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
     : problem_(problem), host_bytes_(host_bytes), layout_(problem), selection_(problem, host_bytes) {
   const std::size_t slots = std::max<std::size_t>(problem.slots(), 1);
   size_count_ = std::clamp(kRecipeSlots / (slots * recipes().size()), kFewestSizes, kMostSizes);
-  improvements_ = kImprovementSlots / (slots * size_count_);
+  segment_tries_ = kSegmentSlots / (slots * size_count_);
+  tries_ = kImprovementSlots / (slots * size_count_);
+  segments_.push_back(0);
+  for (std::uint32_t gap = 0; gap < problem.gaps().size(); ++gap) {
+    if (problem.gaps()[gap].cut) {
+      segments_.push_back(gap + 1);
+    }
+  }
+  segments_.push_back(static_cast<std::uint32_t>(problem.gaps().size()) + 1);
 }
 
 // From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
@@ -90,7 +99,9 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     if (outcome.impossible_gap != kNone) {
       return;
     }
-    too_much_[outcome.slot] += outcome.missing_bytes;
+    for (const Shortage& shortage : outcome.shortages) {
+      too_much_[shortage.slot] += shortage.bytes;
+    }
   }
 }
 
@@ -128,8 +139,32 @@ void Search::offload_inputs(Found& best) {
 
 // As long as there is something to be won and tries are left.
 void Search::improve(Found& best) {
-  std::size_t tries = improvements_;
+  improve_by_segments(best);
+  std::size_t tries = tries_;
   while (tries > 0 && (improve_one_by_one(best, tries) || improve_in_pairs(best, tries))) {
+  }
+}
+
+// What lies between two cuts is made again together, or pays together.
+void Search::improve_by_segments(Found& best) {
+  std::size_t tries = segment_tries_;
+  for (std::size_t segment = 0; segment + 1 < segments_.size(); ++segment) {
+    for (const Fate fate : kFates) {
+      std::vector<std::uint32_t> changed;
+      for (std::uint32_t gap = segments_[segment]; gap + 1 < segments_[segment + 1]; ++gap) {
+        if (best.fates[gap] != fate && may_have(gap, fate)) {
+          changed.push_back(gap);
+        }
+      }
+      if (!changed.empty() && tries > 0) {
+        Fates fates = best.fates;
+        for (const std::uint32_t gap : changed) {
+          fates[gap] = fate;
+        }
+        try_fates(fates, best);
+        --tries;
+      }
+    }
   }
 }
 

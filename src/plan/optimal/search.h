@@ -29,6 +29,7 @@ class Search {
   void try_fates(const Fates& fates, Found& best);
   void offload_inputs(Found& best);
   void improve(Found& best);
+  void improve_by_segments(Found& best);
   bool improve_one_by_one(Found& best, std::size_t& tries);
   bool improve_in_pairs(Found& best, std::size_t& tries);
   bool change(Found& best, std::uint32_t gap, Fate fate);
@@ -39,8 +40,12 @@ class Search {
   Layout layout_;
   Selection selection_;
   std::vector<std::uint64_t> too_much_;
+  std::vector<std::uint32_t>
+      segments_;  // of gaps, between cuts: each begins here and ends before the next cut
   std::size_t size_count_ = 0;
-  std::size_t improvements_ = 0;  // that may be tried, a size
+  // Improvements that may be tried, a size.
+  std::size_t segment_tries_ = 0;
+  std::size_t tries_ = 0;
 };
 
 }  // namespace vdnn::optimal

@@ -27,12 +27,48 @@ class SegmentTree {
 
   // Of [begin, end).
   void raise(std::size_t begin, std::size_t end, std::int64_t by) {
-    if (begin < end) {
-      raise(1, 0, size_, begin, end, by);
+    if (begin >= end) {
+      return;
     }
+    // Whole nodes from the bottom up, then what is above the two ends.
+    std::size_t left = begin + size_;
+    std::size_t right = end + size_;
+    for (; left < right; left /= 2, right /= 2) {
+      if (left % 2 == 1) {
+        raise_node(left++, by);
+      }
+      if (right % 2 == 1) {
+        raise_node(--right, by);
+      }
+    }
+    look_again_above(begin + size_);
+    look_again_above(end - 1 + size_);
   }
   std::int64_t greatest(std::size_t begin, std::size_t end) const {
-    return begin < end ? greatest(1, 0, size_, begin, end) : kLeast;
+    if (begin >= end) {
+      return kLeast;
+    }
+    std::size_t left = begin + size_;
+    std::size_t right = end - 1 + size_;
+    std::int64_t from_left = greatest_[left];
+    std::int64_t from_right = greatest_[right];
+    while (left / 2 != right / 2) {
+      if (left % 2 == 0) {
+        from_left = std::max(from_left, greatest_[left + 1]);
+      }
+      if (right % 2 == 1) {
+        from_right = std::max(from_right, greatest_[right - 1]);
+      }
+      left /= 2;
+      right /= 2;
+      from_left += raised_[left];
+      from_right += raised_[right];
+    }
+    std::int64_t result = std::max(from_left, from_right);
+    for (left /= 2; left > 0; left /= 2) {
+      result += raised_[left];
+    }
+    return result;
   }
   std::int64_t greatest() const { return greatest_[1]; }
 
@@ -44,39 +80,16 @@ class SegmentTree {
  private:
   static constexpr std::int64_t kLeast = INT64_MIN / 4;
 
-  void raise(std::size_t node, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
-             std::int64_t by) {
-    if (begin <= from && to <= end) {
-      greatest_[node] += by;
-      if (node < size_) {
-        raised_[node] += by;
-      }
-      return;
+  void raise_node(std::size_t node, std::int64_t by) {
+    greatest_[node] += by;
+    if (node < size_) {
+      raised_[node] += by;
     }
-    const std::size_t middle = (from + to) / 2;
-    if (begin < middle) {
-      raise(2 * node, from, middle, begin, end, by);
-    }
-    if (end > middle) {
-      raise(2 * node + 1, middle, to, begin, end, by);
-    }
-    greatest_[node] = std::max(greatest_[2 * node], greatest_[2 * node + 1]) + raised_[node];
   }
-
-  std::int64_t greatest(std::size_t node, std::size_t from, std::size_t to, std::size_t begin,
-                        std::size_t end) const {
-    if (begin <= from && to <= end) {
-      return greatest_[node];
+  void look_again_above(std::size_t node) {
+    for (node /= 2; node > 0; node /= 2) {
+      greatest_[node] = std::max(greatest_[2 * node], greatest_[2 * node + 1]) + raised_[node];
     }
-    const std::size_t middle = (from + to) / 2;
-    std::int64_t result = kLeast;
-    if (begin < middle) {
-      result = greatest(2 * node, from, middle, begin, end);
-    }
-    if (end > middle) {
-      result = std::max(result, greatest(2 * node + 1, middle, to, begin, end));
-    }
-    return result + raised_[node];
   }
 
   std::optional<std::size_t> last_above(std::size_t node, std::size_t from, std::size_t to, std::size_t begin,

@@ -32,6 +32,12 @@ std::vector<Recipe> recipes() {
                        .fast_algorithms = fast});
       }
     }
+    for (const double checkpoints : {0.01, 0.05, 0.1, 0.2, 0.35, 0.5}) {
+      all.push_back({.recompute_price = kAny,
+                     .checkpoint_share = checkpoints,
+                     .checkpoint_at_cuts = true,
+                     .fast_algorithms = fast});
+    }
   }
   return all;
 }
@@ -82,7 +88,8 @@ Fates Selection::select(const Recipe& recipe, std::uint64_t bytes,
     std::uint64_t chain = 0;
     for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
       chain += gaps[gap].bytes;
-      if (static_cast<double>(chain) >= recipe.checkpoint_share * static_cast<double>(bytes)) {
+      const bool possible = gaps[gap].cut || !recipe.checkpoint_at_cuts;
+      if (possible && static_cast<double>(chain) >= recipe.checkpoint_share * static_cast<double>(bytes)) {
         checkpoint_[gap] = true;
         chain = 0;
       }

@@ -22,6 +22,8 @@ struct Recipe {
   // Of what could be recomputed, keep or offload a value whenever so large a part of the memory would have to
   // be made again at once. 0: no such limit.
   double checkpoint_share = 0;
+  // Only such values at which the forward pass can be cut in two.
+  bool checkpoint_at_cuts = false;
   // Make room for the fastest algorithms.
   bool fast_algorithms = true;
 };
