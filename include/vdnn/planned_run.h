@@ -37,6 +37,9 @@ struct RunOptions {
   std::optional<std::uint64_t> gpu_reserve_bytes;
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
   std::optional<std::uint64_t> host_memory_bytes;
+  // Of the machine's devices, this one included, so many copy at once (> 0): what is known of roots that they
+  // share (SimProfile) makes its link slower in predictions.
+  std::uint64_t link_shared_by = 1;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
   // Absent: auto, `none` where it fits, else `optimal`.

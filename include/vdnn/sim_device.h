@@ -57,6 +57,10 @@ struct SimProfile {
   LinkRates link_bytes_per_second;
   // While both directions are busy; at most those of one.
   LinkRates link_bytes_per_second_both_ways;
+  // So many devices are behind one root of the host's, and all of them together copy no more than so much
+  // each way. 1 and 0: nobody is known to share the link.
+  std::uint64_t devices_on_root = 1;
+  double root_bytes_per_second = 0;
   double launch_seconds = 0;  // added to each piece of work and each copy
   std::string source;         // which device, or where the figures come from, for people
 
@@ -74,6 +78,10 @@ std::vector<std::string> sim_profile_names();
 // The text of such a file (docs/device_profile.schema.json). Throws DataError, which names the key, where one
 // is missing, not known, or has a value that cannot be.
 SimProfile parse_sim_profile(std::string_view text);
+
+// The same device while so many of the machine's (> 0) copy at once: those that are behind its root share
+// that evenly, the others have roots of their own.
+SimProfile with_shared_link(SimProfile profile, std::uint64_t devices);
 
 struct SimDeviceOptions {
   SimProfile profile;

@@ -174,6 +174,7 @@ std::string RunArguments::models_help() {
 RunOptions to_run_options(const RunArguments& given) {
   const RunArguments arguments = with_defaults(given);
   require_one_or_more("--classes", arguments.classes);
+  require_one_or_more("--link-shared-by", arguments.link_shared_by);
   require_one_or_more("--threads", arguments.threads);
   return {.model = {.model = arguments.model,
                     .input = parse_dims(arguments.input.value_or("")),
@@ -182,6 +183,7 @@ RunOptions to_run_options(const RunArguments& given) {
           .device = arguments.device,
           .memory_bytes = parse_optional_size(arguments.memory),
           .host_memory_bytes = parse_optional_size(arguments.host_memory),
+          .link_shared_by = arguments.link_shared_by.value_or(1),
           .threads = arguments.threads.value_or(0),
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),

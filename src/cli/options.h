@@ -23,6 +23,7 @@ struct RunArguments {
   std::string device = "auto";
   std::optional<std::string> memory;
   std::optional<std::string> host_memory;
+  std::optional<std::uint64_t> link_shared_by;
   std::optional<int> threads;
   std::string policy = "auto";
   std::string algorithms = "performance";
@@ -42,8 +43,8 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 4> kLaterOptions{"tf32", "engine-timings", "profile",
-                                                                 "graph"};
+  static constexpr std::array<std::string_view, 5> kLaterOptions{"link-shared-by", "tf32", "engine-timings",
+                                                                 "profile", "graph"};
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
@@ -54,6 +55,9 @@ struct RunArguments {
     field("device", self.device, "auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
     field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
+    field("link-shared-by", self.link_shared_by,
+          "so many of the machine's devices copy at once: predictions go by what the profile says of roots "
+          "that they share (default: 1)");
     field("threads", self.threads, "compute threads of cpu (default: all cores)");
     field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
     field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");

@@ -140,6 +140,7 @@ PlannedRun prepare(Network network, const RunOptions& options) {
   if (options.profile) {
     take_profile(run);
   }
+  run.target.profile = with_shared_link(std::move(run.target.profile), options.link_shared_by);
   return run;
 }
 

@@ -31,13 +31,14 @@ class Figures {
 
   JsonObject<Json>& object() { return object_; }
 
-  std::uint64_t bytes(const char* key) {
+  // Of bytes, or of devices.
+  std::uint64_t count(const char* key) {
     const Json value = value_of(key);
-    const std::uint64_t bytes = object_.number(value, key);
-    if (bytes == 0 || bytes > kMostBytes) {
+    const std::uint64_t count = object_.number(value, key);
+    if (count == 0 || count > kMostBytes) {
       object_.fail(key, "is no machine's");
     }
-    return bytes;
+    return count;
   }
   double rate(const char* key) {
     const double value = real(key);
@@ -128,10 +129,10 @@ SimProfile parse_sim_profile(std::string_view text) {
   profile.name = figures.object().text("name");
   require_plain(profile.name);
   profile.source = figures.object().text("what");
-  profile.memory_bytes = figures.bytes("memory_bytes");
-  profile.host_memory_bytes = figures.bytes("host_memory_bytes");
-  profile.granule_bytes = figures.bytes("granule_bytes");
-  profile.alignment_bytes = figures.bytes("alignment_bytes");
+  profile.memory_bytes = figures.count("memory_bytes");
+  profile.host_memory_bytes = figures.count("host_memory_bytes");
+  profile.granule_bytes = figures.count("granule_bytes");
+  profile.alignment_bytes = figures.count("alignment_bytes");
   Figures flops(figures.object().at("flops_per_second"), "'flops_per_second'");
   profile.flops_per_second = {.convolution = flops.rate("convolution"),
                               .matrix_product = flops.rate("matrix_product"),
@@ -143,6 +144,10 @@ SimProfile parse_sim_profile(std::string_view text) {
   profile.link_bytes_per_second_both_ways = link_from(figures, "device_to_host_bytes_per_second_both_ways",
                                                       "host_to_device_bytes_per_second_both_ways");
   profile.launch_seconds = figures.seconds("launch_seconds");
+  if (figures.object().has("devices_on_root") || figures.object().has("root_bytes_per_second")) {
+    profile.devices_on_root = figures.count("devices_on_root");
+    profile.root_bytes_per_second = figures.rate("root_bytes_per_second");
+  }
   figures.finish();
   require(profile, std::has_single_bit(profile.granule_bytes), "the granule must be a power of two");
   require(profile, std::has_single_bit(profile.alignment_bytes), "the alignment must be a power of two");
@@ -151,6 +156,18 @@ SimProfile parse_sim_profile(std::string_view text) {
     require(profile,
             profile.link_bytes_per_second_both_ways[direction] <= profile.link_bytes_per_second[direction],
             "a link is no faster while both directions are busy");
+  }
+  return profile;
+}
+
+SimProfile with_shared_link(SimProfile profile, std::uint64_t devices) {
+  const std::uint64_t sharing = std::min(devices, profile.devices_on_root);
+  if (sharing > 1) {
+    const double share = profile.root_bytes_per_second / static_cast<double>(sharing);
+    for (LinkRates* rates : {&profile.link_bytes_per_second, &profile.link_bytes_per_second_both_ways}) {
+      rates->device_to_host = std::min(rates->device_to_host, share);
+      rates->host_to_device = std::min(rates->host_to_device, share);
+    }
   }
   return profile;
 }

@@ -54,6 +54,36 @@ TEST(SimProfileFile, EachIsWhatTheSchemaSays) {
   }
 }
 
+Json behind_a_root_of_four() {
+  Json json = titan_x();
+  json["devices_on_root"] = {{"value", 4}, {"source", "a test"}};
+  json["root_bytes_per_second"] = {{"value", 20e9}, {"source", "a test"}};
+  return json;
+}
+
+TEST(SimProfileFile, DevicesBehindOneRootShareWhatItHas) {
+  const SimProfile alone = parse_sim_profile(behind_a_root_of_four().dump());
+  const double rate = alone.link_bytes_per_second.device_to_host;
+  ASSERT_GT(rate, 10e9);
+  EXPECT_EQ(with_shared_link(alone, 1).link_bytes_per_second.device_to_host, rate);
+  for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
+    EXPECT_EQ(with_shared_link(alone, 2).link_bytes_per_second[direction], 10e9);
+    EXPECT_EQ(with_shared_link(alone, 4).link_bytes_per_second_both_ways[direction], 5e9);
+    EXPECT_EQ(with_shared_link(alone, 8).link_bytes_per_second[direction], 5e9)
+        << "the others have roots of their own";
+  }
+  EXPECT_EQ(with_shared_link(sim_profile("titan-x"), 4).link_bytes_per_second.device_to_host,
+            sim_profile("titan-x").link_bytes_per_second.device_to_host);
+}
+
+TEST(SimProfileFile, ARootHasBothFigures) {
+  for (const char* key : {"devices_on_root", "root_bytes_per_second"}) {
+    Json json = behind_a_root_of_four();
+    json.erase(key);
+    EXPECT_THAT(refusal(json.dump()), HasSubstr(key));
+  }
+}
+
 TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
   const SimProfile profile = parse_sim_profile(titan_x().dump());
   EXPECT_EQ(profile.memory_bytes, std::uint64_t{12} << 30);

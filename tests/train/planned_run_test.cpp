@@ -48,6 +48,18 @@ Policy chosen_in(std::uint64_t budget) {
   return plan_run(run).plan.options.policy;
 }
 
+TEST(PlannedRunSharedLink, MakesCopiesSlowerWhereDevicesShareARoot) {
+  const auto step_seconds = [](const std::string& device, std::uint64_t devices) {
+    RunOptions run = options_with(Policy::kOffloadAll);
+    run.device = device;
+    run.link_shared_by = devices;
+    return plan_run(run).prediction.step_seconds;
+  };
+  EXPECT_GT(step_seconds("sim:v100-16", 2), 1.5 * step_seconds("sim:v100-16", 1));
+  EXPECT_EQ(step_seconds("sim:v100-16", 4), step_seconds("sim:v100-16", 2)) << "the others have their own";
+  EXPECT_EQ(step_seconds("sim:titan-x", 4), step_seconds("sim:titan-x", 1)) << "no root is known";
+}
+
 // --- auto --------------------------------------------------------------------------------------------------
 
 TEST(PlannedRunAuto, IsNoneWhereThatFitsElseOptimal) {
