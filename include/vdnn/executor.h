@@ -127,7 +127,7 @@ class Executor {
   bool failed() const { return failed_; }
 
   const StepMemory& memory() const { return memory_; }
-  // Where a non-persistent buffer was placed last (its range is empty before); for tests of placement.
+  // Where a buffer lies, or was placed last (its range is empty before): for pictures, and tests of placement.
   const std::vector<AddressRange>& placements() const { return placements_; }
 
  private:

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "vdnn/address_range.h"
 #include "vdnn/forecast.h"
 #include "vdnn/plan_costs.h"
 #include "vdnn/schedule.h"
@@ -23,14 +25,31 @@ struct PredictionOptions {
   bool trace = false;                // record the last step
 };
 
+// When an instruction runs on its stream; an allocation or a release: when the compute stream gets there in
+// the order of the list.
+struct InstructionTime {
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
+// The last step of a prediction, instruction by instruction. Steps overlap: what does not wait for the step
+// before, as the copy of the next batch, begins before `begin_seconds`.
+struct TracedStep {
+  double begin_seconds = 0;                // when everything of the step before is done
+  std::vector<InstructionTime> times;      // an instruction
+  std::vector<AddressRange> placements;    // a buffer: where it lies in its space
+};
+
 struct Prediction {
   std::uint64_t peak_bytes = 0;  // committed; with any budget not below this, the same
   double average_bytes = 0;      // handed out, mean over the step's instructions
   std::uint64_t host_bytes = 0;  // page-locked, with the batches' staging
   double step_seconds = 0;       // from step to step in the steady state
   double stall_seconds = 0;      // of the compute stream, waiting for transfers
+  // Empty where it was not traced.
   std::vector<TraceEvent> trace;
   std::vector<std::string> stream_names;
+  std::optional<TracedStep> step;
 };
 
 // Deterministic. Needs as much simulated memory as it takes: no budget can refuse.

@@ -158,6 +158,7 @@ void Executor::bind_persistent_buffers() {
         }
         state.range = state.slot->range;
         state.alive = true;
+        placements_[use.buffer] = state.range;
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -102,6 +103,50 @@ class SimulatedRun {
   ParameterStore parameters;
 };
 
+// Takes events of one kind from a trace, in their order.
+class EventsOfKind {
+ public:
+  EventsOfKind(std::span<const TraceEvent> trace, TraceEvent::Kind kind) : trace_(trace), kind_(kind) {}
+
+  const TraceEvent& next() {
+    while (next_ < trace_.size() && trace_[next_].kind != kind_) {
+      ++next_;
+    }
+    if (next_ == trace_.size()) {
+      throw DeviceError("the trace of a simulated step ends before the step does");
+    }
+    return trace_[next_++];
+  }
+
+ private:
+  std::span<const TraceEvent> trace_;
+  TraceEvent::Kind kind_;
+  std::size_t next_ = 0;
+};
+
+// The device runs what it is given when it is given it, so that a step's trace stands in the order of the
+// list: a sample of each counter for an allocation or a release, one piece of work for anything else.
+std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::span<const TraceEvent> trace,
+                                               bool graph) {
+  EventsOfKind works(trace, TraceEvent::Kind::kWork);
+  EventsOfKind samples(trace, TraceEvent::Kind::kCounter);
+  if (graph) {
+    works.next();  // the copy of the step's numbers, which is no instruction
+  }
+  std::vector<InstructionTime> times;
+  times.reserve(schedule.instructions.size());
+  for (const Instruction& instruction : schedule.instructions) {
+    const bool moves_memory =
+        instruction.kind == InstructionKind::kAllocate || instruction.kind == InstructionKind::kRelease;
+    const TraceEvent& event = moves_memory ? samples.next() : works.next();
+    if (moves_memory) {
+      samples.next();  // page-locked memory, at the same time
+    }
+    times.push_back({.begin_seconds = event.begin_seconds, .end_seconds = event.end_seconds});
+  }
+  return times;
+}
+
 Prediction simulate(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
   SimulatedRun run(tape, options);
   const Staging staging(run.pinned, tape);
@@ -129,6 +174,11 @@ Prediction simulate(const Tape& tape, const Schedule& schedule, const Prediction
   result.peak_bytes = run.device->counters().peak_committed_bytes;
   result.host_bytes = run.device->counters().peak_pinned_bytes;
   result.trace = run.device->take_trace();
+  if (options.trace) {
+    result.step = TracedStep{.begin_seconds = begin,
+                             .times = instruction_times(schedule, result.trace, options.graph),
+                             .placements = executor.placements()};
+  }
   for (StreamId stream = 0; stream < run.device->stream_count(); ++stream) {
     result.stream_names.push_back(run.device->stream_name(stream));
   }
