@@ -4,29 +4,20 @@
 #include <limits>
 #include <optional>
 
+#include "src/plan/residency.h"
 #include "vdnn/plan_search.h"
 
 namespace vdnn {
 
 std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedule& schedule) {
-  const auto device_bytes = [&](BufferId id) {
-    const Buffer& buffer = schedule.buffers[id];
-    return buffer.space == Space::kDevice ? buffer.bytes : 0;
-  };
-  std::uint64_t live = 0;
-  for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
-    live += schedule.buffers[id].persistent ? device_bytes(id) : 0;
-  }
+  const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
   std::vector<std::uint64_t> beside(tape.ops().size(), 0);
-  for (const Instruction& instruction : schedule.instructions) {
-    if (instruction.kind == InstructionKind::kAllocate) {
-      live += device_bytes(instruction.buffer);
-    } else if (instruction.kind == InstructionKind::kRelease) {
-      live -= device_bytes(instruction.buffer);
-    } else if (instruction.kind == InstructionKind::kLaunch) {
+  for (std::uint32_t when = 0; when < in_use.size(); ++when) {
+    const Instruction& instruction = schedule.instructions[when];
+    if (instruction.kind == InstructionKind::kLaunch) {
       const BufferId workspace = instruction.operands.back();
-      const std::uint64_t own = workspace == kNone ? 0 : device_bytes(workspace);
-      beside[instruction.op] = std::max(beside[instruction.op], live - own);
+      const std::uint64_t own = workspace == kNone ? 0 : schedule.buffers[workspace].bytes;
+      beside[instruction.op] = std::max(beside[instruction.op], in_use[when] - own);
     }
   }
   return beside;

@@ -8,6 +8,7 @@
 
 #include "src/plan/lowering.h"
 #include "src/plan/placement.h"
+#include "src/plan/residency.h"
 #include "src/plan/waits.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -92,25 +93,9 @@ std::size_t recomputed_ops(const Schedule& schedule) {
 }
 
 OpId fullest_op(const Tape& tape, const Schedule& schedule) {
-  std::uint64_t live = 0;
-  std::uint64_t most = 0;
-  bool waiting = false;  // for the op that the memory is for
-  OpId fullest = 0;
-  for (const Instruction& instruction : schedule.instructions) {
-    const bool on_device =
-        instruction.buffer != kNone && schedule.buffers[instruction.buffer].space == Space::kDevice;
-    if (instruction.kind == InstructionKind::kAllocate && on_device) {
-      live += schedule.buffers[instruction.buffer].bytes;
-      waiting = waiting || live > most;
-      most = std::max(most, live);
-    } else if (instruction.kind == InstructionKind::kRelease && on_device) {
-      live -= schedule.buffers[instruction.buffer].bytes;
-    } else if (is_launch(instruction.kind) && waiting && instruction.op < tape.ops().size()) {
-      fullest = instruction.op;
-      waiting = false;
-    }
-  }
-  return fullest;
+  const std::uint32_t launch = fullest_launch(schedule, bytes_in_use(schedule));
+  const OpId op = launch == kNone ? kNone : schedule.instructions[launch].op;
+  return op < tape.ops().size() ? op : 0;
 }
 
 std::string describe(const Tape& tape, const Instruction& instruction) {
