@@ -127,7 +127,8 @@ class Executor {
   bool failed() const { return failed_; }
 
   const StepMemory& memory() const { return memory_; }
-  // Where a buffer lies, or was placed last (its range is empty before): for pictures, and tests of placement.
+  // Where a buffer lies, or was placed last (its range is empty before): for pictures, and tests of
+  // placement.
   const std::vector<AddressRange>& placements() const { return placements_; }
 
  private:

@@ -35,9 +35,9 @@ struct InstructionTime {
 // The last step of a prediction, instruction by instruction. Steps overlap: what does not wait for the step
 // before, as the copy of the next batch, begins before `begin_seconds`.
 struct TracedStep {
-  double begin_seconds = 0;                // when everything of the step before is done
-  std::vector<InstructionTime> times;      // an instruction
-  std::vector<AddressRange> placements;    // a buffer: where it lies in its space
+  double begin_seconds = 0;              // when everything of the step before is done
+  std::vector<InstructionTime> times;    // an instruction
+  std::vector<AddressRange> placements;  // a buffer: where it lies in its space
 };
 
 struct Prediction {

@@ -12,7 +12,7 @@
 namespace vdnn {
 
 std::ostream& people(const OutputArguments& outputs) {
-  for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
+  for (const std::string& path : outputs.all()) {
     if (path == "/dev/stdout") {
       return std::cerr;
     }

@@ -244,7 +244,7 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
     }
     files.push_back(path);
   };
-  for (const std::string& path : {outputs.json, outputs.trace, outputs.schedule}) {
+  for (const std::string& path : outputs.all()) {
     if (!path.empty()) {
       check_output_path(path);
       add(path);

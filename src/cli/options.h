@@ -124,6 +124,10 @@ struct OutputArguments {
   std::string json;
   std::string trace;
   std::string schedule;
+  std::string report;
+
+  // To go over them alike.
+  std::array<std::string, 4> all() const { return {json, trace, schedule, report}; }
 };
 
 // Throws InvalidArgument that names the option and what it may be, also for options that do not belong

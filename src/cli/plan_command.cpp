@@ -5,6 +5,7 @@
 #include "src/cli/resume.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
+#include "src/report/plan_report.h"
 #include "vdnn/chrome_trace.h"
 #include "vdnn/schedule_file.h"
 
@@ -24,7 +25,7 @@ void plan(const PlanArguments& arguments) {
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   const RunArguments run_arguments = resumed(arguments.run, checkpoint);
   RunOptions options = to_run_options(run_arguments);
-  options.trace_prediction = !arguments.outputs.trace.empty();
+  options.trace_prediction = !arguments.outputs.trace.empty() || !arguments.outputs.report.empty();
   const PlannedRun run = plan_from(checkpoint, options);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
@@ -42,6 +43,11 @@ void plan(const PlanArguments& arguments) {
       write_chrome_trace(file, "vdnn plan (simulated)", run.prediction.stream_names, run.prediction.trace);
     });
   }
+  if (!arguments.outputs.report.empty()) {
+    write_file(arguments.outputs.report, [&](std::ostream& file) {
+      write_plan_report(file, run, to_json(in_force(run_arguments, run)));
+    });
+  }
   if (!arguments.outputs.json.empty()) {
     const nlohmann::ordered_json summary = plan_summary(run, in_force(run_arguments, run));
     write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
@@ -57,6 +63,8 @@ Command add_plan_command(CLI::App& app) {
   command->get_option("--model")->required();
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   add_option(*command, "trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
+  add_option(*command, "report", arguments->outputs.report,
+             "write one HTML page: memory and streams over the step, and every decision");
   add_option(*command, "schedule", arguments->outputs.schedule, "write the schedule");
   command->add_flag("--print-schedule", arguments->print_schedule,
                     "print the schedule, a line an instruction");

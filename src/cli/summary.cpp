@@ -109,7 +109,8 @@ void print_prediction(std::ostream& out, const PlannedRun& run) {
       << format_size(prediction.host_bytes) << ", offloaded a step "
       << format_size(offload_bytes(*run.tape, run.schedule)) << "\n"
       << "predicted step " << prediction.step_seconds * 1e3 << " ms, of it stalled "
-      << prediction.stall_seconds * 1e3 << " ms\n";
+      << prediction.stall_seconds * 1e3 << " ms; oracle " << oracle_step_seconds(run) * 1e3
+      << " ms, lower bound " << lower_bound_step_seconds(run) * 1e3 << " ms\n";
 }
 
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result) {

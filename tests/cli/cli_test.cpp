@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -76,6 +77,61 @@ TEST_F(CliTest, PlanObeysTheSchemaAndKeepsStandardOutputForJson) {
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1);
   expect_obeys_schema(last_line(outcome.out));
   EXPECT_THAT(outcome.log, HasSubstr("predicted peak"));
+}
+
+TEST_F(CliTest, PlanSaysHowFarTheStepIsFromTheOracleAndFromTheBound) {
+  const std::string options = "--model lenet --batch 8 --policy all --device sim:titan-x";
+  const json summary = plan(options);
+  const auto milliseconds = [&](const char* key) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << summary[key].get<double>() * 1e3 << " ms";
+    return text.str();
+  };
+  EXPECT_THAT(run("plan " + options).out,
+              HasSubstr("; oracle " + milliseconds("oracle_step_seconds") + ", lower bound " +
+                        milliseconds("lower_bound_step_seconds") + "\n"));
+}
+
+// The data that a page of --report has in it.
+json data_of(const std::string& page) {
+  const std::string open = "id=\"plan-report\">";
+  const std::size_t begin = page.find(open) + open.size();
+  return json::parse(page.substr(begin, page.find("</script", begin) - begin));
+}
+
+TEST_F(CliTest, AReportSaysWhatTheSummarySays) {
+  const std::string report = path("report.html");
+  const json summary = plan("--model lenet --batch 8 --policy all --device sim:titan-x --report " + report);
+  const json data = data_of(read("report.html"));
+  const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/plan_report.schema.json");
+  EXPECT_THAT(testing::SchemaCheck::errors(schema, data), ::testing::IsEmpty());
+  EXPECT_EQ(data["configuration"], summary["options"]);
+  for (const auto& [key, value] : data["figures"].items()) {
+    if (summary.contains(key) && !key.ends_with("_seconds")) {
+      EXPECT_EQ(value, summary[key]) << key;
+    }
+  }
+  EXPECT_NEAR(data["figures"]["step_seconds"], summary["predicted_step_seconds"], 1e-9);
+  EXPECT_NEAR(data["figures"]["oracle_step_seconds"], summary["oracle_step_seconds"], 1e-9);
+  EXPECT_NEAR(data["figures"]["lower_bound_step_seconds"], summary["lower_bound_step_seconds"], 1e-9);
+}
+
+TEST_F(CliTest, AReportMayHaveStandardOutputToItself) {
+  const Outcome outcome = run("plan --model lenet --batch 8 --report /dev/stdout");
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_TRUE(outcome.out.starts_with("<!DOCTYPE html>"));
+  EXPECT_THAT(outcome.log, HasSubstr("predicted peak"));
+  EXPECT_EQ(data_of(outcome.out)["figures"]["model"], "lenet");
+}
+
+// One prediction serves both.
+TEST_F(CliTest, AReportLeavesTheTraceAsItIs) {
+  ASSERT_EQ(run("plan --model lenet --batch 8 --trace " + path("alone.json")).status, 0);
+  ASSERT_EQ(
+      run("plan --model lenet --batch 8 --trace " + path("both.json") + " --report " + path("report.html"))
+          .status,
+      0);
+  EXPECT_TRUE(read("alone.json") == read("both.json"));
 }
 
 TEST_F(CliTest, TrainObeysTheSchemaAndAgreesWithPlan) {
@@ -824,6 +880,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"TooManyThreads", "plan --model lenet --threads 40000", "--threads"},
         BadInput{"ThreadsOfZero", "plan --model lenet --threads 0", "--threads"},
         BadInput{"MoreThanTheAddressSpace", "plan --model lenet --device cpu --memory 200TiB", "--memory"},
+        BadInput{"ReportInTheFileOfTheTrace", "plan --model lenet --trace /dev/null --report /dev/null",
+                 "two outputs are to be written to /dev/null"},
+        BadInput{"EmptyReport", "plan --model lenet --report ''", "--report"},
+        BadInput{"ReportOfATraining", "train --model lenet --data synthetic --steps 1 --report x.html",
+                 "--report"},
         BadInput{"TwoOutputsInOneFile", "plan --model lenet --json /dev/null --trace /dev/null",
                  "two outputs"},
         BadInput{"NoData", "train --model lenet --steps 1", "--data"},
@@ -875,7 +936,9 @@ TEST_F(CliTest, AnOutputThatCannotBeWrittenIsFoundBeforeTraining) {
     EXPECT_EQ(outcome.status, 2) << option;
     EXPECT_THAT(outcome.log, HasSubstr(path("file")));
   }
-  EXPECT_EQ(run("plan --model lenet --schedule " + path("missing/schedule.json")).status, 2);
+  for (const std::string option : {"--schedule", "--report"}) {
+    EXPECT_EQ(run("plan --model lenet " + option + " " + path("missing/out")).status, 2) << option;
+  }
   EXPECT_EQ(read("file"), "in the way");
 }
 
@@ -886,7 +949,7 @@ TEST_F(CliTest, AnOutputThatFailsWhileItIsWrittenExitsWithStatusOne) {
     EXPECT_EQ(outcome.status, 1) << option << outcome.log;
     EXPECT_THAT(outcome.log, HasSubstr("/dev/full"));
   }
-  for (const std::string option : {"--json", "--trace", "--schedule"}) {
+  for (const std::string option : {"--json", "--trace", "--schedule", "--report"}) {
     EXPECT_EQ(run("plan --model lenet " + option + " /dev/full").status, 1) << option;
   }
   EXPECT_EQ(run("plan --model lenet >/dev/full").status, 1);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -117,7 +119,52 @@ TEST_P(PredictorTest, IsDeterministic) {
 
 TEST_P(PredictorTest, TakesNoTraceUnlessAsked) {
   const TapePtr tape = training_tape(random_network(3));
-  EXPECT_TRUE(predict(*tape, schedule_of(*tape, GetParam().plan), options()).trace.empty());
+  const Prediction prediction = predict(*tape, schedule_of(*tape, GetParam().plan), options());
+  EXPECT_TRUE(prediction.trace.empty());
+  EXPECT_FALSE(prediction.step.has_value());
+}
+
+// With the ends of what it waits for, in the order of its stream, and as long as it takes.
+TEST_P(PredictorTest, SaysWhenEachInstructionRunsAndWhereBuffersLie) {
+  constexpr double kRounding = 1e-9;
+  for (const bool graph : {false, true}) {
+    const TapePtr tape = training_tape(random_network(3));
+    const Schedule schedule = schedule_of(*tape, GetParam().plan);
+    PredictionOptions traced = options();
+    traced.trace = true;
+    traced.graph = graph;
+    const Prediction prediction = predict(*tape, schedule, traced);
+    ASSERT_TRUE(prediction.step.has_value());
+    const std::vector<InstructionTime>& times = prediction.step->times;
+    ASSERT_EQ(times.size(), schedule.instructions.size());
+    std::array<double, kStreamRoles> done{};
+    for (std::uint32_t index = 0; index < times.size(); ++index) {
+      const Instruction& instruction = schedule.instructions[index];
+      if (instruction.kind == InstructionKind::kAllocate || instruction.kind == InstructionKind::kRelease) {
+        EXPECT_EQ(times[index].begin_seconds, times[index].end_seconds);
+        continue;
+      }
+      const std::string what = describe(*tape, instruction);
+      for (const Wait& wait : instruction.waits) {
+        if (wait.steps_ago == 0 &&
+            schedule.instructions[wait.instruction].kind != InstructionKind::kAllocate) {
+          EXPECT_GE(times[index].begin_seconds, times[wait.instruction].end_seconds - kRounding) << what;
+        }
+      }
+      double& before = done[static_cast<std::size_t>(instruction.stream)];
+      EXPECT_GE(times[index].begin_seconds, before - kRounding) << what;
+      before = times[index].end_seconds;
+      if (is_launch(instruction.kind)) {
+        const Cost& cost = tape->op(instruction.op).cost_with(schedule.algorithms[instruction.op]);
+        EXPECT_NEAR(before - times[index].begin_seconds, traced.profile.seconds(cost), kRounding) << what;
+      }
+      for (const BufferUse& use : uses(*tape, instruction)) {
+        EXPECT_EQ(prediction.step->placements[use.buffer].bytes, schedule.buffers[use.buffer].bytes) << what;
+      }
+    }
+    EXPECT_NEAR(*std::ranges::max_element(done), prediction.step->begin_seconds + prediction.step_seconds,
+                kRounding);
+  }
 }
 
 // A step takes at least its ops one after the other, and not more than everything one after the other.

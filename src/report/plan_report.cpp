@@ -1,0 +1,379 @@
+#include "src/report/plan_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/report/plan_report_data.h"
+#include "src/report/plan_report_page.h"
+#include "src/report/report_drawing.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// --- text -------------------------------------------------------------------------------------------------
+
+// Without anything that ends a script or begins a tag or a comment in HTML. A name that is not UTF-8 must not
+// lose the report.
+std::string json_in_html(const Json& json) {
+  std::string text;
+  for (const char letter : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+    if (letter == '<') {
+      text += "\\u003c";
+    } else {
+      text += letter;
+    }
+  }
+  return text;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&#39;";
+        break;
+      default:
+        result += letter;
+    }
+  }
+  return result;
+}
+
+std::string number(const char* format, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+// With four figures, or a little more.
+std::string duration(double seconds) {
+  const double size = std::abs(seconds);
+  if (size >= 1) {
+    return number("%.3f s", seconds);
+  }
+  return size == 0 ? "0 ms" : number(size < 1e-3 ? "%.4f ms" : "%.2f ms", seconds * 1e3);
+}
+
+// As format_size() writes it, without the bytes behind it.
+std::string short_size(std::uint64_t bytes) {
+  const std::string text = format_size(bytes);
+  return text.substr(0, text.find(" ("));
+}
+
+std::string percent(double share) {
+  return number("%.1f %%", share * 100);
+}
+
+// --- the page ----------------------------------------------------------------------------------------------
+
+// What is left of the budget for the plan.
+std::uint64_t budget_of_plan(const PlannedRun& run) {
+  return run.target.budget_bytes - std::min(run.target.budget_bytes, run.target.library_bytes);
+}
+
+// What the memory drawings reach up to, a little above all that they show: the budget's line is among that
+// where it is near enough not to flatten the rest.
+std::uint64_t top_bytes(const PlannedRun& run) {
+  constexpr double kMargin = 1.03;
+  constexpr double kNear = 1.5;
+  const auto peak = static_cast<double>(run.prediction.peak_bytes);
+  const auto budget = static_cast<double>(budget_of_plan(run));
+  return static_cast<std::uint64_t>(kMargin * (budget <= kNear * peak ? std::max(peak, budget) : peak));
+}
+
+class Page {
+ public:
+  Page(const PlannedRun& run, const StepPicture& picture, const Json& report)
+      : run_(run), tape_(*run.tape), picture_(picture), report_(report), top_(top_bytes(run)) {}
+
+  // The part of that name in the template.
+  void write(std::ostream& out, std::string_view part) const {
+    using Writer = void (Page::*)(std::ostream&) const;
+    static const std::map<std::string_view, Writer> kParts{
+        {"title", &Page::write_title},   {"badges", &Page::write_badges}, {"tiles", &Page::write_tiles},
+        {"facts", &Page::write_facts},   {"box", &Page::write_box},       {"marks", &Page::write_marks},
+        {"memory", &Page::write_memory}, {"places", &Page::write_places}, {"streams", &Page::write_streams},
+        {"axis", &Page::write_axis},     {"peak", &Page::write_peak},     {"values", &Page::write_values},
+        {"ops", &Page::write_ops},       {"data", &Page::write_data}};
+    (this->*kParts.at(part))(out);
+  }
+
+ private:
+  void write_title(std::ostream& out) const {
+    out << escaped(run_.network.name()) << ", batch " << run_.network.batch();
+  }
+
+  void write_badges(std::ostream& out) const {
+    const auto badge = [&](const char* css, const std::string& text) {
+      out << "<span class=\"badge " << css << "\">" << escaped(text) << "</span>\n";
+    };
+    badge("", run_.target.name);
+    if (run_.target.simulated) {
+      badge("simulated", "simulated");
+    }
+    badge("", "policy " + to_string(run_.plan.options.policy));
+    badge(run_.fits() ? "good" : "bad", run_.fits() ? "fits" : "does not fit");
+    out << "<p class=\"soft\">" << (run_.target.simulated ? "simulated: " : "times as of ")
+        << escaped(run_.target.profile.source) << "; algorithms: " << escaped(run_.algorithms_source())
+        << ", " << to_string(run_.plan.options.preference) << "</p>\n";
+  }
+
+  static void write_tile(std::ostream& out, const char* name, const std::string& figure,
+                         const std::string& note) {
+    out << "<div class=\"tile\"><div class=\"name\">" << name << "</div><div class=\"figure\">"
+        << escaped(figure) << "</div><div class=\"note\">" << escaped(note) << "</div></div>\n";
+  }
+
+  void write_tiles(std::ostream& out) const {
+    const Prediction& prediction = run_.prediction;
+    const double oracle = report_["figures"]["oracle_step_seconds"];
+    const double bound = report_["figures"]["lower_bound_step_seconds"];
+    write_tile(out, "Peak of device memory", short_size(prediction.peak_bytes),
+               "budget " + short_size(run_.target.budget_bytes) + ", smallest possible " +
+                   short_size(run_.smallest_budget_bytes()));
+    write_tile(out, "Average", short_size(report_["figures"]["average_bytes"]),
+               "largest workspace " + short_size(report_["figures"]["workspace_bytes"]));
+    write_tile(out, "Step", duration(prediction.step_seconds),
+               "oracle " + duration(oracle) + ", lower bound " + duration(bound));
+    write_tile(out, "Of the oracle's speed", percent(oracle / prediction.step_seconds),
+               "compute waits " + duration(prediction.stall_seconds) + " a step");
+    write_tile(out, "Offloaded a step", short_size(report_["figures"]["offload_bytes_per_step"]),
+               "page-locked " + short_size(prediction.host_bytes));
+    write_tile(out, "Ops launched once more", std::to_string(recomputed_ops(run_.schedule)),
+               "of " + std::to_string(tape_.ops().size()) + " a step");
+  }
+
+  static void write_object(std::ostream& out, const char* caption, const Json& object) {
+    out << "<table class=\"facts\"><caption>" << caption << "</caption>\n";
+    for (const auto& [key, value] : object.items()) {
+      const bool bytes = key.ends_with("_bytes") || key.ends_with("_bytes_per_step");
+      const std::string text = bytes && value.is_number_unsigned() ? format_size(value)
+                               : value.is_string()                 ? value.get<std::string>()
+                               : value.is_null()                   ? "-"
+                                                                   : value.dump();
+      out << "<tr><th>" << escaped(key) << "</th><td>" << escaped(text) << "</td></tr>\n";
+    }
+    out << "</table>\n";
+  }
+
+  void write_facts(std::ostream& out) const {
+    write_object(out, "Figures", report_["figures"]);
+    write_object(out, "Configuration in force", report_["configuration"]);
+  }
+
+  void write_box(std::ostream& out) const { out << "0 0 " << kDrawingWidth << ' ' << kDrawingHeight; }
+
+  // Lines across the memory drawings, by their place from the bottom.
+  void write_mark(std::ostream& out, const char* css, std::uint64_t bytes, const std::string& text) const {
+    out << "<div class=\"mark " << css << "\" style=\"bottom:"
+        << number("%.3f", 100 * static_cast<double>(bytes) / static_cast<double>(top_)) << "%\"><span>"
+        << escaped(text) << "</span></div>\n";
+  }
+
+  void write_marks(std::ostream& out) const {
+    constexpr std::uint64_t kMostTicks = 6;
+    std::uint64_t tick = 1;
+    while (top_ / tick > kMostTicks) {
+      tick *= 2;
+    }
+    for (std::uint64_t bytes = 0; bytes <= top_; bytes += tick) {
+      write_mark(out, "tick", bytes, bytes == 0 ? "0" : short_size(bytes));
+    }
+    write_mark(out, "peak", run_.prediction.peak_bytes, "peak " + short_size(run_.prediction.peak_bytes));
+    const std::uint64_t budget = budget_of_plan(run_);
+    if (budget <= top_) {
+      write_mark(out, "budget", budget, "budget " + short_size(budget));
+    }
+  }
+
+  void write_memory(std::ostream& out) const { draw_memory(out, picture_, top_); }
+  void write_places(std::ostream& out) const { draw_places(out, picture_, top_); }
+  void write_streams(std::ostream& out) const { draw_streams(out, picture_); }
+
+  // The largest first, then the small ones of each content as one.
+  static std::vector<Resident> shown(const FullestMoment& peak) {
+    constexpr std::uint64_t kSmallPart = 100;
+    struct Rest {
+      std::size_t count = 0;
+      std::uint64_t bytes = 0;
+    };
+    std::vector<Resident> result;
+    std::map<Content, Rest> rest;
+    for (const Resident& resident : peak.residents) {
+      if (resident.bytes >= peak.bytes / kSmallPart) {
+        result.push_back(resident);
+      } else {
+        ++rest[resident.content].count;
+        rest[resident.content].bytes += resident.bytes;
+      }
+    }
+    const auto large = static_cast<std::ptrdiff_t>(result.size());
+    for (const auto& [content, small] : rest) {
+      result.push_back({.name = std::to_string(small.count) + " of less than 1 % each",
+                        .content = content,
+                        .bytes = small.bytes});
+    }
+    std::ranges::stable_sort(result.begin() + large, result.end(), std::ranges::greater{}, &Resident::bytes);
+    return result;
+  }
+
+  // The ends; a script puts more in between.
+  void write_axis(std::ostream& out) const {
+    out << "<span style=\"left:0\">0 ms</span><span style=\"left:100%\">" << duration(picture_.step_seconds)
+        << "</span>";
+  }
+
+  void write_peak(std::ostream& out) const {
+    const FullestMoment& peak = picture_.peak;
+    if (peak.op == kNone) {
+      out << "<p>No op takes memory.</p>\n";
+      return;
+    }
+    out << "<p>Most is handed out for <b>" << escaped(tape_.op(peak.op).name) << "</b>, at "
+        << duration(peak.seconds) << " of the step: " << format_size(peak.bytes) << ", of "
+        << format_size(run_.prediction.peak_bytes) << " that are committed. What lives there:</p>\n"
+        << "<table "
+           "class=\"list\"><thead><tr><th>what</th><th>content</th><th>size</th><th>share</th></tr></thead>"
+           "<tbody>\n";
+    for (const Resident& resident : shown(peak)) {
+      out << "<tr>" << name_cell(resident.name) << "<td>" << swatch(resident.content)
+          << to_string(resident.content) << "</td>" << size_cell(resident.bytes) << "<td class=\"number\">"
+          << percent(static_cast<double>(resident.bytes) / static_cast<double>(peak.bytes)) << "</td></tr>\n";
+    }
+    out << "</tbody></table>\n";
+  }
+
+  static std::string swatch(Content content) {
+    return std::string("<i class=\"swatch ") + css_class(content) + "\"></i>";
+  }
+  static std::string cell(const std::string& text) { return "<td>" + escaped(text) + "</td>"; }
+  static std::string name_cell(const std::string& text) {
+    return "<td class=\"name\">" + escaped(text) + "</td>";
+  }
+  // Sorted by `value`.
+  static std::string number_cell(double value, const std::string& text) {
+    return "<td class=\"number\" data-v=\"" + number("%.9g", value) + "\">" + escaped(text) + "</td>";
+  }
+  static std::string size_cell(std::uint64_t bytes) {
+    return number_cell(static_cast<double>(bytes), short_size(bytes));
+  }
+  std::string op_cell(OpId op) const {
+    return op == kNone ? "<td></td>"
+                       : "<td class=\"name\" data-v=\"" + std::to_string(op) + "\">" +
+                             escaped(tape_.op(op).name) + "</td>";
+  }
+
+  OpId first_backward_reader(ValueId value) const {
+    const std::span<const OpId> readers = tape_.readers(value);
+    const auto found = std::ranges::lower_bound(readers, tape_.forward_ops());
+    return found == readers.end() ? kNone : *found;
+  }
+
+  // When copies or launches begin, and how long they take in all.
+  std::string work_cell(std::span<const std::uint32_t> indices) const {
+    if (indices.empty()) {
+      return "<td></td>";
+    }
+    double seconds = 0;
+    for (const std::uint32_t index : indices) {
+      seconds += picture_.work[index].end - picture_.work[index].begin;
+    }
+    const double begin = picture_.work[indices.front()].begin;
+    return number_cell(begin, "at " + duration(begin) + ", " + duration(seconds));
+  }
+
+  void write_values(std::ostream& out) const {
+    for (const Decision& decision : picture_.decisions) {
+      const Value& value = tape_.value(decision.value);
+      out << "<tr data-value=\"" << decision.value << "\">" << name_cell(value.name)
+          << cell(kind_name(value.kind)) << size_cell(value.bytes) << "<td class=\"fate "
+          << to_string(decision.fate) << "\">" << to_string(decision.fate) << "</td>"
+          << op_cell(tape_.producer(decision.value)) << op_cell(first_backward_reader(decision.value))
+          << work_cell(decision.offloads) << work_cell(decision.prefetches)
+          << work_cell(decision.recomputations)
+          << (decision.hidden_share ? number_cell(*decision.hidden_share, percent(*decision.hidden_share))
+                                    : "<td></td>")
+          << "</tr>\n";
+    }
+  }
+
+  void write_ops(std::ostream& out) const {
+    std::vector<double> seconds(tape_.ops().size(), 0);
+    std::vector<int> launches(tape_.ops().size(), 0);
+    for (const PicturedWork& work : picture_.work) {
+      if (is_launch(work.kind)) {
+        seconds[work.op] += work.end - work.begin;
+        ++launches[work.op];
+      }
+    }
+    for (OpId id = 0; id < tape_.ops().size(); ++id) {
+      const Op& op = tape_.op(id);
+      const Algorithm& algorithm = op.algorithms[run_.schedule.algorithms[id]];
+      out << "<tr data-op=\"" << id << "\">" << number_cell(id, std::to_string(id)) << name_cell(op.name)
+          << cell(phase_name(op.phase)) << cell(algorithm.name)
+          << number_cell(static_cast<double>(op.algorithms.size()), std::to_string(op.algorithms.size()))
+          << size_cell(algorithm.workspace_bytes) << number_cell(launches[id], std::to_string(launches[id]))
+          << number_cell(seconds[id], duration(seconds[id])) << "</tr>\n";
+    }
+  }
+
+  void write_data(std::ostream& out) const { out << json_in_html(report_); }
+
+  const PlannedRun& run_;
+  const Tape& tape_;
+  const StepPicture& picture_;
+  const Json& report_;
+  std::uint64_t top_;
+};
+
+// The template with its {{parts}}.
+void fill(std::ostream& out, std::string_view text, const Page& page) {
+  constexpr std::string_view kOpen = "{{";
+  constexpr std::string_view kClose = "}}";
+  for (std::size_t open = text.find(kOpen); open != std::string_view::npos; open = text.find(kOpen)) {
+    const std::size_t close = text.find(kClose, open);
+    out << text.substr(0, open);
+    page.write(out, text.substr(open + kOpen.size(), close - open - kOpen.size()));
+    text.remove_prefix(close + kClose.size());
+  }
+  out << text;
+}
+
+}  // namespace
+
+void write_plan_report(std::ostream& out, const PlannedRun& run, const Json& configuration) {
+  const StepPicture picture = picture_of(run);
+  const Json report = plan_report_data(run, picture, configuration);
+  fill(out, plan_report_page(), Page(run, picture, report));
+  if (!out.flush()) {
+    throw DataError("report: writing failed");
+  }
+}
+
+}  // namespace vdnn

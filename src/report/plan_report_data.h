@@ -1,0 +1,20 @@
+#pragma once
+// The data of a plan's report (plan_report.h) as JSON; docs/plan_report.schema.json is its schema.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "src/report/step_picture.h"
+#include "vdnn/planned_run.h"
+
+namespace vdnn {
+
+// As the data says them, and the page too.
+std::string phase_name(Phase phase);
+std::string kind_name(ValueKind kind);
+
+// `configuration`: an object of the options in force; it is shown as it is.
+nlohmann::ordered_json plan_report_data(const PlannedRun& run, const StepPicture& picture,
+                                        const nlohmann::ordered_json& configuration);
+
+}  // namespace vdnn
