@@ -96,6 +96,25 @@ class DevicePool::Impl {
     blocks_.free(offset, block.bytes, guard_ ? protect_after(offset, block.bytes, last_use) : last_use);
   }
 
+  bool resize(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > budget_) {
+      return false;
+    }
+    const std::uint64_t wanted = round_up(bytes, granule_);
+    if (wanted > blocks_.end()) {
+      return commit(wanted - blocks_.end());
+    }
+    const std::uint64_t free_granules = blocks_.tail_bytes() - blocks_.tail_bytes() % granule_;
+    const std::uint64_t surplus = std::min(blocks_.end() - wanted, free_granules);
+    if (surplus > 0) {
+      device_.synchronize(blocks_.tail_frontier());
+      device_.decommit(at(blocks_.end() - surplus, surplus));
+      blocks_.shrink(surplus);
+    }
+    return true;
+  }
+
   MemoryShortage shortage(std::uint64_t asked) const {
     const std::lock_guard lock(mutex_);
     const std::uint64_t largest = blocks_.largest_free_block_bytes();
@@ -113,7 +132,7 @@ class DevicePool::Impl {
             .peak_in_use_bytes = peak_in_use_,
             .requested_bytes = blocks_.asked_bytes(),
             .committed_bytes = blocks_.end(),
-            .peak_committed_bytes = blocks_.end(),  // it never shrinks
+            .peak_committed_bytes = peak_committed_,
             .largest_free_block_bytes = blocks_.largest_free_block_bytes(),
             .blocks_in_use = blocks_.blocks_in_use(),
             .allocations = allocations_,
@@ -142,8 +161,10 @@ class DevicePool::Impl {
   }
 
   // Commits what the tail lacks. False when the budget does not allow it.
-  bool grow(std::uint64_t asked) {
-    const std::uint64_t bytes = round_up(blocks_.missing(asked), granule_);
+  bool grow(std::uint64_t asked) { return commit(round_up(blocks_.missing(asked), granule_)); }
+
+  // Whole granules behind the end. False when the budget does not allow it.
+  bool commit(std::uint64_t bytes) {
     if (bytes > budget_ - blocks_.end()) {
       return false;
     }
@@ -151,6 +172,7 @@ class DevicePool::Impl {
     blocks_.prepare_to_grow();
     device_.commit(at(blocks_.end(), bytes));
     blocks_.grow(bytes);
+    peak_committed_ = std::max(peak_committed_, blocks_.end());
     ++growths_;
     return true;
   }
@@ -186,6 +208,7 @@ class DevicePool::Impl {
   mutable std::mutex mutex_;  // guards what follows, and submissions to guard_
   Tlsf blocks_;
   std::uint64_t peak_in_use_ = 0;
+  std::uint64_t peak_committed_ = 0;
   std::uint64_t allocations_ = 0;
   std::uint64_t reused_at_once_ = 0;
   std::uint64_t reused_after_wait_ = 0;
@@ -206,6 +229,10 @@ std::optional<AddressRange> DevicePool::allocate(std::uint64_t bytes, StreamId s
 
 void DevicePool::free(AddressRange block, const Frontier& last_use) {
   impl_->free(block, last_use);
+}
+
+bool DevicePool::resize(std::uint64_t bytes) {
+  return impl_->resize(bytes);
 }
 
 MemoryShortage DevicePool::shortage(std::uint64_t asked) const {

@@ -113,6 +113,28 @@ void Tlsf::grow(std::uint64_t bytes) {
   end_ += bytes;
 }
 
+void Tlsf::shrink(std::uint64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  if (tail() != last_ || bytes > tail_bytes()) {
+    throw InvalidArgument("a range whose last " + format_size(tail_bytes()) + " are free cannot lose " +
+                          format_size(bytes));
+  }
+  Node& tail = nodes_[last_];
+  tail.bytes -= bytes;
+  end_ -= bytes;
+  if (tail.bytes == 0) {
+    // What is appended one day lies behind the same users.
+    beyond_ = std::exchange(tail.frontier, {});
+    const Index gone = std::exchange(last_, tail.before);
+    if (last_ != kNone) {
+      nodes_[last_].after = kNone;
+    }
+    make_spare(gone);
+  }
+}
+
 Tlsf::Index Tlsf::lookup(std::uint64_t offset, std::uint64_t asked) const {
   const std::optional<Index> found = in_use_.find(offset);
   if (!found || nodes_[*found].asked != asked) {
@@ -193,6 +215,11 @@ std::uint64_t Tlsf::tail_bytes() const {
 Tlsf::Index Tlsf::tail() const {
   const bool vacant_behind = last_ != kNone && nodes_[last_].state == State::kVacant;
   return free_neighbour(vacant_behind ? nodes_[last_].before : last_);
+}
+
+Frontier Tlsf::tail_frontier() const {
+  const Index node = tail();
+  return node == kNone ? Frontier() : nodes_[node].frontier;
 }
 
 std::uint64_t Tlsf::largest_free_block_bytes() const {
@@ -313,8 +340,12 @@ void Tlsf::absorb_after(Index node) {
     last_ = node;
   }
   nodes_[gone].frontier.clear();
-  nodes_[gone].next = spare_;
-  spare_ = gone;
+  make_spare(gone);
+}
+
+void Tlsf::make_spare(Index node) {
+  nodes_[node].next = spare_;
+  spare_ = node;
   ++spares_;
 }
 

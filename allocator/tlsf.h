@@ -71,6 +71,9 @@ class Tlsf {
   // prepare_to_grow(), which is for whoever has to get the memory in between.
   void prepare_to_grow() { prepare_nodes(1); }
   void grow(std::uint64_t bytes);
+  // Takes `bytes` (a multiple of the unit) off the tail. Throws InvalidArgument where it has fewer, or where
+  // a vacancy lies behind it.
+  void shrink(std::uint64_t bytes);
 
   // The block in use that allocate(asked) gave at `offset`. Throws InvalidArgument when there is none; so do
   // the next two, and then nothing changes.
@@ -130,6 +133,8 @@ class Tlsf {
   std::uint64_t asked_bytes() const { return asked_bytes_; }
   std::size_t blocks_in_use() const { return in_use_.size(); }
   std::uint64_t tail_bytes() const;
+  // What the next user of the tail must be ordered after; empty without one.
+  Frontier tail_frontier() const;
   std::uint64_t largest_free_block_bytes() const;
   // In order of offset; linear in the number of blocks.
   std::vector<Block> free_blocks() const;
@@ -189,6 +194,7 @@ class Tlsf {
   Index free_neighbour(Index node) const;
   // `node` takes over its neighbour behind it, but for the frontier.
   void absorb_after(Index node);
+  void make_spare(Index node);
 
   std::uint64_t unit_;
   std::uint64_t end_ = 0;

@@ -68,6 +68,13 @@ class DevicePool {
   // `last_use` names a submission that has not been made.
   void free(AddressRange block, const Frontier& last_use);
 
+  // Commits memory, or gives back what is free at the end, until `bytes` (rounded up to granules) are
+  // committed, or as far as the last block in use reaches, where that is more: for who knows what will be
+  // taken, and wants it, or to be refused, beforehand. No address depends on it. Blocks until what is given
+  // back is out of use. False, and nothing changes, where the budget does not allow it. Throws what the
+  // device throws.
+  bool resize(std::uint64_t bytes);
+
   // The numbers of a request that was refused.
   MemoryShortage shortage(std::uint64_t asked) const;
   DevicePoolStatistics statistics() const;

@@ -1,12 +1,14 @@
 #pragma once
-// What the ops of one tape cost on one device, measured there (cost_measurement.h) and kept in a file. With
+// What the ops of one tape cost on one device, measured there before a run (cost_measurement.h) or in it
+// (learned_costs.h) and kept in a file. With
 // it `sim` takes seconds that were seen in the place of seconds that follow from counts and rates, and the
 // preference `performance` takes the fastest algorithm in the place of the library's first choice.
 //
 // Times hold for what they were measured of and for nothing else: for another network, batch, device, number
 // of threads or library the costs are refused, as are costs that lack an op of the tape or have one too many.
 //
-// The file is JSON (docs/measured_costs.schema.json).
+// The file is JSON (docs/measured_costs.schema.json). Its version is 1 where all times were measured, 2 where
+// some were reckoned; both are read.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,6 +30,7 @@ struct MeasuredTime {
   // front of it is part of it.
   double seconds = 0;         // > 0
   double spread_seconds = 0;  // from lower to upper quartile
+  // 0: none was seen, and the seconds are reckoned from what was expected (learned_costs.h).
   std::uint64_t launches = 0;
 
   friend bool operator==(const MeasuredTime&, const MeasuredTime&) = default;

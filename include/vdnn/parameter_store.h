@@ -34,6 +34,9 @@ class ParameterStore {
   // parameters in the same order. Null where the store holds no such value.
   std::vector<Slot*> slots(const Tape& tape);
 
+  // Of page-locked memory, that moving parameters takes: as much as the largest slot.
+  std::uint64_t transfer_bytes() const;
+
   // Versions that no other work on this device uses; see Access.
   std::uint64_t next_version() { return ++versions_; }
 
@@ -65,7 +68,6 @@ class ParameterStore {
                            const Slot& slot) const;
   // The parameter's, then its states'.
   std::span<Slot> slots_of(std::size_t parameter);
-  std::uint64_t largest_slot_bytes() const;
 
   DevicePool& pool_;
   StreamId stream_;

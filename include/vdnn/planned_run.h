@@ -88,6 +88,7 @@ struct PlannedRun {
   std::shared_ptr<const OpCatalog> catalog;
   std::shared_ptr<OpLibrary> library;  // null where nothing can be run (sim)
   std::shared_ptr<const Tape> tape;
+  std::optional<MeasuredCosts> measured;  // what the tape's costs and the link's rates are from, if measured
   Plan plan;
   Schedule schedule;
   Prediction prediction;
@@ -122,6 +123,21 @@ PlannedRun plan_run(Network network, const RunOptions& options);
 PlannedRun plan_run_with_schedule(const RunOptions& options,
                                   const std::function<Schedule(const Tape&)>& read);
 
+// The same decisions, predicted with other costs. Throws InvalidArgument for costs that were measured of
+// something else.
+PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs);
+
+struct ReplanOptions {
+  // Algorithms may be chosen anew, where the policy chooses. Results are then those of other algorithms:
+  // otherwise they are kept, and a plan moves bytes alone.
+  bool change_algorithms = false;
+  // In the place of the policy that the run was asked for.
+  std::optional<Policy> policy;
+};
+// Decides anew, with the costs that the run has by now, for the same network, device and budgets. As with
+// plan_run(), a plan that does not fit is no error. Throws as plan_run() does.
+PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
+
 // Throws OutOfMemory that names the policy, the budgets and the smallest budget.
 void require_fit(const PlannedRun& run);
 
@@ -142,6 +158,7 @@ struct EvaluationPlan {
   std::int64_t batch = 0;  // divides the batch of training
   std::shared_ptr<const Tape> tape;
   Schedule schedule;
+  std::uint64_t peak_bytes = 0;  // committed
 };
 EvaluationPlan plan_evaluation(const PlannedRun& run);
 

@@ -103,6 +103,8 @@ OpId fullest_op(const Tape& tape, const Schedule& schedule);
 
 // A line an instruction, for people.
 std::string describe(const Tape& tape, const Instruction& instruction);
+// What traces and findings call its work: the op that is launched, else describe().
+std::string trace_name(const Tape& tape, const Instruction& instruction);
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule);
 
 // What a launch, recompute, load, offload, prefetch or read of a result reads and writes, as pairs of buffer

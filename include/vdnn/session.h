@@ -13,6 +13,10 @@
 // Training and evaluation take turns in the same memory: the first call of the other kind closes what the
 // last one used, once everything submitted has been waited for. A Session belongs to one thread.
 //
+// Between steps a session may learn from a trace of those behind it (learn()) and plan the following ones
+// anew (replan()): bytes then move otherwise, and with the same algorithms results stay what they would have
+// been.
+//
 // Arguments that cannot be are refused before anything happens. A step that fails in the middle (memory, the
 // device, a custom layer) may have updated parameters in part: from then on every call throws the first cause
 // again, until restore() has put a whole state in place. (It is vdnn::Error or, where the host's heap is
@@ -33,6 +37,7 @@
 #include "vdnn/device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
+#include "vdnn/learned_costs.h"
 #include "vdnn/parameter_store.h"
 #include "vdnn/pinned_pool.h"
 #include "vdnn/planned_run.h"
@@ -70,6 +75,27 @@ struct TrainingState {
 // The state of training `tape` without its numbers: the names and dims, in the order, that a state must have.
 TrainingState describe_state(const Tape& tape);
 
+// What came of planning anew.
+struct ReplanReport {
+  enum class Outcome : std::uint8_t {
+    kReplanned,  // the new plan is in force
+    kKept,       // the plan in force is expected to be as fast as any new one
+    kRefused     // there is no new plan, see `reason`; the one in force goes on
+  };
+  Outcome outcome = Outcome::kKept;
+  std::string reason;  // empty but for kRefused
+  // Of the plan before: what its costs said, and what the new costs say.
+  double expected_step_seconds = 0;
+  double corrected_step_seconds = 0;
+  std::uint64_t predicted_peak_bytes_before = 0;
+  // Of the plan in force from here on.
+  double predicted_step_seconds = 0;
+  std::uint64_t predicted_peak_bytes = 0;  // committed; evaluation, where that is planned, included
+  std::uint64_t predicted_host_bytes = 0;  // page-locked
+  bool algorithms_changed = false;         // results are those of other algorithms
+};
+std::string to_string(ReplanReport::Outcome outcome);
+
 class Session {
  public:
   // Throws OutOfMemory where the run does not fit, InvalidArgument for a simulated device.
@@ -77,6 +103,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // As it is in force.
   const PlannedRun& run() const { return run_; }
   // Training steps submitted since the start of training, those before a restored state included.
   std::uint64_t steps() const { return steps_; }
@@ -105,6 +132,22 @@ class Session {
   // Waits for everything submitted (results that nobody waited for are lost) and gives back what steps hold
   // between them.
   void finish();
+
+  // --- learning from the run -------------------------------------------------------------------------------
+  // Costs as the steps have shown them: those that the plan was made with when this is first called,
+  // corrected by `trace` and the traces before. `trace` is what Device::take_trace() gave of steps of the
+  // plan in force, all done; more than a few, since medians are taken. Throws InvalidArgument where no launch
+  // of them is in it.
+  MeasuredCosts learn(std::span<const TraceEvent> trace);
+  // Plans the following steps anew, with these costs and within the same budgets, and puts the new plan in
+  // the place of the one in force if it is expected to be faster, or of a policy that was asked for.
+  // Parameters, optimizer, running statistics and the count of steps stay where they are. Never are both
+  // plans' feature maps resident; what the new one takes is there when this returns, so that no step fails
+  // for want of it and no later step allocates, and what it does not take has been given back. Finishes as
+  // finish() does, and takes as long as planning. Throws InvalidArgument with steps in flight, and for costs
+  // of something else; what finish() throws; and OutOfMemory where even the plan before does not get its
+  // memory back.
+  ReplanReport replan(const MeasuredCosts& costs, const ReplanOptions& options = {});
 
   // --- values by name --------------------------------------------------------------------------------------
   // What the last step that was waited for gave back: outputs of the network and, of a training step, what
@@ -135,6 +178,10 @@ class Session {
  private:
   StreamId compute() const { return streams_[StreamRole::kCompute]; }
   const EvaluationPlan& evaluation();
+  std::uint64_t committed_bytes_wanted() const;
+  void take_memory();
+  void take_host_buffers();
+  void adopt(PlannedRun next);
   void open(Mode mode);
   void close();
   void mend();
@@ -149,12 +196,14 @@ class Session {
   std::uint32_t parameter_index(std::string_view name) const;
 
   PlannedRun run_;
+  std::uint64_t evaluation_peak_bytes_;  // that evaluation may take: the first plan's
   SessionOptions options_;
   std::unique_ptr<Device> device_;
   DevicePool pool_;
   PinnedPool pinned_;
   StreamSet streams_;
   ParameterStore parameters_;
+  std::shared_ptr<const Tape> compiled_tape_;  // what the program was compiled from
   std::unique_ptr<OpProgram> program_;
   std::optional<EvaluationPlan> evaluation_;
   std::unique_ptr<OpProgram> evaluation_program_;
@@ -166,6 +215,9 @@ class Session {
   std::uint64_t in_flight_ = 0;
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
   std::exception_ptr failure_;           // what ended a step in the middle
+
+  std::optional<MeasuredCosts> expected_;  // before anything was learned
+  StepObservations seen_;
 };
 
 }  // namespace vdnn

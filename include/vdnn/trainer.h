@@ -17,6 +17,28 @@
 
 namespace vdnn {
 
+// When a training plans its steps anew, with what it has seen of those behind it (Session::replan()).
+struct ReplanRule {
+  // Of the first plan: the last of them, at most twenty and never the first, are measured. At least
+  // kFewestReplanSteps.
+  std::uint64_t after_steps = 0;
+  bool repeatedly = false;  // and again after each so many more
+  ReplanOptions options = {};
+};
+inline constexpr std::uint64_t kFewestReplanSteps = 6;
+
+// What came of it. Times are those that passed from step to step, medians.
+struct Replanning {
+  std::uint64_t step = 0;            // after which, counted as StepReport::step
+  std::uint64_t measured_steps = 0;  // that were learned from
+  ReplanReport report;
+  double step_seconds_before = 0;  // of the steps measured
+  // Of as many steps after it, or of those that there were; none where that was not even two.
+  std::optional<double> step_seconds_after;
+  std::uint64_t committed_bytes_before = 0;
+  std::uint64_t committed_bytes_after = 0;
+};
+
 struct TrainOptions {
   double learning_rate = 0.01;
   std::string learning_rate_schedule = "constant";  // learning_rate.h
@@ -25,6 +47,11 @@ struct TrainOptions {
   std::uint64_t steps = 0;
   SessionOptions session = {};  // its seed is that of shuffling, too
   bool trace = false;           // record the last few steps
+  std::optional<ReplanRule> replan = {};
+  // Called when the steps after it have been timed, or have ended. May be empty.
+  std::function<void(const Replanning&)> replanned = {};
+  // Learn from the last steps, too: TrainingResult::learned. Wants kFewestReplanSteps to be run.
+  bool learn = false;
   // Training goes on from here; its seed counts, not that of `session`, and `epochs` and `steps` are those of
   // the whole training. Data in the order, and the learning rate, of the steps that follow.
   std::optional<TrainingState> start;
@@ -47,9 +74,11 @@ struct StepReport {
 
 struct TrainingResult {
   std::uint64_t steps = 0;
-  double loss = 0;                      // of the last step
-  std::optional<double> test_accuracy;  // after the last epoch
-  std::uint64_t peak_bytes = 0;         // counted by the driver
+  double loss = 0;                         // of the last step
+  std::optional<double> test_accuracy;     // after the last epoch
+  std::uint64_t peak_bytes = 0;            // counted by the driver
+  std::uint64_t predicted_peak_bytes = 0;  // of the plans that were in force, the most
+  std::optional<MeasuredCosts> learned;    // all that was seen, where anything was to be learned
   double average_bytes = 0;
   std::uint64_t host_bytes = 0;
   double step_seconds = 0;              // medians over the steps but the first
@@ -69,6 +98,9 @@ class Trainer {
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
+
+  // As it is in force.
+  const PlannedRun& run() const;
 
   // Trains as the options say, once. `report` may be empty.
   TrainingResult train(const std::function<void(const StepReport&)>& report);

@@ -217,6 +217,12 @@ TrainingArguments in_force(const TrainingArguments& given) {
   if (arguments.save_every && !arguments.save) {
     throw InvalidArgument("--save-every belongs to --save, which says where to");
   }
+  if (arguments.replan_after && arguments.replan_every) {
+    throw InvalidArgument("--replan-after and --replan-every: give one of them");
+  }
+  if (arguments.replan_algorithms && !arguments.replan_after && !arguments.replan_every) {
+    throw InvalidArgument("--replan-algorithms belongs to --replan-after or --replan-every");
+  }
   if (arguments.crop_padding && !arguments.augment) {
     throw InvalidArgument("--crop-padding belongs to --augment");
   }

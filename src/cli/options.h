@@ -99,6 +99,10 @@ struct TrainingArguments {
   bool deterministic = false;
   std::optional<std::string> save;
   std::optional<std::uint64_t> save_every;
+  std::optional<std::uint64_t> replan_after;
+  std::optional<std::uint64_t> replan_every;
+  bool replan_algorithms = false;
+  std::optional<std::string> learned;
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
@@ -116,6 +120,12 @@ struct TrainingArguments {
     field("deterministic", self.deterministic, "cpu always is");
     field("save", self.save, "write a checkpoint at the end");
     field("save-every", self.save_every, "and after each so many steps");
+    field("replan-after", self.replan_after,
+          "after so many steps of this run, plan the others anew with what they took; results stay the same");
+    field("replan-every", self.replan_every, "likewise, after each so many steps");
+    field("replan-algorithms", self.replan_algorithms,
+          "with either: algorithms may be chosen anew, too; results may change then");
+    field("learned", self.learned, "write what steps were seen to take to this file, for --profile");
   }
 };
 

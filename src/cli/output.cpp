@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <span>
+
+#include "src/base/atomic_file.h"
 
 namespace vdnn {
 
@@ -18,6 +21,14 @@ void write_output(const std::function<void()>& write) {
 
 void log_warning(const std::string& text) {
   spdlog::warn("{}", text);
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  write_output([&] {
+    AtomicFile file(path, text.size());
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  });
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {

@@ -22,6 +22,9 @@ void write_output(const std::function<void()>& write);
 // What no run fails for: the `warn` of its options.
 void log_warning(const std::string& text);
 
+// Puts `text` in the place of what the file held, as a whole or not at all. Throws OutputError.
+void replace_file(const std::string& path, const std::string& text);
+
 // Replaces the file at `path` by what `write` writes. Throws OutputError.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 

@@ -2,10 +2,8 @@
 
 #include <iomanip>
 #include <iostream>
-#include <span>
 #include <string_view>
 
-#include "src/base/atomic_file.h"
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
 #include "src/cli/options.h"
@@ -50,12 +48,7 @@ void profile(const ProfileArguments& arguments) {
                                          run.tape->ops().size());
                           }});
   print_costs(std::cout, costs);
-  const std::string text = to_text(costs);
-  write_output([&] {
-    AtomicFile file(arguments.output, text.size());
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
-  });
+  replace_file(arguments.output, to_text(costs));
   std::cout << "profile: " << arguments.output << "\n";
 }
 

@@ -74,7 +74,7 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
                    const TrainingArguments& training) {
   Json json = common_summary(run, arguments, result.peak_bytes, result.average_bytes, result.host_bytes);
   json["options"].update(to_json(training));
-  json["predicted_peak_bytes"] = run.prediction.peak_bytes;
+  json["predicted_peak_bytes"] = result.predicted_peak_bytes;
   json["step_seconds"] = result.step_seconds;
   json["stall_seconds"] = value_or_null(result.stall_seconds);
   json["images_per_second"] = result.images_per_second;
@@ -121,7 +121,7 @@ void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult
     out << ", of it stalled " << *result.stall_seconds * 1e3 << " ms";
   }
   out << "\npeak " << format_size(result.peak_bytes) << " (predicted "
-      << format_size(run.prediction.peak_bytes) << "), " << percent(result.peak_bytes, baseline)
+      << format_size(result.predicted_peak_bytes) << "), " << percent(result.peak_bytes, baseline)
       << " % of the baseline's " << format_size(baseline) << "\n"
       << std::setprecision(4) << "loss ";
   if (std::isnan(result.loss)) {

@@ -7,6 +7,7 @@
 #include "src/cli/fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/replan_lines.h"
 #include "src/cli/resume.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
@@ -33,6 +34,13 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
                        .session = {.seed = arguments.run.seed.value_or(1),
                                    .link_gbytes_per_second = training.link_gbytes_per_s},
                        .trace = !arguments.outputs.trace.empty()};
+  if (training.replan_after || training.replan_every) {
+    options.replan =
+        ReplanRule{.after_steps = training.replan_after.value_or(training.replan_every.value_or(0)),
+                   .repeatedly = training.replan_every.has_value(),
+                   .options = {.change_algorithms = training.replan_algorithms, .policy = {}}};
+  }
+  options.learn = training.learned.has_value();
   if (training.save) {
     options.save = [path = *training.save](Session& session) {
       write_output([&] { save_checkpoint(path, session); });
@@ -73,8 +81,10 @@ nlohmann::ordered_json to_json(const StepReport& report) {
 
 // A function of its own, so that the state that was read does not outlive it.
 Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
-                     const std::optional<Checkpoint>& checkpoint) {
+                     const std::optional<Checkpoint>& checkpoint,
+                     const std::function<void(const Replanning&)>& replanned) {
   TrainOptions options = to_train_options(arguments);
+  options.replanned = replanned;
   if (checkpoint) {
     options.start = checkpoint->state(run);
   }
@@ -91,7 +101,10 @@ TrainArguments completed(const TrainArguments& given, const std::optional<Checkp
 
 void train(const TrainArguments& given) {
   const OutputArguments& outputs = given.outputs;
-  check_outputs(outputs, {{"--save", given.training.save}, {"--engine-timings", given.run.engine_timings}},
+  check_outputs(outputs,
+                {{"--save", given.training.save},
+                 {"--learned", given.training.learned},
+                 {"--engine-timings", given.run.engine_timings}},
                 {given.run.resume, given.run.profile});
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
@@ -103,12 +116,18 @@ void train(const TrainArguments& given) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
-  Trainer trainer = make_trainer(arguments, run, data, checkpoint);
   std::optional<JsonLines> json;
+  ProgressBar progress(out, terminal);
+  Trainer trainer = make_trainer(arguments, run, data, checkpoint, [&](const Replanning& replanning) {
+    progress.finish();
+    print_replanning(out, replanning);
+    if (json) {
+      write_output([&] { json->write(to_json(replanning)); });
+    }
+  });
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
-  ProgressBar progress(out, terminal);
   const TrainingResult result = trainer.train([&](const StepReport& report) {
     progress.update(to_progress(report, run.target.budget_bytes));
     if (json) {
@@ -116,13 +135,18 @@ void train(const TrainArguments& given) {
     }
   });
   progress.finish();
-  print_result(out, run, result);
+  print_result(out, trainer.run(), result);
+  if (arguments.training.learned) {
+    const std::string& path = *arguments.training.learned;
+    replace_file(path, to_text(result.learned.value()));
+    out << "learned: " << path << " (for --profile)\n";
+  }
   if (arguments.training.save) {
     out << "checkpoint: " << *arguments.training.save << "\n";
   }
   if (json) {
     const nlohmann::ordered_json summary =
-        train_summary(run, result, in_force(arguments.run, run), arguments.training);
+        train_summary(trainer.run(), result, in_force(arguments.run, run), arguments.training);
     write_output([&] { json->write(summary); });
   }
   if (!outputs.trace.empty()) {

@@ -84,8 +84,7 @@ Executor::Executor(const ExecutorParts& parts)
       launches_(parts.schedule->instructions.size()),
       frontier_index_(parts.schedule->instructions.size(), kNone) {
   for (const Instruction& instruction : parts_.schedule->instructions) {
-    names_.push_back(instruction.kind == InstructionKind::kLaunch ? parts_.tape->op(instruction.op).name
-                                                                  : describe(*parts_.tape, instruction));
+    names_.push_back(trace_name(*parts_.tape, instruction));
     uses_.push_back(uses(*parts_.tape, instruction));
   }
   number_awaited_instructions();

@@ -78,7 +78,7 @@ std::vector<ParameterStore::Slot*> ParameterStore::slots(const Tape& tape) {
   return result;
 }
 
-std::uint64_t ParameterStore::largest_slot_bytes() const {
+std::uint64_t ParameterStore::transfer_bytes() const {
   std::uint64_t largest = 1;
   for (const Slot& slot : slots_) {
     largest = std::max(largest, slot.range.bytes);
@@ -93,7 +93,7 @@ class ParameterStore::Transfers {
       : store_(store),
         device_(store.pool_.device()),
         stream_(stream),
-        block_(pinned, store.largest_slot_bytes(), "to move a parameter") {}
+        block_(pinned, store.transfer_bytes(), "to move a parameter") {}
 
   bool touches_memory() const { return device_.properties().touches_memory; }
   std::byte* host() const { return pointer_to<std::byte>(block_.range().begin); }

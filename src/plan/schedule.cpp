@@ -109,6 +109,11 @@ std::string describe(const Tape& tape, const Instruction& instruction) {
   return text;
 }
 
+std::string trace_name(const Tape& tape, const Instruction& instruction) {
+  return instruction.kind == InstructionKind::kLaunch ? tape.op(instruction.op).name
+                                                      : describe(tape, instruction);
+}
+
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule) {
   for (std::size_t index = 0; index < schedule.instructions.size(); ++index) {
     const Instruction& instruction = schedule.instructions[index];

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/median.h"
+#include "src/train/launch_times.h"
 #include "src/train/link_measurement.h"
 #include "vdnn/checker.h"
 #include "vdnn/dataset.h"
@@ -26,37 +26,6 @@ constexpr std::uint64_t kFewestSteps = 5;  // of which a median says something
 
 // Algorithms by op, of ops that have several; the others take what the base has.
 using Choice = std::vector<std::pair<OpId, std::uint32_t>>;
-
-double quartile(std::vector<double> values, std::size_t quarters) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) * quarters / 4);
-  std::ranges::nth_element(values, at);
-  return *at;
-}
-
-MeasuredTime time_of(const std::vector<double>& seconds) {
-  return {.seconds = median(seconds),
-          .spread_seconds = quartile(seconds, 3) - quartile(seconds, 1),
-          .launches = seconds.size()};
-}
-
-// By name, the gap in front included.
-using LaunchSeconds = std::map<std::string, std::vector<double>, std::less<>>;
-
-// What a stream's trace says of its launches. Each could begin when the one before was done, and whatever the
-// stream waited for.
-LaunchSeconds launch_seconds(std::vector<TraceEvent> trace, StreamId stream) {
-  std::erase_if(trace, [&](const TraceEvent& event) {
-    return event.stream != stream || event.kind == TraceEvent::Kind::kCounter;
-  });
-  std::ranges::stable_sort(trace, {}, &TraceEvent::begin_seconds);
-  LaunchSeconds launches;
-  for (std::size_t i = 1; i < trace.size(); ++i) {
-    if (trace[i].kind == TraceEvent::Kind::kWork) {
-      launches[trace[i].name].push_back(trace[i].end_seconds - trace[i - 1].end_seconds);
-    }
-  }
-  return launches;
-}
 
 // Half of the bytes of feature maps lie in maps of at least this size.
 std::uint64_t typical_map_bytes(const Tape& tape) {

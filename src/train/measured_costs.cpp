@@ -18,7 +18,8 @@ namespace vdnn {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr int kDeepest = 4;  // the time of an algorithm of an op
+constexpr int kReckonedSchema = 2;  // may have times of no launches
+constexpr int kDeepest = 4;         // the time of an algorithm of an op
 constexpr const char* kDocument = "measured costs";
 constexpr const char* kType = "measured costs";
 
@@ -112,7 +113,7 @@ void require_no_faster_both_ways(const MeasuredCosts& costs) {
   }
 }
 
-std::optional<MeasuredTime> time_from(const Json& json, const std::string& where) {
+std::optional<MeasuredTime> time_from(const Json& json, const std::string& where, bool may_be_reckoned) {
   if (json.is_null()) {
     return std::nullopt;
   }
@@ -122,7 +123,7 @@ std::optional<MeasuredTime> time_from(const Json& json, const std::string& where
   if (time.seconds == 0) {
     object.fail("seconds", "must be more than nothing");
   }
-  if (time.launches == 0) {
+  if (time.launches == 0 && !may_be_reckoned) {
     object.fail("launches", "must be at least 1");
   }
   object.require_no_other_keys();
@@ -133,18 +134,27 @@ std::string in_words(const std::string& op, const std::string& algorithm) {
   return "op '" + op + "', algorithm '" + algorithm + "'";
 }
 
-Times times_from(const Json& json, const std::string& op) {
+Times times_from(const Json& json, const std::string& op, bool may_be_reckoned) {
   if (!json.is_object()) {
     throw DataError(std::string(kDocument) + ": op '" + op + "' is not an object");
   }
   Times times;
   for (const auto& [algorithm, time] : json.items()) {
-    times.emplace(algorithm, time_from(time, in_words(op, algorithm)));
+    times.emplace(algorithm, time_from(time, in_words(op, algorithm), may_be_reckoned));
   }
   if (std::ranges::none_of(times, [](const auto& time) { return time.second.has_value(); })) {
     throw DataError(std::string(kDocument) + ": op '" + op + "' has no algorithm that was measured");
   }
   return times;
+}
+
+// --- writing -----------------------------------------------------------------------------------------------
+
+bool has_reckoned_times(const MeasuredCosts& costs) {
+  return std::ranges::any_of(costs.ops, [](const auto& op) {
+    return std::ranges::any_of(op.second,
+                               [](const auto& time) { return time.second && time.second->launches == 0; });
+  });
 }
 
 // --- tapes -------------------------------------------------------------------------------------------------
@@ -266,7 +276,7 @@ SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs) {
 
 std::string to_text(const MeasuredCosts& costs) {
   using Ordered = nlohmann::ordered_json;
-  Ordered json{{"schema", kSchema}, {"type", kType}};
+  Ordered json{{"schema", has_reckoned_times(costs) ? kReckonedSchema : kSchema}, {"type", kType}};
   for_each_field(costs.setting, [&](const char* key, const auto& value) { json[key] = value; });
   json["link_gbytes_per_s"] =
       costs.link_gbytes_per_second ? Ordered(*costs.link_gbytes_per_second) : Ordered();
@@ -294,8 +304,10 @@ MeasuredCosts parse_measured_costs(std::string_view text) {
     throw DataError(std::string(kDocument) + ": no JSON, or nested too deep");
   }
   Object file(json, "the file");
-  if (file.number("schema") != kSchema) {
-    throw DataError(std::string(kDocument) + ": its schema is not " + std::to_string(kSchema));
+  const std::uint64_t schema = file.number("schema");
+  if (schema != kSchema && schema != kReckonedSchema) {
+    throw DataError(std::string(kDocument) + ": its schema is neither " + std::to_string(kSchema) + " nor " +
+                    std::to_string(kReckonedSchema));
   }
   if (file.text("type") != kType) {
     throw DataError(std::string(kDocument) + ": its type is not '" + kType + "'");
@@ -319,7 +331,7 @@ MeasuredCosts parse_measured_costs(std::string_view text) {
     file.fail("ops", "is not an object");
   }
   for (const auto& [op, times] : ops.items()) {
-    costs.ops.emplace(op, times_from(times, op));
+    costs.ops.emplace(op, times_from(times, op, schema == kReckonedSchema));
   }
   file.require_no_other_keys();
   return costs;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -112,16 +113,21 @@ Lowered lower_for(const Network& network, const RunOptions& options, const RunTa
 }
 
 // What was measured takes the place of what follows from counts and rates.
+void take_costs(PlannedRun& run, const MeasuredCosts& costs) {
+  require_measured_of(costs, run.measured_setting());
+  run.tape = with_measured_costs(*run.tape, costs);
+  run.target.profile = with_measured_rates(std::move(run.target.profile), costs);
+  run.measured = costs;
+}
+
 void take_profile(PlannedRun& run) {
   const std::filesystem::path& path = *run.options.profile;
   const MeasuredCosts costs = read_measured_costs(path);
   try {
-    require_measured_of(costs, run.measured_setting());
-    run.tape = with_measured_costs(*run.tape, costs);
+    take_costs(run, costs);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument("--profile '" + path.string() + "': " + error.what());
   }
-  run.target.profile = with_measured_rates(std::move(run.target.profile), costs);
 }
 
 PlannedRun prepare(Network network, const RunOptions& options) {
@@ -133,6 +139,7 @@ PlannedRun prepare(Network network, const RunOptions& options) {
                  .catalog = std::move(lowered.catalog),
                  .library = std::move(lowered.library),
                  .tape = std::move(lowered.tape),
+                 .measured = {},
                  .plan = {},
                  .schedule = {},
                  .prediction = {},
@@ -185,6 +192,15 @@ std::uint64_t smallest_peak_bytes(const PlannedRun& run, const PlannedSchedule& 
   }
 }
 
+std::map<std::string, std::string> algorithm_names(const Tape& tape,
+                                                   std::span<const std::uint32_t> algorithms) {
+  std::map<std::string, std::string> names;
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    names.emplace(tape.op(id).name, tape.op(id).algorithms[algorithms[id]].name);
+  }
+  return names;
+}
+
 void decide(PlannedRun& run, Policy policy) {
   PlannedSchedule planned = plan_by_policy(run, plan_options(run.options, policy));
   run.plan = std::move(planned.plan);
@@ -192,6 +208,14 @@ void decide(PlannedRun& run, Policy policy) {
   require_valid(*run.tape, run.schedule);
   run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
   run.smallest_peak_bytes = smallest_peak_bytes(run, planned);
+}
+
+// As the run was asked to.
+void decide(PlannedRun& run) {
+  decide(run, run.options.policy.value_or(Policy::kOffloadNone));
+  if (!run.options.policy && !run.fits()) {
+    decide(run, Policy::kOptimal);
+  }
 }
 
 }  // namespace
@@ -234,15 +258,30 @@ PlannedRun plan_run(const RunOptions& options) {
 
 PlannedRun plan_run(Network network, const RunOptions& options) {
   PlannedRun run = prepare(std::move(network), options);
-  if (options.policy) {
-    decide(run, *options.policy);
-    return run;
-  }
-  decide(run, Policy::kOffloadNone);
-  if (!run.fits()) {
-    decide(run, Policy::kOptimal);
-  }
+  decide(run);
   return run;
+}
+
+PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs) {
+  take_costs(run, costs);
+  run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+  return run;
+}
+
+PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
+  PlannedRun next = run;
+  next.options.policy = options.policy ? options.policy : run.options.policy;
+  if (options.change_algorithms) {
+    next.options.recorded_algorithms.clear();
+    decide(next);
+    return next;
+  }
+  next.options.recorded_algorithms = algorithm_names(*run.tape, run.schedule.algorithms);
+  decide(next);
+  // What the run was asked for is what it was: others are compared with that.
+  next.options.recorded_algorithms = run.options.recorded_algorithms;
+  next.plan.options.recorded = run.plan.options.recorded;
+  return next;
 }
 
 PlannedRun plan_run_with_schedule(const RunOptions& options,
@@ -382,7 +421,8 @@ Plan evaluation_plan(const PlannedRun& run, const Tape& evaluation) {
 EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
   EvaluationPlan evaluation{.batch = batch,
                             .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog),
-                            .schedule = {}};
+                            .schedule = {},
+                            .peak_bytes = 0};
   require_same_parameters(*run.tape, *evaluation.tape);
   evaluation.schedule = make_schedule(*evaluation.tape, evaluation_plan(run, *evaluation.tape));
   require_valid(*evaluation.tape, evaluation.schedule);
@@ -414,6 +454,7 @@ EvaluationPlan plan_evaluation(const PlannedRun& run) {
     }
     const std::uint64_t peak =
         predict_evaluation_peak(*run.tape, *evaluation->tape, evaluation->schedule, prediction_options(run));
+    evaluation->peak_bytes = peak;
     if (peak <= run.prediction.peak_bytes) {
       return *std::move(evaluation);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "allocator/pinned_block.h"
@@ -118,12 +120,14 @@ TrainingState describe_state(const Tape& tape) {
 
 Session::Session(PlannedRun run, const SessionOptions& options)
     : run_(std::move(run)),
+      evaluation_peak_bytes_(run_.prediction.peak_bytes),
       options_(options),
       device_(make_device(run_, options)),
       pool_(*device_, {.protect_released = options.protect_released}),
       pinned_(*device_),
       streams_(*device_),
       parameters_(pool_, compute(), *run_.tape),
+      compiled_tape_(run_.tape),
       program_(run_.library->compile(*run_.tape, run_.schedule.algorithms)) {
   if (const std::string reason = run_.options.graph ? why_not_graph(*device_, program_.get()) : "";
       !reason.empty()) {
@@ -201,6 +205,149 @@ void Session::finish() {
     throw;
   }
   close();
+}
+
+// --- learning from the run ---------------------------------------------------------------------------------
+
+std::string to_string(ReplanReport::Outcome outcome) {
+  switch (outcome) {
+    case ReplanReport::Outcome::kReplanned:
+      return "replanned";
+    case ReplanReport::Outcome::kKept:
+      return "kept";
+    case ReplanReport::Outcome::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+MeasuredCosts Session::learn(std::span<const TraceEvent> trace) {
+  if (!expected_) {
+    expected_ = expected_costs(run_);
+    expected_->link_gbytes_per_second = options_.link_gbytes_per_second;
+  }
+  seen_.add(*run_.tape, run_.schedule, compute(), trace);
+  return learned_costs(*expected_, seen_);
+}
+
+namespace {
+
+struct Replanned {
+  std::optional<PlannedRun> run;
+  std::string reason;  // why there is none
+};
+
+// Whatever is wrong with a new plan, there is one that works.
+Replanned try_replan(const PlannedRun& run, const ReplanOptions& options) {
+  try {
+    PlannedRun next = replan_run(run, options);
+    require_fit(next);
+    return {.run = std::move(next), .reason = {}};
+  } catch (const std::exception& error) {
+    return {.run = {}, .reason = error.what()};
+  }
+}
+
+}  // namespace
+
+ReplanReport Session::replan(const MeasuredCosts& costs, const ReplanOptions& options) {
+  require_idle();
+  PlannedRun corrected = with_costs(run_, costs);
+  finish();
+  ReplanReport report{.outcome = ReplanReport::Outcome::kKept,
+                      .reason = {},
+                      .expected_step_seconds = run_.prediction.step_seconds,
+                      .corrected_step_seconds = corrected.prediction.step_seconds,
+                      .predicted_peak_bytes_before = committed_bytes_wanted()};
+  Replanned next = try_replan(corrected, options);
+  run_ = std::move(corrected);
+  if (!next.run) {
+    report.outcome = ReplanReport::Outcome::kRefused;
+    report.reason = std::move(next.reason);
+  } else if (options.policy || next.run->prediction.step_seconds < run_.prediction.step_seconds) {
+    report.algorithms_changed = next.run->schedule.algorithms != run_.schedule.algorithms;
+    try {
+      adopt(*std::move(next.run));
+      report.outcome = ReplanReport::Outcome::kReplanned;
+    } catch (const std::exception& error) {
+      take_memory();
+      report.outcome = ReplanReport::Outcome::kRefused;
+      report.reason = error.what();
+      report.algorithms_changed = false;
+    }
+  }
+  report.predicted_step_seconds = run_.prediction.step_seconds;
+  report.predicted_peak_bytes = committed_bytes_wanted();
+  report.predicted_host_bytes = run_.prediction.host_bytes;
+  return report;
+}
+
+// What steps of training, and evaluation between them, leave committed.
+std::uint64_t Session::committed_bytes_wanted() const {
+  return std::max(run_.prediction.peak_bytes, evaluation_ ? evaluation_->peak_bytes : 0);
+}
+
+// Puts `next` in the place of the plan in force, or leaves everything as it is but for memory. Nothing may be
+// in flight.
+void Session::adopt(PlannedRun next) {
+  // What is compiled for algorithms changes with them, and evaluation computes with those of training.
+  const bool compiles = next.schedule.algorithms != run_.schedule.algorithms;
+  std::shared_ptr<const Tape> tape = next.tape;
+  std::unique_ptr<OpProgram> program =
+      compiles ? next.library->compile(*tape, next.schedule.algorithms) : nullptr;
+  std::optional<EvaluationPlan> evaluation_plan;
+  std::unique_ptr<OpProgram> evaluation_program;
+  const auto exchange = [&] {
+    std::swap(run_, next);
+    if (compiles) {
+      std::swap(compiled_tape_, tape);
+      std::swap(program_, program);
+      std::swap(evaluation_, evaluation_plan);
+      std::swap(evaluation_program_, evaluation_program);
+    }
+  };
+  exchange();
+  try {
+    if (evaluation_plan) {
+      evaluation();
+    }
+    take_memory();
+  } catch (...) {
+    close();
+    exchange();
+    throw;
+  }
+}
+
+// All that a step of the plan in force takes, now and not in the middle of it, and nothing beyond. (Blocks
+// that steps find in the pools are as good as any: no address depends on them.)
+void Session::take_memory() {
+  pinned_.trim();
+  open(Mode::kTraining);
+  if (!pool_.resize(std::max(committed_bytes_wanted(), pool_.statistics().committed_bytes))) {
+    throw OutOfMemory("what a step of '" + run_.tape->model() + "' takes",
+                      pool_.shortage(committed_bytes_wanted()));
+  }
+  { const PinnedBlock parameter(pinned_, parameters_.transfer_bytes(), "to move a parameter"); }
+  take_host_buffers();
+  pool_.resize(committed_bytes_wanted());
+}
+
+// As the step will take them: a block is there as often as it is in use at once.
+void Session::take_host_buffers() {
+  std::map<BufferId, PinnedBlock> blocks;
+  for (const Instruction& instruction : run_.schedule.instructions) {
+    const Buffer* const buffer =
+        instruction.buffer == kNone ? nullptr : &run_.schedule.buffers[instruction.buffer];
+    if (buffer == nullptr || buffer->space != Space::kHost) {
+      continue;
+    }
+    if (instruction.kind == InstructionKind::kAllocate) {
+      blocks.try_emplace(instruction.buffer, pinned_, buffer->bytes, "for " + buffer->name);
+    } else if (instruction.kind == InstructionKind::kRelease) {
+      blocks.erase(instruction.buffer);
+    }
+  }
 }
 
 std::vector<float> Session::result(std::string_view name) const {
@@ -334,7 +481,10 @@ void Session::require_idle() const {
 
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
-    EvaluationPlan plan = plan_evaluation(run_);
+    // In the memory of the first plan, whatever came of it: other batches might have other bits.
+    PlannedRun run = run_;
+    run.prediction.peak_bytes = evaluation_peak_bytes_;
+    EvaluationPlan plan = plan_evaluation(run);
     evaluation_program_ = run_.library->compile(*plan.tape, plan.schedule.algorithms);
     evaluation_ = std::move(plan);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "src/base/median.h"
@@ -15,10 +17,20 @@ namespace {
 
 // Steps whose bars and counters `--trace` shows: enough to see the steady state, few enough to open.
 constexpr std::uint64_t kTracedSteps = 4;
+// That are learned from: as many as measure_costs() takes by default.
+constexpr std::uint64_t kMostMeasuredSteps = 20;
 
 void require_one_duration(const TrainOptions& options) {
   if ((options.epochs > 0) == (options.steps > 0)) {
     throw InvalidArgument("give either --epochs or --steps, at least 1");
+  }
+}
+
+void require_enough(const char* what, std::uint64_t steps) {
+  if (steps < kFewestReplanSteps) {
+    throw InvalidArgument(std::string(what) + " " + std::to_string(steps) + " steps: at least " +
+                          std::to_string(kFewestReplanSteps) +
+                          ", of which the first is not measured and a median says something");
   }
 }
 
@@ -48,10 +60,25 @@ class Trainer::Impl {
       first_step_ = session_.steps();
       options_.start.reset();  // as large as the parameters
     }
+    if (options_.replan) {
+      require_enough("planning anew after", options_.replan->after_steps);
+      if (options_.replan->after_steps >= total_steps_ - first_step_) {
+        throw InvalidArgument("planning anew after " + std::to_string(options_.replan->after_steps) +
+                              " steps: none would follow, there are " +
+                              std::to_string(total_steps_ - first_step_) + " to run");
+      }
+    }
+    if (options_.learn) {
+      require_enough("learning from a training of", total_steps_ - first_step_);
+    }
     if (evaluates()) {
       session_.evaluation_batch();  // throws now, not after an epoch
     }
+    result_.predicted_peak_bytes = session_.run().prediction.peak_bytes;
+    begin_window();
   }
+
+  const PlannedRun& run() const { return session_.run(); }
 
   TrainingResult train(const std::function<void(const StepReport&)>& report) {
     if (trained_) {
@@ -85,15 +112,19 @@ class Trainer::Impl {
     BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first, count);
     std::optional<Pending> pending;  // submitted, its loss not read yet
     for (std::uint64_t step = first; step < first + count; ++step) {
-      device().set_tracing(options_.trace && step + kTracedSteps >= total_steps_);
+      if (window_ && step == window_->end && step < total_steps_) {
+        if (pending) {
+          finish_step(*std::exchange(pending, std::nullopt), report);
+        }
+        replan(step);
+      }
+      trace(step);
       const StagedBatch batch = loader.next();
       const std::array inputs{batch.images, batch.targets};
       Pending next{.ticket = session_.submit(inputs, rate_.rate(step)),
                    .timed = device().why_not_timed().empty()};
       loader.recycle(batch, next.ticket.inputs_copied);
-      if (!system_allocations_) {
-        system_allocations_ = system_allocations();
-      }
+      count_system_allocations();
       if (pending) {
         finish_step(*pending, report);
       }
@@ -110,6 +141,107 @@ class Trainer::Impl {
     last_step_end_.reset();  // evaluation comes between this phase's last step and the next one
     if (save_is_due(first + count)) {
       save();
+    }
+  }
+
+  // --- learning --------------------------------------------------------------------------------------------
+
+  // Steps that are measured: from `begin` to before `end`.
+  struct Window {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::size_t first_time = 0;  // of theirs in step_seconds_, once the first is done
+  };
+
+  // The next, if there is one, before the next time to plan anew or before the end.
+  void begin_window() {
+    window_.reset();
+    const std::uint64_t done = session_.steps();
+    if (options_.replan && (done == first_step_ || options_.replan->repeatedly) &&
+        options_.replan->after_steps < total_steps_ - done) {
+      window_ = Window{.begin = 0, .end = done + options_.replan->after_steps};
+    } else if (options_.learn) {
+      window_ = Window{.begin = 0, .end = total_steps_};
+    }
+    if (window_) {
+      const std::uint64_t most = std::min(kMostMeasuredSteps, window_->end - done);
+      window_->begin = std::max(done + 1, window_->end - most);
+      if (window_->begin + kFewestReplanSteps - 1 > window_->end) {
+        window_.reset();  // behind the last time to plan anew: too few to say anything
+      }
+    }
+  }
+
+  void trace(std::uint64_t step) {
+    if (window_ && step == window_->begin) {
+      device().take_trace();
+    }
+    if (options_.trace && step + kTracedSteps == total_steps_) {
+      trace_begin_ = device().now_seconds();
+    }
+    device().set_tracing((options_.trace && step + kTracedSteps >= total_steps_) ||
+                         (window_ && step >= window_->begin));
+  }
+
+  // From the trace of the window that ends here; nothing is in flight.
+  void learn() {
+    session_.finish();
+    device().set_tracing(false);
+    std::vector<TraceEvent> trace = device().take_trace();
+    result_.learned = session_.learn(trace);
+    // Of the last steps, however long the window was.
+    std::ranges::copy_if(trace, std::back_inserter(result_.trace), [&](const TraceEvent& event) {
+      return trace_begin_ && event.begin_seconds >= *trace_begin_;
+    });
+  }
+
+  void replan(std::uint64_t step) {
+    report_replanning();
+    const std::uint64_t allocations = system_allocations();
+    learn();
+    Replanning replanning{.step = step,
+                          .measured_steps = window_->end - window_->begin,
+                          .report = {},
+                          .step_seconds_before = median_of_times(window_->first_time).value_or(0),
+                          .step_seconds_after = {},
+                          .committed_bytes_before = device().counters().committed_bytes,
+                          .committed_bytes_after = 0};
+    replanning.report = session_.replan(*result_.learned, options_.replan->options);
+    replanning.committed_bytes_after = device().counters().committed_bytes;
+    result_.predicted_peak_bytes =
+        std::max(result_.predicted_peak_bytes, session_.run().prediction.peak_bytes);
+    allocations_before_replanning_ = allocations;
+    last_step_end_.reset();
+    replanning_ = std::move(replanning);
+    first_time_after_ = step_seconds_.size();
+    begin_window();
+  }
+
+  std::optional<double> median_of_times(std::size_t first) const {
+    return first < step_seconds_.size()
+               ? std::optional(median(
+                     {step_seconds_.begin() + static_cast<std::ptrdiff_t>(first), step_seconds_.end()}))
+               : std::nullopt;
+  }
+
+  // Of what was planned anew last, if that has not been told.
+  void report_replanning() {
+    if (replanning_ && options_.replanned) {
+      replanning_->step_seconds_after = median_of_times(first_time_after_);
+      options_.replanned(*replanning_);
+    }
+    replanning_.reset();
+  }
+
+  // After a step has been submitted. What planning anew takes, in and before the first step of the new plan,
+  // is no more in a steady state than what the first of all takes.
+  void count_system_allocations() {
+    const std::uint64_t now = system_allocations();
+    if (!system_allocations_) {
+      system_allocations_ = now;
+    }
+    if (const auto before = std::exchange(allocations_before_replanning_, std::nullopt)) {
+      *system_allocations_ += now - *before;
     }
   }
 
@@ -133,6 +265,9 @@ class Trainer::Impl {
     if (step.timed) {
       stall_seconds = last_step_end_ ? stalled - last_stalled_ : 0;
     }
+    if (window_ && first_step_ + result_.steps == window_->begin + 1) {
+      window_->first_time = step_seconds_.size();
+    }
     if (last_step_end_) {
       step_seconds_.push_back(now - *last_step_end_);
       if (stall_seconds) {
@@ -141,6 +276,9 @@ class Trainer::Impl {
     }
     last_step_end_ = now;
     last_stalled_ = stalled;
+    if (replanning_ && step_seconds_.size() - first_time_after_ >= replanning_->measured_steps) {
+      report_replanning();
+    }
     if (report) {
       report(step_report(stall_seconds));
     }
@@ -195,6 +333,10 @@ class Trainer::Impl {
   }
 
   TrainingResult finish() {
+    report_replanning();
+    if (options_.learn && window_) {
+      learn();
+    }
     result_.weights_sha256 = session_.weights_sha256();
     const DeviceCounters counters = device().counters();
     result_.peak_bytes = counters.peak_committed_bytes;
@@ -206,7 +348,7 @@ class Trainer::Impl {
     }
     result_.images_per_second =
         result_.step_seconds > 0 ? static_cast<double>(order_.batch) / result_.step_seconds : 0;
-    result_.trace = device().take_trace();
+    std::ranges::move(device().take_trace(), std::back_inserter(result_.trace));
     for (StreamId stream = 0; stream < device().stream_count(); ++stream) {
       result_.stream_names.push_back(device().stream_name(stream));
     }
@@ -224,6 +366,11 @@ class Trainer::Impl {
   bool trained_ = false;
   std::uint64_t first_step_ = 0;                     // where this training goes on from
   std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted
+  std::optional<std::uint64_t> allocations_before_replanning_;
+  std::optional<Window> window_;
+  std::optional<Replanning> replanning_;  // that has not been told of
+  std::size_t first_time_after_ = 0;      // in step_seconds_
+  std::optional<double> trace_begin_;     // of the last few steps
   std::vector<double> step_seconds_;
   std::vector<double> stall_seconds_;
   std::optional<double> last_step_end_;
@@ -234,6 +381,10 @@ Trainer::Trainer(const PlannedRun& run, const DatasetSplits& data, const TrainOp
     : impl_(std::make_unique<Impl>(run, data, options)) {}
 
 Trainer::~Trainer() = default;
+
+const PlannedRun& Trainer::run() const {
+  return impl_->run();
+}
 
 TrainingResult Trainer::train(const std::function<void(const StepReport&)>& report) {
   return impl_->train(report);

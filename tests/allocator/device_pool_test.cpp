@@ -195,6 +195,42 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   }
 }
 
+// What is committed beforehand is not committed again, what is given back is, and addresses stay.
+TEST_P(DevicePoolOn, IsResizedWithoutAnyAddressDependingOnIt) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const auto device = make(kPlenty);
+    const std::uint64_t granule = device->properties().granule_bytes;
+    DevicePool pool(*device, {});
+    const AddressRange persistent = pool.allocate(granule + 777, 0).value();
+    const std::vector<PoolStep> program = random_program(seed, 120, kStreams);
+    PoolProgramRunner runner(pool);
+    const auto first = runner.run(program);
+    const std::uint64_t peak = pool.statistics().committed_bytes;
+    for (const std::uint64_t bytes : {std::uint64_t{0}, peak - 1, peak + 3 * granule}) {
+      ASSERT_TRUE(pool.resize(bytes));
+      const std::uint64_t committed = std::max(2 * granule, (bytes + granule - 1) / granule * granule);
+      ASSERT_EQ(pool.statistics().committed_bytes, committed) << bytes;
+      ASSERT_EQ(device->counters().committed_bytes, committed) << bytes;
+      const std::uint64_t commits = device->counters().commits;
+      runner.order_streams(kStreams);
+      ASSERT_EQ(runner.run(program), first) << "random_program(" << seed << ", 120), " << bytes;
+      ASSERT_EQ(device->counters().commits == commits, committed >= peak);
+      ASSERT_EQ(pool.statistics().committed_bytes, std::max(committed, peak));
+    }
+    EXPECT_EQ(pool.statistics().peak_committed_bytes, peak + 3 * granule);
+    pool.free(persistent, device->frontier(0));
+  }
+}
+
+TEST_P(DevicePoolOn, IsNotResizedBeyondItsBudget) {
+  const auto device = make(kPlenty);
+  const std::uint64_t granule = device->properties().granule_bytes;
+  DevicePool pool(*device, {.budget_bytes = 4 * granule});
+  EXPECT_TRUE(pool.resize(3 * granule + 1));
+  EXPECT_FALSE(pool.resize(4 * granule + 1));
+  EXPECT_EQ(device->counters().committed_bytes, 4 * granule);
+}
+
 TEST_P(DevicePoolOn, RefusalSaysWhatWouldHaveFitted) {
   const auto device = make(kPlenty);
   const std::uint64_t granule = device->properties().granule_bytes;

@@ -38,6 +38,28 @@ Tlsf::Block take(Tlsf& tlsf, std::uint64_t bytes, const Frontier& requester = {}
   return block.value_or(Tlsf::Block{});
 }
 
+TEST(TlsfShrink, TakesOffTheTailAndNothingElse) {
+  Tlsf tlsf(kUnit);
+  tlsf.grow(8 * kUnit);
+  const Tlsf::Block block = take(tlsf, 3 * kUnit);
+  const Tlsf::Block last = take(tlsf, 2 * kUnit);
+  EXPECT_THROW(tlsf.shrink(4 * kUnit), InvalidArgument);
+  tlsf.shrink(kUnit);
+  EXPECT_EQ(tlsf.end(), 7 * kUnit);
+  EXPECT_EQ(tlsf.tail_bytes(), 2 * kUnit);
+  tlsf.shrink(2 * kUnit);
+  EXPECT_EQ(tlsf.tail_bytes(), 0U);
+  EXPECT_THROW(tlsf.shrink(kUnit), InvalidArgument);
+  tlsf.free(block.offset, 3 * kUnit, at(1, 1));
+  EXPECT_EQ(tlsf.tail_bytes(), 0U) << "a hole is no tail";
+  tlsf.free(last.offset, 2 * kUnit, at(2, 1));
+  EXPECT_EQ(tlsf.tail_frontier(), joined(at(1, 1), at(2, 1)));
+  tlsf.shrink(5 * kUnit);
+  EXPECT_EQ(tlsf.end(), 0U);
+  tlsf.grow(kUnit);
+  EXPECT_EQ(take(tlsf, kUnit).frontier, joined(at(1, 1), at(2, 1))) << "users of what was there before";
+}
+
 // What the bookkeeping must amount to, one entry a unit.
 class NaiveModel {
  public:

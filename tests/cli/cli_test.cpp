@@ -600,6 +600,64 @@ TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
   EXPECT_NEAR(loading(slower), loading(planned), 1e-9);
 }
 
+class ReplanTest : public CliTest {
+ protected:
+  // A link so slow that what `optimal` expected to move for nothing does not pay.
+  static inline const std::string kRun =
+      "--model lenet --batch 8 --device cpu --threads 1 --seed 3 --policy optimal --memory 5632KiB ";
+  static inline const std::string kSlow = "--data synthetic --steps 16 --link-gbytes-per-s 0.05 ";
+
+  std::vector<json> lines(const std::string& type) const {
+    std::vector<json> found;
+    std::istringstream text(read("train.json"));
+    for (std::string line; std::getline(text, line);) {
+      const json object = json::parse(line);
+      expect_obeys_schema(object);
+      if (object["type"] == type) {
+        found.push_back(object);
+      }
+    }
+    return found;
+  }
+};
+
+TEST_F(ReplanTest, SaysWhatWasExpectedMeasuredAndChangedAndKeepsTheBits) {
+  const json usual = train(kRun + kSlow);
+  const Outcome outcome = run("train --json " + path("train.json") + " " + kRun + kSlow +
+                              "--replan-every 6 --learned " + path("learned.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("after step 6, 5 steps measured: "));
+  EXPECT_THAT(outcome.out, HasSubstr("after step 12, 5 steps measured: "));
+  EXPECT_THAT(outcome.out, HasSubstr("learned: " + path("learned.json")));
+  const std::vector<json> replans = lines("replan");
+  ASSERT_EQ(replans.size(), 2U);
+  EXPECT_EQ(replans[0]["step"], 6);
+  EXPECT_EQ(replans[1]["step"], 12);
+  for (const json& replan : replans) {
+    EXPECT_FALSE(replan["algorithms_changed"].get<bool>());
+    EXPECT_EQ(replan["before"]["committed_bytes"], replan["before"]["predicted_peak_bytes"]);
+    EXPECT_EQ(replan["after"]["committed_bytes"], replan["after"]["predicted_peak_bytes"]);
+    EXPECT_LE(replan["after"]["predicted_step_seconds"].get<double>(),
+              replan["before"]["corrected_step_seconds"].get<double>());
+  }
+  EXPECT_EQ(replans[1]["before"]["expected_step_seconds"], replans[0]["after"]["predicted_step_seconds"]);
+  const json summary = last_line(read("train.json"));
+  EXPECT_EQ(summary["weights_sha256"], usual["weights_sha256"]);
+  EXPECT_EQ(summary["peak_bytes"], summary["predicted_peak_bytes"]);
+  EXPECT_EQ(summary["system_allocations_after_first_step"], 0);
+  const json planned = plan(kRun + "--profile " + path("learned.json"));
+  EXPECT_EQ(planned["algorithms_source"], "profile " + path("learned.json"));
+}
+
+TEST_F(ReplanTest, ACheckpointBehindItIsGoneOnFrom) {
+  const json whole = train(kRun + kSlow);
+  train(kRun + "--data synthetic --steps 9 --replan-after 6 --save " + path("part"));
+  const json resumed = train(kRun + kSlow + "--replan-after 6 --resume " + path("part"));
+  EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
+  ASSERT_EQ(lines("replan").size(), 1U);
+  EXPECT_EQ(lines("replan")[0]["step"], 15) << "nine before, and six of this run";
+}
+
 TEST_F(ProfileTest, ChangesNoResultsWhereTheAlgorithmsAreTheSame) {
   const std::string training = "--data synthetic --steps 3 ";
   const json whole = train(with_profile() + training + "--save " + path("whole"));
@@ -807,6 +865,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"ClipNormIsInfinite", "plan --model lenet --clip-norm inf", "--clip-norm"},
         BadInput{"SaveEveryWithoutSave", "train --model lenet --data synthetic --steps 1 --save-every 2",
                  "--save-every belongs to --save"},
+        BadInput{"ReplanTwice",
+                 "train --model lenet --data synthetic --steps 9 --replan-after 6 --replan-every 6",
+                 "--replan-after and --replan-every: give one of them"},
+        BadInput{"ReplanTooSoon", "train --model lenet --data synthetic --steps 9 --replan-after 5",
+                 "planning anew after 5 steps: at least 6"},
+        BadInput{"ReplanAlgorithmsAlone",
+                 "train --model lenet --data synthetic --steps 9 --replan-algorithms",
+                 "--replan-algorithms belongs to --replan-after"},
+        BadInput{"LearnedFromTooFew", "train --model lenet --data synthetic --steps 5 --learned x",
+                 "learning from a training of 5 steps"},
+        BadInput{"LearnedNowhere", "train --model lenet --data synthetic --steps 9 --learned /nowhere/at/all",
+                 "--learned"},
         BadInput{"SaveEveryZero", "train --model lenet --data synthetic --steps 1 --save x --save-every 0",
                  "--save-every"},
         BadInput{"CropWithoutAugment", "train --model lenet --data synthetic --steps 1 --crop-padding 2",

@@ -98,7 +98,11 @@ Json train_summary() {
                              {"link_gbytes_per_s", nullptr},
                              {"deterministic", false},
                              {"save", nullptr},
-                             {"save_every", nullptr}});
+                             {"save_every", nullptr},
+                             {"replan_after", nullptr},
+                             {"replan_every", nullptr},
+                             {"replan_algorithms", false},
+                             {"learned", nullptr}});
   return summary;
 }
 

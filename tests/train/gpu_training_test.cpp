@@ -582,6 +582,44 @@ TEST_F(GpuGraphs, AreCapturedAnewAfterEvaluation) {
   EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 8U);
 }
 
+// Steps that are measured run one by one; those of the new plan are captured anew, in the memory that it was
+// predicted to take, and all have the bits of a run without.
+TEST_F(GpuGraphs, AreCapturedAnewForANewPlan) {
+  have_gpus({.seed = 1});
+  const auto train_with = [this](const std::optional<ReplanRule>& replan, std::vector<Replanning>& told) {
+    RunOptions asked = options("cuda:0", Policy::kOffloadAll);
+    asked.graph = true;
+    const PlannedRun run = plan_run(dropping(), asked);
+    DatasetSplits data = data_for(run, "synthetic");
+    data.test.reset();
+    const TrainingResult result =
+        Trainer(run, data,
+                {.learning_rate = 0.02F,
+                 .steps = 16,
+                 .session = {.seed = 7},
+                 .replan = replan,
+                 .replanned = [&](const Replanning& replanning) { told.push_back(replanning); }})
+            .train({});
+    EXPECT_EQ(result.peak_bytes, result.predicted_peak_bytes);
+    EXPECT_EQ(result.system_allocations_after_first_step, 0U);
+    return result.weights_sha256;
+  };
+  std::vector<Replanning> told;
+  const std::string usual = train_with({}, told);
+  EXPECT_THAT(told, IsEmpty());
+  const std::uint64_t captures = cuda_->calls("cudaStreamBeginCapture");
+  const std::uint64_t launches = cuda_->calls("cudaGraphLaunch");
+  EXPECT_EQ(train_with(ReplanRule{.after_steps = 7, .options = {.policy = Policy::kOffloadNone}}, told),
+            usual);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].report.outcome, ReplanReport::Outcome::kReplanned) << told[0].report.reason;
+  EXPECT_EQ(told[0].committed_bytes_after, told[0].report.predicted_peak_bytes);
+  // Of the first seven steps none: the first is never a graph, and six are measured. Of the other nine all
+  // but the first.
+  EXPECT_EQ(cuda_->calls("cudaGraphLaunch") - launches, 8U);
+  EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture") - captures, 6U);
+}
+
 // Calls of steps that are captured and of one that is replayed fail, one in each round: some session says so,
 // nothing leaks, and from the state before it all the weights are the usual ones.
 TEST_F(GpuGraphs, CanBeMendedWhateverCallOfTheirsFails) {

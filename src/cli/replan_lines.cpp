@@ -1,0 +1,73 @@
+#include "src/cli/replan_lines.h"
+
+#include <iomanip>
+#include <ostream>
+
+#include "src/cli/fields.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+nlohmann::ordered_json to_json(const Replanning& replanning) {
+  const ReplanReport& report = replanning.report;
+  return {
+      {"type", "replan"},
+      {"step", replanning.step},
+      {"measured_steps", replanning.measured_steps},
+      {"outcome", to_string(report.outcome)},
+      {"reason", report.reason.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(report.reason)},
+      {"algorithms_changed", report.algorithms_changed},
+      {"before",
+       {{"expected_step_seconds", report.expected_step_seconds},
+        {"corrected_step_seconds", report.corrected_step_seconds},
+        {"step_seconds", replanning.step_seconds_before},
+        {"predicted_peak_bytes", report.predicted_peak_bytes_before},
+        {"committed_bytes", replanning.committed_bytes_before}}},
+      {"after",
+       {{"predicted_step_seconds", report.predicted_step_seconds},
+        {"step_seconds", value_or_null(replanning.step_seconds_after)},
+        {"predicted_peak_bytes", report.predicted_peak_bytes},
+        {"committed_bytes", replanning.committed_bytes_after}}}};
+}
+
+namespace {
+
+void print_outcome(std::ostream& out, const ReplanReport& report) {
+  switch (report.outcome) {
+    case ReplanReport::Outcome::kReplanned:
+      out << "a new plan"
+          << (report.algorithms_changed ? ", with other algorithms: results are theirs from here on" : "");
+      break;
+    case ReplanReport::Outcome::kKept:
+      out << "the plan stays: none is expected to be faster";
+      break;
+    case ReplanReport::Outcome::kRefused:
+      out << "the plan stays, there is no new one: " << report.reason;
+      break;
+  }
+}
+
+}  // namespace
+
+void print_replanning(std::ostream& out, const Replanning& replanning) {
+  const ReplanReport& report = replanning.report;
+  const auto milliseconds = [](double seconds) { return seconds * 1e3; };
+  out << std::fixed << std::setprecision(1) << "after step " << replanning.step << ", "
+      << replanning.measured_steps << " steps measured: ";
+  print_outcome(out, report);
+  out << "\n  before: step " << milliseconds(replanning.step_seconds_before) << " ms, expected "
+      << milliseconds(report.expected_step_seconds) << " ms, with what was measured "
+      << milliseconds(report.corrected_step_seconds) << " ms; memory "
+      << format_size(replanning.committed_bytes_before) << ", predicted "
+      << format_size(report.predicted_peak_bytes_before) << "\n  after: step ";
+  if (replanning.step_seconds_after) {
+    out << milliseconds(*replanning.step_seconds_after) << " ms";
+  } else {
+    out << "not measured";
+  }
+  out << ", predicted " << milliseconds(report.predicted_step_seconds) << " ms; memory "
+      << format_size(replanning.committed_bytes_after) << ", predicted "
+      << format_size(report.predicted_peak_bytes) << "\n";
+}
+
+}  // namespace vdnn

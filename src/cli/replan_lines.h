@@ -1,0 +1,16 @@
+#pragma once
+// What `train` says of planning anew.
+
+#include <iosfwd>
+#include <nlohmann/json.hpp>
+
+#include "vdnn/trainer.h"
+
+namespace vdnn {
+
+// A line of --json (docs/replan.schema.json).
+nlohmann::ordered_json to_json(const Replanning& replanning);
+
+void print_replanning(std::ostream& out, const Replanning& replanning);
+
+}  // namespace vdnn
