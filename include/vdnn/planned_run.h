@@ -141,6 +141,13 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 // Throws OutOfMemory that names the policy, the budgets and the smallest budget.
 void require_fit(const PlannedRun& run);
 
+// The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
+// without lowering the network again.
+PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
+
+// How its schedule was predicted, and another one is that is to be compared to it.
+PredictionOptions prediction_options(const PlannedRun& run);
+
 // What another policy would take on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 

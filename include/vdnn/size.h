@@ -24,5 +24,7 @@ std::uint64_t parse_size(std::string_view text);
 
 // For people: `24.5 MiB (25690112 bytes)`, `64 KiB (65536 bytes)`, `12 bytes`.
 std::string format_size(std::uint64_t bytes);
+// Without the bytes, for tables.
+std::string format_rounded_size(std::uint64_t bytes);
 
 }  // namespace vdnn

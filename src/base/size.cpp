@@ -93,6 +93,11 @@ std::uint64_t parse_size(std::string_view text) {
 }
 
 std::string format_size(std::uint64_t bytes) {
+  const std::string rounded = format_rounded_size(bytes);
+  return bytes < 1024 ? rounded : rounded + " (" + std::to_string(bytes) + " bytes)";
+}
+
+std::string format_rounded_size(std::uint64_t bytes) {
   if (bytes < 1024) {
     return std::to_string(bytes) + " bytes";
   }
@@ -100,10 +105,10 @@ std::string format_size(std::uint64_t bytes) {
   while (unit < 4 && bytes >= kUnits[unit + 1].bytes) {
     ++unit;
   }
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.4g %s (%llu bytes)",
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g %s",
                 static_cast<double>(bytes) / static_cast<double>(kUnits[unit].bytes),
-                kUnits[unit].name.data(), static_cast<unsigned long long>(bytes));
+                kUnits[unit].name.data());
   return text.data();
 }
 

@@ -16,6 +16,7 @@ std::ostream& people(const OutputArguments& outputs);
 
 // What to run when the command was chosen.
 using Command = std::function<void()>;
+Command add_explain_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
 Command add_max_batch_command(CLI::App& app);
 Command add_plan_command(CLI::App& app);
@@ -23,5 +24,6 @@ Command add_profile_command(CLI::App& app);
 Command add_replay_command(CLI::App& app);
 Command add_reproduce_command(CLI::App& app);
 Command add_run_command(CLI::App& app);
+Command add_sweep_command(CLI::App& app);
 
 }  // namespace vdnn

@@ -29,8 +29,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   const std::map<CLI::App*, Command> commands = [&app] {
     std::map<CLI::App*, Command> result;
-    for (const auto add : {add_train_command, add_plan_command, add_max_batch_command, add_profile_command,
-                           add_replay_command, add_reproduce_command, add_run_command}) {
+    for (const auto add :
+         {add_train_command, add_plan_command, add_max_batch_command, add_profile_command, add_replay_command,
+          add_reproduce_command, add_run_command, add_sweep_command, add_explain_command}) {
       const Command command = add(app);
       result.emplace(app.get_subcommands({}).back(), command);
     }

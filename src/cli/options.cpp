@@ -53,17 +53,6 @@ T choose(const char* option, const std::string& text,
   throw InvalidArgument(std::string(option) + " '" + text + "' is unknown; use " + names);
 }
 
-std::optional<Policy> parse_policy(const std::string& text) {
-  return choose<std::optional<Policy>>("--policy", text,
-                                       {{"auto", std::nullopt},
-                                        {"baseline", Policy::kBaseline},
-                                        {"none", Policy::kOffloadNone},
-                                        {"all", Policy::kOffloadAll},
-                                        {"conv", Policy::kOffloadConv},
-                                        {"dyn", Policy::kDynamic},
-                                        {"optimal", Policy::kOptimal}});
-}
-
 AlgorithmPreference parse_preference(const std::string& text) {
   return choose<AlgorithmPreference>(
       "--algorithms", text,
@@ -169,6 +158,17 @@ std::string RunArguments::models_help() {
     names += (names.empty() ? "" : ", ") + name;
   }
   return "network of the zoo: " + names;
+}
+
+std::optional<Policy> parse_policy(const std::string& text) {
+  return choose<std::optional<Policy>>("--policy", text,
+                                       {{"auto", std::nullopt},
+                                        {"baseline", Policy::kBaseline},
+                                        {"none", Policy::kOffloadNone},
+                                        {"all", Policy::kOffloadAll},
+                                        {"conv", Policy::kOffloadConv},
+                                        {"dyn", Policy::kDynamic},
+                                        {"optimal", Policy::kOptimal}});
 }
 
 RunOptions to_run_options(const RunArguments& given) {

@@ -135,14 +135,18 @@ struct OutputArguments {
   std::string trace;
   std::string schedule;
   std::string report;
+  std::string svg;
 
   // To go over them alike.
-  std::array<std::string, 4> all() const { return {json, trace, schedule, report}; }
+  std::array<std::string, 5> all() const { return {json, trace, schedule, report, svg}; }
 };
 
 // Throws InvalidArgument that names the option and what it may be, also for options that do not belong
 // together. What `resume` names is not looked at.
 RunOptions to_run_options(const RunArguments& arguments);
+
+// Of --policy; `auto` is none. Throws InvalidArgument that lists the names.
+std::optional<Policy> parse_policy(const std::string& text);
 
 // The arguments with what was left to defaults, the device or the policy filled in from the run: the
 // configuration in force.

@@ -24,13 +24,6 @@ namespace vdnn {
 
 namespace {
 
-PredictionOptions prediction_options(const PlannedRun& run) {
-  return {.profile = run.target.profile,
-          .page_aligned_blocks = run.options.page_aligned_blocks,
-          .graph = run.options.graph,
-          .trace = run.options.trace_prediction};
-}
-
 PlanOptions plan_options(const RunOptions& options, Policy policy) {
   return {.policy = policy,
           .preference = options.algorithms,
@@ -220,6 +213,13 @@ void decide(PlannedRun& run) {
 
 }  // namespace
 
+PredictionOptions prediction_options(const PlannedRun& run) {
+  return {.profile = run.target.profile,
+          .page_aligned_blocks = run.options.page_aligned_blocks,
+          .graph = run.options.graph,
+          .trace = run.options.trace_prediction};
+}
+
 bool PlannedRun::fits() const {
   return prediction.peak_bytes + target.library_bytes <= target.budget_bytes &&
          prediction.host_bytes <= target.host_budget_bytes;
@@ -282,6 +282,18 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
   next.options.recorded_algorithms = run.options.recorded_algorithms;
   next.plan.options.recorded = run.plan.options.recorded;
   return next;
+}
+
+PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes) {
+  if (budget_bytes == 0) {
+    throw InvalidArgument("a budget of 0 bytes has room for nothing");
+  }
+  PlannedRun again = run;
+  again.options.policy = policy;
+  again.options.memory_bytes = budget_bytes;
+  again.target.budget_bytes = budget_bytes;
+  decide(again, policy);
+  return again;
 }
 
 PlannedRun plan_run_with_schedule(const RunOptions& options,

@@ -16,6 +16,7 @@
 
 #include "tests/process.h"
 #include "tests/report/json_schema.h"
+#include "tests/report/xml.h"
 #include "tests/temporary_directory.h"
 #include "vdnn/zoo.h"
 
@@ -740,6 +741,101 @@ TEST_F(CliTest, MaxBatchIsRefusedWhereNothingFits) {
   EXPECT_EQ(run("max-batch --model lenet --device cpu --memory 1MiB").status, 3);
 }
 
+// --- what memory buys --------------------------------------------------------------------------------------
+
+TEST_F(CliTest, SweepSaysWhatPlanSaysInEachBudget) {
+  const std::string where = "--model resnet20 --batch 64 --device sim:titan-x ";
+  const Outcome outcome = run("sweep " + where + "--policy optimal,conv --points 4 --json " +
+                              path("sweep.json") + " --svg " + path("sweep.svg"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  std::istringstream lines(read("sweep.json"));
+  std::vector<json> all;
+  for (std::string line; std::getline(lines, line);) {
+    all.push_back(json::parse(line));
+    expect_obeys_schema(all.back());
+  }
+  ASSERT_EQ(all.size(), 2 * 4 + 1U);
+  EXPECT_EQ(all.back()["type"], "summary");
+  EXPECT_EQ(all.back()["budget_bytes"], all[7]["budget_bytes"]);
+  EXPECT_EQ(all.back()["policy"], "optimal");
+  std::size_t fitting = 0;
+  for (std::size_t each = 0; each + 1 < all.size(); ++each) {
+    const json& point = all[each];
+    const json planned = plan(where + "--policy " + point["policy"].get<std::string>() + " --memory " +
+                              point["budget_bytes"].dump());
+    for (const char* key :
+         {"fits", "simulated", "peak_bytes", "host_bytes", "smallest_budget_bytes", "offload_bytes_per_step",
+          "recomputed_ops", "predicted_step_seconds", "oracle_step_seconds", "lower_bound_step_seconds"}) {
+      EXPECT_EQ(point[key], planned[key]) << key << " of " << point;
+    }
+    fitting += point["fits"].get<bool>() ? 1 : 0;
+  }
+  EXPECT_THAT(outcome.out, HasSubstr("policy conv"));
+  const std::vector<testing::XmlElement> picture = testing::XmlReader::read(read("sweep.svg"));
+  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(picture, "circle", &testing::XmlElement::name)),
+            fitting);
+}
+
+TEST_F(CliTest, ASweepGoesOnFromACheckpointsAlgorithms) {
+  ASSERT_EQ(run(kTrain + "--save " + path("checkpoint")).status, 0);
+  const Outcome outcome = run("sweep --model lenet --batch 8 --policy none,all --points 2 --resume " +
+                              path("checkpoint") + " --json /dev/stdout");
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_EQ(last_line(outcome.out)["options"]["resume"], path("checkpoint"));
+  EXPECT_THAT(outcome.log, HasSubstr("policy all"));
+}
+
+// --- why it is so ------------------------------------------------------------------------------------------
+
+const std::string kExplain = "explain --model resnet20 --batch 64 --device sim:titan-x --memory 48MiB ";
+
+// Lines of those types, each as its schema has it, the last a summary.
+void expect_explanation(const std::string& text, const std::vector<std::string>& types) {
+  std::istringstream lines(text);
+  const json schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/explanation.schema.json");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);) {
+    const json object = json::parse(line);
+    if (found.empty() || found.back() != object["type"]) {
+      found.push_back(object["type"]);
+    }
+    if (object["type"] != "summary") {
+      EXPECT_THAT(testing::SchemaCheck::errors(schema, object), ::testing::IsEmpty()) << object.dump(1);
+    }
+  }
+  EXPECT_EQ(found, types);
+}
+
+TEST_F(CliTest, ExplainSaysWhyAPlanIsAsItIs) {
+  const Outcome outcome = run(kExplain + "--json " + path("explain.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  expect_explanation(read("explain.json"), {"memory", "smallest_budget", "budget", "time", "summary"});
+  const json summary = last_line(read("explain.json"));
+  expect_obeys_schema(summary);
+  const json planned = plan("--model resnet20 --batch 64 --device sim:titan-x --memory 48MiB");
+  for (const char* key :
+       {"peak_bytes", "smallest_budget_bytes", "predicted_step_seconds", "recomputed_ops"}) {
+    EXPECT_EQ(summary[key], planned[key]) << key;
+  }
+  EXPECT_EQ(json::parse(read("explain.json").substr(0, read("explain.json").find('\n')))["peak_bytes"],
+            planned["peak_bytes"]);
+  for (const char* part : {"Most memory is in use at", "The smallest budget", "What more memory buys",
+                           "with memory without end", "A step of"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  }
+}
+
+TEST_F(CliTest, ExplainTellsOfValuesLayersAndOps) {
+  const Outcome outcome =
+      run(kExplain + "--value images --value conv1 --op conv1.forward --json /dev/stdout");
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  expect_explanation(outcome.out, {"value", "op", "summary"});
+  EXPECT_THAT(outcome.log, HasSubstr("images: input"));
+  EXPECT_THAT(outcome.log, HasSubstr("conv1.y: feature map"));
+  EXPECT_THAT(outcome.log, HasSubstr("(as it is)"));
+  EXPECT_THAT(outcome.log, HasSubstr("it is loaded, not computed"));
+}
+
 bool came_later(const std::string& key) {
   return key == "tf32" || key == "engine_timings" || key == "profile" || key == "graph";
 }
@@ -976,6 +1072,17 @@ INSTANTIATE_TEST_SUITE_P(
                  "max-batch --model vgg16 --device sim:titan-x --policy all --overhead 0%", "the least is"},
         BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
         BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
+        BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "near: conv1.y"},
+        BadInput{"ExplainAnUnknownOp", "explain --model lenet --op conv1.forwards", "near: conv1.forward"},
+        BadInput{"ExplainNoName", "explain --model lenet --value ''", "--value"},
+        BadInput{"SweepInABudget", "sweep --model lenet --memory 1GiB", "--memory"},
+        BadInput{"SweepOfAuto", "sweep --model lenet --policy auto", "--policy auto"},
+        BadInput{"SweepOfAnUnknownPolicy", "sweep --model lenet --policy optimal,best", "best"},
+        BadInput{"SweepDownwards", "sweep --model lenet --from 2GiB --to 1GiB", "--from"},
+        BadInput{"SweepFromNothing", "sweep --model lenet --from 0", "--from"},
+        BadInput{"SweepOfOnePoint", "sweep --model lenet --points 1", "--points"},
+        BadInput{"SweepIntoOneFile", "sweep --model lenet --json /tmp/same --svg /tmp/same", "two outputs"},
+        BadInput{"SweepToNowhere", "sweep --model lenet --svg /nowhere/sweep.svg", "/nowhere"},
         BadInput{"ProfileOfNothing", "plan --model lenet --profile /nowhere/costs.json", "/nowhere"},
         BadInput{"ProfileToNowhere", "profile --model lenet -o /nowhere/costs.json", "--output"},
         BadInput{"ProfileWithoutAFile", "profile --model lenet", "--output"},

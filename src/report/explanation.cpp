@@ -1,0 +1,223 @@
+#include "src/report/explanation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/near_names.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+constexpr std::uint64_t kWithoutEnd = std::uint64_t{1} << 50U;  // bytes
+
+PlanCosts costs_of(const PlannedRun& run) {
+  return plan_costs(*run.tape, prediction_options(run));
+}
+
+Prediction traced_prediction(const PlannedRun& run) {
+  if (run.prediction.step) {
+    return run.prediction;
+  }
+  PredictionOptions options = prediction_options(run);
+  options.trace = true;
+  return predict(*run.tape, run.schedule, options);
+}
+
+DecisionCounts count_decisions(const PlannedRun& run, const PlanCosts& costs) {
+  DecisionCounts counts;
+  for (ValueId value = 0; value < run.tape->values().size(); ++value) {
+    const auto add = [&](CountedBytes& sum) {
+      ++sum.count;
+      sum.bytes += run.tape->value(value).bytes;
+    };
+    switch (decision_of(run, value)) {
+      case ValueDecision::kKept:
+        add(counts.kept);
+        break;
+      case ValueDecision::kOffloaded:
+        add(counts.offloaded);
+        break;
+      case ValueDecision::kRecomputed:
+        add(counts.recomputed);
+        break;
+      case ValueDecision::kUndecided:
+        break;
+    }
+  }
+  for (OpId op = 0; op < run.tape->ops().size(); ++op) {
+    const std::vector<double>& seconds = costs.op_seconds[op];
+    counts.slower_algorithms += seconds[run.plan.algorithms[op]] > std::ranges::min(seconds) ? 1 : 0;
+  }
+  return counts;
+}
+
+bool decides_by_budget(Policy policy) {
+  return policy == Policy::kOptimal || policy == Policy::kDynamic;
+}
+
+OtherBudget in_budget(const PlannedRun& run, const PlanCosts& costs, std::uint64_t budget_bytes) {
+  const PlannedRun other = plan_again(run, run.plan.options.policy, budget_bytes);
+  return {.budget_bytes = budget_bytes,
+          .fits = other.fits(),
+          .peak_bytes = other.prediction.peak_bytes,
+          .step_seconds = other.prediction.step_seconds,
+          .decisions = count_decisions(other, costs)};
+}
+
+void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanation& explanation) {
+  explanation.unlimited_step_seconds = run.prediction.step_seconds;
+  explanation.depends_on_budget = decides_by_budget(run.plan.options.policy);
+  if (!explanation.depends_on_budget) {
+    return;
+  }
+  explanation.unlimited_step_seconds = in_budget(run, costs, kWithoutEnd).step_seconds;
+  const std::uint64_t base = std::max(run.target.budget_bytes, run.smallest_budget_bytes());
+  std::vector<std::uint64_t> budgets{base + base / 10, base + base / 4, base + base / 2, base + 2 * kGiB};
+  std::ranges::sort(budgets);
+  double step = run.fits() ? run.prediction.step_seconds : 2 * explanation.unlimited_step_seconds;
+  for (const std::uint64_t budget : budgets) {
+    // Forecasts of one schedule are equal; of two, a millionth is no difference to anybody.
+    if (step <= explanation.unlimited_step_seconds * (1 + 1e-6)) {
+      return;
+    }
+    explanation.more.push_back(in_budget(run, costs, budget));
+    step = explanation.more.back().step_seconds;
+  }
+}
+
+SmallestBudget look_at_smallest_budget(const PlannedRun& run, const PlanCosts& costs) {
+  const PlannedRun least = decides_by_budget(run.plan.options.policy)
+                               ? plan_again(run, run.plan.options.policy, run.smallest_budget_bytes())
+                               : run;
+  SmallestBudget smallest{.budget_bytes = run.smallest_budget_bytes(),
+                          .peak_bytes = least.prediction.peak_bytes,
+                          .fullest = fullest_moment(*run.tape, least.schedule, costs.alignment_bytes),
+                          .there = {},
+                          .most = most_irreducible(*run.tape, run.plan.options)};
+  if (smallest.fullest.launch != kNone) {
+    smallest.there =
+        irreducible_at(*run.tape, run.plan.options, least.schedule.instructions[smallest.fullest.launch].op);
+  }
+  return smallest;
+}
+
+}  // namespace
+
+Explanation explain(const PlannedRun& run) {
+  const PlanCosts costs = costs_of(run);
+  Explanation explanation{.fullest = fullest_moment(*run.tape, run.schedule, costs.alignment_bytes),
+                          .peak_bytes = run.prediction.peak_bytes,
+                          .smallest = look_at_smallest_budget(run, costs),
+                          .decisions = count_decisions(run, costs),
+                          .more = {},
+                          .oracle_step_seconds = oracle_step_seconds(run),
+                          .time = step_time(run.schedule, traced_prediction(run))};
+  look_at_more_memory(run, costs, explanation);
+  return explanation;
+}
+
+ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
+  const Tape& tape = *run.tape;
+  const auto readers = tape.readers(value);
+  ExplainedValue result{.value = value,
+                        .decision = decision_of(run, value),
+                        .undecided = why_undecided(run, value),
+                        .made_by = tape.producer(value),
+                        .readers = {readers.begin(), readers.end()},
+                        .recomputed_for = {},
+                        .otherwise = {}};
+  const Prediction prediction = traced_prediction(run);
+  const StepTime time = step_time(run.schedule, prediction);
+  for (std::uint32_t index = 0; index < run.schedule.instructions.size(); ++index) {
+    const Instruction& instruction = run.schedule.instructions[index];
+    if (instruction.value == value && instruction.kind == InstructionKind::kOffload) {
+      result.offload = copy_time(time, prediction, index);
+    } else if (instruction.value == value && instruction.kind == InstructionKind::kPrefetch) {
+      result.prefetch = copy_time(time, prediction, index);
+    }
+  }
+  for (const Recomputation& recomputation : run.plan.recomputations) {
+    if (recomputation.value == value) {
+      result.recomputed_for.push_back(recomputation.with);
+    }
+  }
+  if (result.undecided.empty()) {
+    for (const ValueDecision decision :
+         {ValueDecision::kKept, ValueDecision::kOffloaded, ValueDecision::kRecomputed}) {
+      result.otherwise.push_back(decision == result.decision ? as_planned(run)
+                                                             : decided_otherwise(run, value, decision));
+    }
+  }
+  return result;
+}
+
+ExplainedOp explain_op(const PlannedRun& run, OpId op) {
+  const PlanCosts costs = costs_of(run);
+  const auto launch = static_cast<std::uint32_t>(
+      std::ranges::find_if(run.schedule.instructions,
+                           [&](const Instruction& instruction) {
+                             return instruction.kind == InstructionKind::kLaunch && instruction.op == op;
+                           }) -
+      run.schedule.instructions.begin());
+  const std::vector<double>& seconds = costs.op_seconds[op];
+  ExplainedOp result{
+      .op = op,
+      .memory = memory_at(*run.tape, run.schedule, launch, costs.alignment_bytes),
+      .irreducible = irreducible_at(*run.tape, run.plan.options, op),
+      .algorithm = run.plan.algorithms[op],
+      .fastest_algorithm = static_cast<std::uint32_t>(std::ranges::min_element(seconds) - seconds.begin()),
+      .algorithm_seconds = seconds,
+      .with_fastest = {}};
+  // Of several that are as fast any will do.
+  if (seconds[result.algorithm] > seconds[result.fastest_algorithm]) {
+    result.with_fastest = computed_otherwise(run, op, result.fastest_algorithm);
+  }
+  for (const StalledLaunch& stall : step_time(run.schedule, traced_prediction(run)).stalls) {
+    result.stall_seconds += stall.launch == launch ? stall.seconds : 0;
+  }
+  return result;
+}
+
+std::vector<ValueId> find_values(const Tape& tape, const std::string& name) {
+  if (const ValueId value = tape.find_value(name); value != kNone) {
+    return {value};
+  }
+  std::vector<ValueId> values;
+  for (const Op& op : tape.ops()) {
+    if (op.phase == Phase::kForward && tape.layers()[op.layer].name == name) {
+      std::ranges::copy_if(op.writes, std::back_inserter(values),
+                           [&](ValueId value) { return !tape.value(value).persistent(); });
+    }
+  }
+  if (values.empty()) {
+    std::vector<std::string> names;
+    for (const Value& value : tape.values()) {
+      names.push_back(value.name);
+    }
+    for (const TapeLayer& layer : tape.layers()) {
+      names.push_back(layer.name);
+    }
+    throw InvalidArgument("--value " + name + ": '" + tape.model() +
+                          "' has no value or layer of that name; near: " + near_names(name, names));
+  }
+  return values;
+}
+
+OpId find_op(const Tape& tape, const std::string& name) {
+  const auto found = std::ranges::find(tape.ops(), name, &Op::name);
+  if (found == tape.ops().end()) {
+    std::vector<std::string> names;
+    for (const Op& op : tape.ops()) {
+      names.push_back(op.name);
+    }
+    throw InvalidArgument("--op " + name + ": '" + tape.model() +
+                          "' has no op of that name; near: " + near_names(name, names));
+  }
+  return static_cast<OpId>(found - tape.ops().begin());
+}
+
+}  // namespace vdnn

@@ -1,0 +1,44 @@
+#pragma once
+// Where the time of a predicted step goes: the compute stream computes, computes again, or waits, and for
+// which transfer.
+
+#include <cstdint>
+#include <vector>
+
+#include "vdnn/predictor.h"
+#include "vdnn/schedule.h"
+
+namespace vdnn {
+
+// A launch that the compute stream is ready for and that cannot begin yet.
+struct StalledLaunch {
+  std::uint32_t launch = kNone;  // an instruction
+  double begin_seconds = 0;
+  double seconds = 0;
+  // The copy after which it begins; kNone: none ends just then.
+  std::uint32_t transfer = kNone;
+  bool of_the_step_before = false;  // that copy
+};
+
+// They add up to the step.
+struct StepTime {
+  double step_seconds = 0;
+  double compute_seconds = 0;
+  double recompute_seconds = 0;
+  double stall_seconds = 0;           // the first launch's wait for the step before included
+  std::vector<StalledLaunch> stalls;  // longest first
+};
+
+// `prediction`: of that schedule, traced.
+StepTime step_time(const Schedule& schedule, const Prediction& prediction);
+
+// When a copy runs, and for how much of that the compute stream does not stand still on its behalf. 1: costs
+// nothing but its share of the link.
+struct CopyTime {
+  double begin_seconds = 0;  // since the step before was done
+  double seconds = 0;
+  double hidden_share = 1;
+};
+CopyTime copy_time(const StepTime& time, const Prediction& prediction, std::uint32_t copy);
+
+}  // namespace vdnn

@@ -1,0 +1,295 @@
+#include "src/report/sweep_chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+// In units of the picture.
+constexpr double kWidth = 900;
+constexpr double kHeight = 500;
+constexpr double kLeft = 70;
+constexpr double kRight = 720;
+constexpr double kTop = 70;
+constexpr double kBottom = 430;
+constexpr double kLegendLeft = 745;
+constexpr double kLegendLine = 24;
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char each : text) {
+    switch (each) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        // Names of files may be anything, XML may not.
+        result += each >= ' ' && each <= '~' ? each : '?';
+    }
+  }
+  return result;
+}
+
+std::string number(double value, int digits) {
+  std::ostringstream text;
+  text << std::setprecision(digits) << value;
+  return text.str();
+}
+
+// Equal ratios are equal distances.
+class Scale {
+ public:
+  Scale(double least, double most, double begin, double end) : begin_(begin), end_(end) {
+    // A border, and something to divide by where there is but one value.
+    const double border = std::max(0.03 * std::log(most / least), 0.01);
+    least_ = std::log(least) - border;
+    most_ = std::log(most) + border;
+  }
+
+  double operator()(double value) const {
+    return begin_ + (std::log(value) - least_) / (most_ - least_) * (end_ - begin_);
+  }
+  double least() const { return std::exp(least_); }
+  double most() const { return std::exp(most_); }
+
+ private:
+  double begin_;
+  double end_;
+  double least_ = 0;
+  double most_ = 0;
+};
+
+// Round values, those first that are roundest, as far as they leave `distance` between each other.
+std::vector<double> ticks(const Scale& scale, double base, const std::vector<std::vector<double>>& classes,
+                          double distance) {
+  std::vector<double> result;
+  const auto exponent = [&](double value) {
+    return static_cast<int>(std::floor(std::log(value) / std::log(base)));
+  };
+  for (const std::vector<double>& factors : classes) {
+    for (int power = exponent(scale.least()); power <= exponent(scale.most()); ++power) {
+      for (const double factor : factors) {
+        const double value = std::pow(base, power) * factor;
+        const bool inside = value >= scale.least() && value <= scale.most();
+        if (inside && std::ranges::all_of(result, [&](double other) {
+              return std::abs(scale(value) - scale(other)) >= distance;
+            })) {
+          result.push_back(value);
+        }
+      }
+    }
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+const char* color_of(Policy policy) {
+  switch (policy) {
+    case Policy::kOptimal:
+      return "#1f6fb4";
+    case Policy::kDynamic:
+      return "#d9730d";
+    case Policy::kOffloadNone:
+      return "#2f8f4e";
+    case Policy::kOffloadConv:
+      return "#8a56ac";
+    case Policy::kOffloadAll:
+      return "#b3323a";
+    case Policy::kBaseline:
+      return "#6b6b6b";
+  }
+  return "#000000";
+}
+
+double relative(double seconds, const SweepPoint& point) {
+  return seconds / point.oracle_step_seconds;
+}
+
+class Chart {
+ public:
+  Chart(std::ostream& out, const Sweep& sweep)
+      : out_(out),
+        sweep_(sweep),
+        x_(static_cast<double>(sweep.points.front().budget_bytes),
+           static_cast<double>(sweep.points.back().budget_bytes), kLeft, kRight),
+        y_(least_time(sweep), most_time(sweep), kBottom, kTop) {
+    for (const SweepPoint& point : sweep.points) {
+      if (std::ranges::find(policies_, point.policy) == policies_.end()) {
+        policies_.push_back(point.policy);
+      }
+    }
+  }
+
+  void write() {
+    out_ << std::fixed << std::setprecision(2);
+    open();
+    shade_bound();
+    draw_axes();
+    // Where policies do the same the one that was asked for first lies on top, the others around it.
+    for (std::size_t each = policies_.size(); each-- > 0;) {
+      draw(policies_[each], 3.5 + 1.5 * static_cast<double>(each));
+    }
+    draw_legend();
+    out_ << "</svg>\n";
+  }
+
+ private:
+  static double least_time(const Sweep& sweep) {
+    double least = 1;
+    for (const SweepPoint& point : sweep.points) {
+      least = std::min(least, relative(point.lower_bound_step_seconds, point));
+    }
+    return least;
+  }
+  static double most_time(const Sweep& sweep) {
+    double most = 1;
+    for (const SweepPoint& point : sweep.points) {
+      most = std::max(most, relative(point.lower_bound_step_seconds, point));
+      most = point.fits ? std::max(most, relative(point.step_seconds, point)) : most;
+    }
+    return most;
+  }
+
+  double x(const SweepPoint& point) const { return x_(static_cast<double>(point.budget_bytes)); }
+
+  void text(double x, double y, const char* attributes, const std::string& content) {
+    out_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << escaped(content)
+         << "</text>\n";
+  }
+  void line(const char* name, double x1, double y1, double x2, double y2) {
+    out_ << "<line class=\"" << name << "\" x1=\"" << x1 << "\" y1=\"" << y1 << "\" x2=\"" << x2 << "\" y2=\""
+         << y2 << "\"/>\n";
+  }
+
+  void open() {
+    const PlannedRun& run = sweep_.last;
+    const std::string title = "What memory buys: " + run.network.name() + ", batch " +
+                              std::to_string(run.network.batch()) + ", on " + run.target.name +
+                              " (simulated)";
+    out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+         << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
+         << "\" viewBox=\"0 0 " << kWidth << " " << kHeight
+         << "\" font-family=\"sans-serif\" font-size=\"13\">\n"
+         << "<title>" << escaped(title) << "</title>\n"
+         << "<style>.grid{stroke:#dddddd} .axis{stroke:#555555} .bound{fill:#ececec} .curve{fill:none;"
+            "stroke-width:2} text{fill:#222222}</style>\n"
+         << "<rect width=\"" << kWidth << "\" height=\"" << kHeight << "\" fill=\"#ffffff\"/>\n";
+    text(kLeft, 28, "font-size=\"17\"", title);
+    text(kLeft, 50, "font-size=\"12\"",
+         "time of a step relative to the oracle's " + number(1e3 * oracle_seconds(), 4) +
+             " ms (fastest algorithms, memory without end)");
+  }
+  double oracle_seconds() const { return sweep_.points.front().oracle_step_seconds; }
+
+  // What no plan can do.
+  void shade_bound() {
+    out_ << "<polygon class=\"bound\" points=\"";
+    const SweepPoint* last = nullptr;
+    for (const SweepPoint& point : sweep_.points) {
+      if (last == nullptr || point.budget_bytes != last->budget_bytes) {
+        const double height = y_(relative(point.lower_bound_step_seconds, point));
+        if (last == nullptr) {  // to the borders of the picture
+          out_ << kLeft << "," << kBottom << " " << kLeft << "," << height << " ";
+        }
+        out_ << x(point) << "," << height << " ";
+      }
+      last = &point;
+    }
+    out_ << kRight << "," << y_(relative(last->lower_bound_step_seconds, *last)) << " " << kRight << ","
+         << kBottom << "\"/>\n";
+  }
+
+  void draw_axes() {
+    for (const double bytes : ticks(x_, 2, {{1}, {1.5}, {1.25, 1.75}, {1.125, 1.375, 1.625, 1.875}}, 75)) {
+      line("grid", x_(bytes), kTop, x_(bytes), kBottom);
+      text(x_(bytes), kBottom + 20, "class=\"x\" text-anchor=\"middle\"",
+           format_rounded_size(static_cast<std::uint64_t>(std::llround(bytes))));
+    }
+    for (const double time :
+         ticks(y_, 10, {{1}, {2, 5}, {1.5, 3, 7}, {1.1, 1.2, 1.3, 1.75}, {9, 9.5}, {1.05, 1.02, 9.8, 9.9}},
+               24)) {
+      line("grid", kLeft, y_(time), kRight, y_(time));
+      text(kLeft - 8, y_(time) + 4, "class=\"y\" text-anchor=\"end\"", number(time, 3));
+    }
+    line("axis", kLeft, kBottom, kRight, kBottom);
+    line("axis", kLeft, kTop, kLeft, kBottom);
+    text((kLeft + kRight) / 2, kBottom + 48, "text-anchor=\"middle\"", "device budget");
+  }
+
+  void draw(Policy policy, double radius) {
+    std::vector<const SweepPoint*> fitting;
+    for (const SweepPoint& point : sweep_.points) {
+      if (point.policy == policy && point.fits) {
+        fitting.push_back(&point);
+      }
+    }
+    const auto y = [&](const SweepPoint* point) { return y_(relative(point->step_seconds, *point)); };
+    out_ << "<g stroke=\"" << color_of(policy) << "\" fill=\"" << color_of(policy) << "\">\n";
+    if (!fitting.empty()) {
+      out_ << "<polyline class=\"curve\" points=\"";
+      for (const SweepPoint* point : fitting) {
+        out_ << x(*point) << "," << y(point) << " ";
+      }
+      out_ << "\"/>\n";
+    }
+    for (const SweepPoint* point : fitting) {
+      out_ << "<circle class=\"" << to_string(policy) << "\" cx=\"" << x(*point) << "\" cy=\"" << y(point)
+           << "\" r=\"" << radius << "\"><title>" << to_string(policy) << " in "
+           << format_rounded_size(point->budget_bytes) << ": " << number(1e3 * point->step_seconds, 5)
+           << " ms, " << number(100 * point->over_oracle(), 3) << " % over the oracle</title></circle>\n";
+    }
+    out_ << "</g>\n";
+  }
+
+  void draw_legend() {
+    double y = kTop + 10;
+    for (const Policy policy : policies_) {
+      const bool fits = std::ranges::any_of(
+          sweep_.points, [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
+      out_ << "<g stroke=\"" << color_of(policy) << "\" stroke-width=\"2\">";
+      line("sample", kLegendLeft, y - 4, kLegendLeft + 24, y - 4);
+      out_ << "</g>\n";
+      text(kLegendLeft + 32, y, "class=\"legend\"", to_string(policy) + (fits ? "" : ": does not fit"));
+      y += kLegendLine;
+    }
+    out_ << "<rect x=\"" << kLegendLeft << "\" y=\"" << y - 12
+         << "\" width=\"24\" height=\"14\" class=\"bound\""
+         << " stroke=\"#bbbbbb\"/>\n";
+    text(kLegendLeft + 32, y, "class=\"legend\"", "no plan can");
+  }
+
+  std::ostream& out_;
+  const Sweep& sweep_;
+  std::vector<Policy> policies_;
+  Scale x_;
+  Scale y_;
+};
+
+}  // namespace
+
+void write_sweep_chart(std::ostream& out, const Sweep& sweep) {
+  std::ostringstream text;  // with a format of its own
+  Chart(text, sweep).write();
+  out << text.str();
+}
+
+}  // namespace vdnn

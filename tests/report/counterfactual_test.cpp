@@ -1,0 +1,170 @@
+#include "src/report/counterfactual.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "vdnn/checker.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::array kDecisions{ValueDecision::kKept, ValueDecision::kOffloaded, ValueDecision::kRecomputed};
+
+PlannedRun planned(Policy policy, std::optional<std::uint64_t> memory_bytes = std::nullopt) {
+  return plan_run({.model = {.model = "resnet20", .batch = 64},
+                   .device = "sim:titan-x",
+                   .memory_bytes = memory_bytes,
+                   .policy = policy});
+}
+
+// Those about which something is decided.
+std::vector<ValueId> decided_values(const PlannedRun& run) {
+  std::vector<ValueId> values;
+  for (ValueId value = 0; value < run.tape->values().size(); ++value) {
+    if (why_undecided(run, value).empty()) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
+  for (const Policy policy :
+       {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
+    const PlannedRun run = planned(policy);
+    const Counterfactual outcome = as_planned(run);
+    EXPECT_EQ(outcome.peak_bytes, run.prediction.peak_bytes);
+    EXPECT_EQ(outcome.host_bytes, run.prediction.host_bytes);
+    EXPECT_EQ(outcome.step_seconds, run.prediction.step_seconds);
+    EXPECT_EQ(outcome.fits, run.fits());
+  }
+}
+
+// Its addresses are found anew, which may come to a little more or less.
+TEST(Counterfactual, ThePlanOfOptimalIsNearWhatWasPredicted) {
+  const PlannedRun run = planned(Policy::kOptimal, planned(Policy::kOffloadNone).smallest_peak_bytes / 2);
+  ASSERT_GT(run.schedule.arena_bytes, 0U);
+  const Counterfactual outcome = as_planned(run);
+  EXPECT_NEAR(outcome.step_seconds / run.prediction.step_seconds, 1, 0.02);
+  EXPECT_NEAR(static_cast<double>(outcome.peak_bytes) / static_cast<double>(run.prediction.peak_bytes), 1,
+              0.05);
+}
+
+// Kept otherwise, what `all` offloads: the plan is that with one transfer less, and says so.
+TEST(Counterfactual, ChangesThatDecisionAlone) {
+  const PlannedRun run = planned(Policy::kOffloadAll);
+  ASSERT_FALSE(run.plan.transfers.empty());
+  for (const Transfer& transfer : run.plan.transfers) {
+    if (!why_undecided(run, transfer.value).empty()) {
+      continue;
+    }
+    Plan plan = run.plan;
+    std::erase_if(plan.transfers, [&](const Transfer& other) { return other.value == transfer.value; });
+    const Schedule schedule = make_schedule(*run.tape, plan);
+    const Prediction expected = predict(*run.tape, schedule, prediction_options(run));
+    const Counterfactual outcome = decided_otherwise(run, transfer.value, ValueDecision::kKept);
+    EXPECT_THAT(outcome.impossible, IsEmpty());
+    EXPECT_EQ(outcome.peak_bytes, expected.peak_bytes);
+    EXPECT_EQ(outcome.step_seconds, expected.step_seconds);
+    EXPECT_LT(outcome.host_bytes, run.prediction.host_bytes);
+  }
+}
+
+// Whatever is decided about whichever value can be done, or it is said why not.
+TEST(Counterfactual, EveryDecisionIsPossibleOrHasAReason) {
+  const std::uint64_t most = planned(Policy::kOffloadNone).smallest_peak_bytes;
+  for (const PlannedRun& run : {planned(Policy::kOffloadNone), planned(Policy::kOffloadAll),
+                                planned(Policy::kOptimal, most / 2), planned(Policy::kOptimal, most / 3)}) {
+    std::size_t possible = 0;
+    std::size_t impossible = 0;
+    for (const ValueId value : decided_values(run)) {
+      for (const ValueDecision decision : kDecisions) {
+        const Counterfactual outcome = decided_otherwise(run, value, decision);
+        if (outcome.impossible.empty()) {
+          ++possible;
+          EXPECT_GT(outcome.peak_bytes, 0U);
+          EXPECT_EQ(outcome.missing_bytes > 0, outcome.peak_bytes > run.target.budget_bytes);
+        } else {
+          ++impossible;
+          EXPECT_NE(decision, ValueDecision::kKept) << run.tape->value(value).name;
+        }
+      }
+    }
+    EXPECT_GT(possible, 3 * impossible) << to_string(run.plan.options.policy);
+  }
+}
+
+// In a memory that has room for it a value that is offloaded frees some of it for others.
+TEST(Counterfactual, OffloadingAndRecomputingSaveMemory) {
+  const PlannedRun run = planned(Policy::kOffloadNone);
+  std::size_t smaller = 0;
+  for (const ValueId value : decided_values(run)) {
+    if (decision_of(run, value) == ValueDecision::kKept && run.tape->producer(value) != kNone) {
+      smaller +=
+          decided_otherwise(run, value, ValueDecision::kOffloaded).peak_bytes < run.prediction.peak_bytes;
+      const Counterfactual recomputed = decided_otherwise(run, value, ValueDecision::kRecomputed);
+      if (recomputed.impossible.empty()) {
+        EXPECT_GT(recomputed.step_seconds, run.prediction.step_seconds);
+      }
+    }
+  }
+  EXPECT_GT(smaller, 0U);
+}
+
+TEST(Counterfactual, SaysWhyThereIsNothingToDecide) {
+  const PlannedRun run = planned(Policy::kOffloadNone);
+  const auto reason = [&](const std::string& name) {
+    const ValueId value = run.tape->find_value(name);
+    EXPECT_NE(value, kNone) << name;
+    EXPECT_EQ(decision_of(run, value), ValueDecision::kUndecided);
+    EXPECT_THROW(decided_otherwise(run, value, ValueDecision::kKept), InvalidArgument);
+    return why_undecided(run, value);
+  };
+  EXPECT_THAT(reason(run.tape->value(run.tape->parameters()[0].value).name), HasSubstr("stay on the device"));
+  const auto named = [&](ValueKind kind) {
+    return std::ranges::find(run.tape->values(), kind, &Value::kind)->name;
+  };
+  EXPECT_THAT(reason(named(ValueKind::kGradientMap)), HasSubstr("after the forward pass"));
+  EXPECT_THAT(reason(named(ValueKind::kMetrics)), HasSubstr("does not need it"));
+  const PlannedRun baseline = planned(Policy::kBaseline);
+  EXPECT_THAT(why_undecided(baseline, decided_values(run).front()), HasSubstr("for good"));
+}
+
+TEST(Counterfactual, AnInputCannotBeComputed) {
+  const PlannedRun run = planned(Policy::kOffloadNone);
+  const ValueId images = run.tape->inputs()[0];
+  ASSERT_THAT(why_undecided(run, images), IsEmpty());
+  EXPECT_THAT(decided_otherwise(run, images, ValueDecision::kRecomputed).impossible, HasSubstr("loaded"));
+  EXPECT_THAT(decided_otherwise(run, images, ValueDecision::kOffloaded).impossible, IsEmpty());
+}
+
+TEST(Counterfactual, AnotherAlgorithmTakesItsOwnTimeAndWorkspace) {
+  const PlannedRun run = plan_run({.model = {.model = "alexnet", .batch = 32},
+                                   .device = "sim:titan-x",
+                                   .policy = Policy::kOffloadNone,
+                                   .algorithms = AlgorithmPreference::kMemory});
+  const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
+  std::size_t faster = 0;
+  for (OpId op = 0; op < run.tape->ops().size(); ++op) {
+    const std::vector<double>& seconds = costs.op_seconds[op];
+    const auto fastest = static_cast<std::uint32_t>(std::ranges::min_element(seconds) - seconds.begin());
+    const double gain = seconds[run.plan.algorithms[op]] - seconds[fastest];
+    if (gain > 0) {
+      ++faster;
+      EXPECT_NEAR(run.prediction.step_seconds - computed_otherwise(run, op, fastest).step_seconds, gain,
+                  1e-3 * run.prediction.step_seconds);
+    }
+  }
+  EXPECT_GT(faster, 3U);
+}
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,182 @@
+#include "src/report/explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "report/json_schema.h"
+#include "src/report/explanation_output.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+
+RunOptions resnet20(Policy policy, std::optional<std::uint64_t> memory_bytes) {
+  return {.model = {.model = "resnet20", .batch = 128},
+          .device = "sim:titan-x",
+          .memory_bytes = memory_bytes,
+          .policy = policy,
+          .trace_prediction = true};
+}
+
+TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
+  const PlannedRun run = plan_run(resnet20(Policy::kOptimal, 64 * kMiB));
+  ASSERT_TRUE(run.fits());
+  const Explanation explanation = explain(run);
+  EXPECT_TRUE(explanation.depends_on_budget);
+  ASSERT_FALSE(explanation.more.empty());
+  double step = run.prediction.step_seconds;
+  std::uint64_t budget = run.target.budget_bytes;
+  for (const OtherBudget& other : explanation.more) {
+    const PlannedRun planned = plan_run(resnet20(Policy::kOptimal, other.budget_bytes));
+    EXPECT_EQ(other.step_seconds, planned.prediction.step_seconds);
+    EXPECT_EQ(other.peak_bytes, planned.prediction.peak_bytes);
+    EXPECT_TRUE(other.fits);
+    EXPECT_GT(other.budget_bytes, budget);
+    EXPECT_LE(other.step_seconds, step);
+    step = other.step_seconds;
+    budget = other.budget_bytes;
+  }
+  EXPECT_LE(explanation.unlimited_step_seconds, step);
+  EXPECT_EQ(explanation.oracle_step_seconds, oracle_step_seconds(run));
+  EXPECT_EQ(explanation.decisions.offloaded.count, run.plan.transfers.size());
+  EXPECT_EQ(explanation.decisions.recomputed.count, run.plan.recomputations.size());
+}
+
+// What would buy nothing is not looked at.
+TEST(Explanation, StopsWhereNothingIsGained) {
+  EXPECT_THAT(explain(plan_run(resnet20(Policy::kOptimal, 4096 * kMiB))).more, IsEmpty());
+  const Explanation fixed = explain(plan_run(resnet20(Policy::kOffloadAll, 64 * kMiB)));
+  EXPECT_FALSE(fixed.depends_on_budget);
+  EXPECT_THAT(fixed.more, IsEmpty());
+}
+
+TEST(Explanation, TheSmallestBudgetHasAnOpAndAFloor) {
+  for (const Policy policy : {Policy::kOptimal, Policy::kDynamic, Policy::kOffloadAll}) {
+    const PlannedRun run = plan_run(resnet20(policy, 4096 * kMiB));
+    const SmallestBudget smallest = explain(run).smallest;
+    EXPECT_EQ(smallest.budget_bytes, run.smallest_budget_bytes());
+    EXPECT_EQ(smallest.peak_bytes, run.smallest_peak_bytes);
+    EXPECT_LE(smallest.fullest.bytes, smallest.peak_bytes);
+    EXPECT_GE(smallest.fullest.bytes, smallest.there.bytes());
+    EXPECT_GE(smallest.most.bytes(), smallest.there.bytes());
+    EXPECT_GE(smallest.peak_bytes, smallest.most.bytes());
+    // The fullest moment is the op that the error of a budget too small names.
+    RunOptions least = resnet20(policy, run.smallest_budget_bytes());
+    const PlannedRun planned = plan_run(least);
+    EXPECT_TRUE(planned.fits());
+    EXPECT_EQ(smallest.there.op, fullest_op(*planned.tape, planned.schedule));
+  }
+}
+
+TEST(Explanation, AValueHasItsFateItsTimesAndWhatWouldBe) {
+  const PlannedRun run = plan_run(resnet20(Policy::kOffloadAll, std::nullopt));
+  const Transfer& transfer = run.plan.transfers.at(3);
+  const ExplainedValue value = explain_value(run, transfer.value);
+  EXPECT_EQ(value.decision, ValueDecision::kOffloaded);
+  ASSERT_TRUE(value.offload.has_value());
+  ASSERT_TRUE(value.prefetch.has_value());
+  const double bytes = static_cast<double>(run.tape->value(transfer.value).bytes);
+  EXPECT_GE(value.offload->seconds, bytes / run.target.profile.link_bytes_per_second.device_to_host);
+  EXPECT_LT(value.offload->begin_seconds, value.prefetch->begin_seconds);
+  EXPECT_EQ(value.made_by, run.tape->producer(transfer.value));
+  ASSERT_EQ(value.otherwise.size(), 3U);
+  EXPECT_EQ(value.otherwise[1].step_seconds, run.prediction.step_seconds);
+  EXPECT_EQ(value.otherwise[1].peak_bytes, run.prediction.peak_bytes);
+  EXPECT_LE(value.otherwise[0].host_bytes, value.otherwise[1].host_bytes);
+  EXPECT_THAT(value.recomputed_for, IsEmpty());
+
+  const ExplainedValue parameter = explain_value(run, run.tape->parameters()[0].value);
+  EXPECT_EQ(parameter.decision, ValueDecision::kUndecided);
+  EXPECT_THAT(parameter.undecided, HasSubstr("stay"));
+  EXPECT_THAT(parameter.otherwise, IsEmpty());
+}
+
+TEST(Explanation, ARecomputedValueSaysForWhom) {
+  const PlannedRun run = plan_run(resnet20(Policy::kOptimal, 64 * kMiB));
+  ASSERT_FALSE(run.plan.recomputations.empty());
+  const Recomputation& recomputation = run.plan.recomputations.front();
+  const ExplainedValue value = explain_value(run, recomputation.value);
+  EXPECT_EQ(value.decision, ValueDecision::kRecomputed);
+  EXPECT_THAT(value.recomputed_for, ElementsAre(recomputation.with));
+  EXPECT_FALSE(value.offload.has_value());
+}
+
+TEST(Explanation, AnOpHasItsAlgorithmAndTheFastest) {
+  RunOptions options = resnet20(Policy::kOffloadNone, std::nullopt);
+  options.algorithms = AlgorithmPreference::kMemory;
+  const PlannedRun run = plan_run(options);
+  std::size_t slower = 0;
+  for (OpId id = 0; id < run.tape->ops().size(); ++id) {
+    const ExplainedOp op = explain_op(run, id);
+    EXPECT_GE(op.memory.bytes, op.irreducible.bytes());
+    EXPECT_EQ(op.with_fastest.has_value(),
+              op.algorithm_seconds[op.algorithm] > op.algorithm_seconds[op.fastest_algorithm]);
+    if (op.with_fastest && op.with_fastest->impossible.empty()) {
+      ++slower;
+      EXPECT_LT(op.with_fastest->step_seconds, run.prediction.step_seconds);
+    }
+  }
+  EXPECT_EQ(slower, explain(run).decisions.slower_algorithms);
+  EXPECT_GT(slower, 0U);
+}
+
+TEST(Explanation, NamesAreOfValuesLayersAndOps) {
+  const PlannedRun run = plan_run(resnet20(Policy::kOffloadNone, std::nullopt));
+  const Tape& tape = *run.tape;
+  const Op& first = tape.op(0);
+  EXPECT_THAT(find_values(tape, tape.value(first.writes[0]).name), ElementsAre(first.writes[0]));
+  EXPECT_THAT(find_values(tape, tape.layers()[first.layer].name), ::testing::Contains(first.writes[0]));
+  EXPECT_EQ(find_op(tape, first.name), 0U);
+  const std::string name = tape.value(first.writes[0]).name;
+  EXPECT_THAT(
+      [&] { find_values(tape, name + "y"); },
+      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("--value " + name + "y"), HasSubstr("near: " + name))));
+  EXPECT_THAT([&] { find_op(tape, first.name + "s"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("near: " + first.name)));
+}
+
+// In every policy, with budgets that fit and not.
+TEST(Explanation, EveryLineObeysTheSchema) {
+  const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/explanation.schema.json");
+  const auto check = [&](nlohmann::ordered_json line) {
+    line["schema"] = 1;
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, line), IsEmpty()) << line.dump(1).substr(0, 1000);
+  };
+  for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
+                              Policy::kOffloadAll, Policy::kDynamic, Policy::kOptimal}) {
+    for (const std::uint64_t memory : {8 * kMiB, 80 * kMiB, 1024 * kMiB}) {
+      SCOPED_TRACE(to_string(policy) + " " + std::to_string(memory));
+      const PlannedRun run = plan_run(resnet20(policy, memory));
+      const Explanation explanation = explain(run);
+      for (const auto& line : to_json(run, explanation)) {
+        check(line);
+      }
+      std::ostringstream text;
+      print(text, run, explanation);
+      EXPECT_THAT(text.str(), AllOf(HasSubstr("Most memory is in use at"), HasSubstr("The smallest budget"),
+                                    HasSubstr("What more memory buys"), HasSubstr("A step of")));
+      for (ValueId value = 0; value < run.tape->values().size(); value += 37) {
+        check(to_json(run, explain_value(run, value)));
+      }
+      for (OpId op = 0; op < run.tape->ops().size(); op += 29) {
+        check(to_json(run, explain_op(run, op)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vdnn

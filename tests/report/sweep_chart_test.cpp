@@ -1,0 +1,151 @@
+#include "src/report/sweep_chart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/report/xml.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::XmlElement;
+
+PlannedRun lenet() {
+  return plan_run(
+      {.model = {.model = "lenet", .batch = 128}, .device = "sim:titan-x", .policy = Policy::kOffloadNone});
+}
+
+std::vector<XmlElement> chart_of(const Sweep& sweep) {
+  std::ostringstream text;
+  write_sweep_chart(text, sweep);
+  return testing::XmlReader::read(text.str());
+}
+
+std::vector<XmlElement> named(const std::vector<XmlElement>& all, const std::string& name,
+                              const std::string& kind = "") {
+  std::vector<XmlElement> result;
+  std::ranges::copy_if(all, std::back_inserter(result), [&](const XmlElement& element) {
+    return element.name == name && (kind.empty() || element.attribute("class") == kind);
+  });
+  return result;
+}
+
+double number(const XmlElement& element, const std::string& key) {
+  return std::stod(element.attribute(key));
+}
+
+// What an axis says, from two of its ticks: equal distances are equal ratios.
+class Axis {
+ public:
+  Axis(const std::vector<XmlElement>& ticks, const std::string& key, double shift)
+      : key_(key), shift_(shift) {
+    if (ticks.size() < 2) {
+      throw std::invalid_argument("an axis has no two ticks");
+    }
+    first_ = value(ticks.front());
+    begin_ = number(ticks.front(), key);
+    rate_ = std::log(value(ticks.back()) / first_) / (number(ticks.back(), key) - begin_);
+  }
+  double at(double position) const { return first_ * std::exp(rate_ * (position + shift_ - begin_)); }
+
+  static double value(const XmlElement& tick) {
+    const double number = std::stod(tick.text);
+    return tick.text.ends_with("GiB") ? number * 1024 : number;
+  }
+
+ private:
+  std::string key_;
+  double shift_;  // of the labels
+  double first_ = 0;
+  double begin_ = 0;
+  double rate_ = 0;
+};
+
+TEST(SweepChart, DrawsThePointsThatWereComputed) {
+  const Sweep sweep = sweep_budgets(lenet(), {.points = 6});
+  const std::vector<XmlElement> chart = chart_of(sweep);
+  const Axis budgets(named(chart, "text", "x"), "x", 0);
+  const Axis times(named(chart, "text", "y"), "y", 4);
+  std::size_t drawn = 0;
+  for (const Policy policy : SweepOptions().policies) {
+    const std::vector<XmlElement> circles = named(chart, "circle", to_string(policy));
+    std::vector<SweepPoint> fitting;
+    std::ranges::copy_if(sweep.points, std::back_inserter(fitting),
+                         [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
+    ASSERT_EQ(circles.size(), fitting.size()) << to_string(policy);
+    for (std::size_t each = 0; each < circles.size(); ++each) {
+      const double mebibytes = static_cast<double>(fitting[each].budget_bytes) / 1048576.0;
+      const double ratio = fitting[each].step_seconds / fitting[each].oracle_step_seconds;
+      // Labels have four digits, positions two behind the point.
+      EXPECT_NEAR(budgets.at(number(circles[each], "cx")) / mebibytes, 1, 2e-3);
+      EXPECT_NEAR(times.at(number(circles[each], "cy")) / ratio, 1, 2e-3);
+      ++drawn;
+    }
+  }
+  EXPECT_EQ(named(chart, "circle").size(), drawn);
+  EXPECT_GT(drawn, 6U);
+}
+
+TEST(SweepChart, SaysWhatItIs) {
+  const std::vector<XmlElement> chart =
+      chart_of(sweep_budgets(lenet(), {.policies = {Policy::kOptimal, Policy::kBaseline}, .points = 3}));
+  EXPECT_EQ(chart.front().name, "svg");
+  EXPECT_EQ(chart.front().attribute("xmlns"), "http://www.w3.org/2000/svg");
+  EXPECT_THAT(named(chart, "title").front().text, HasSubstr("lenet, batch 128, on sim:titan-x (simulated)"));
+  std::vector<std::string> legend;
+  for (const XmlElement& text : named(chart, "text", "legend")) {
+    legend.push_back(text.text);
+  }
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan can"));
+  EXPECT_EQ(named(chart, "polygon", "bound").size(), 1U);
+}
+
+// No line is drawn outside the picture, and none into what no plan can do.
+TEST(SweepChart, StaysAboveTheBound) {
+  const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 5}));
+  const XmlElement& picture = chart.front();
+  std::istringstream bound(named(chart, "polygon", "bound").front().attribute("points"));
+  double highest = number(picture, "height");
+  double x = 0;
+  double y = 0;
+  char comma = 0;
+  while (bound >> x >> comma >> y) {
+    EXPECT_LE(x, number(picture, "width"));
+    highest = std::min(highest, y);
+  }
+  for (const XmlElement& circle : named(chart, "circle")) {
+    EXPECT_GT(number(circle, "cx"), 0);
+    EXPECT_LE(number(circle, "cy"), highest + 0.01);  // y grows downwards, and the bound is at most as slow
+    EXPECT_GT(number(circle, "cy"), 0);
+  }
+}
+
+// One budget, and a name that is no XML.
+TEST(SweepChart, IsWellFormedWhateverTheNames) {
+  Sweep sweep = sweep_budgets(
+      lenet(), {.policies = {Policy::kOptimal}, .from_bytes = 1U << 30U, .to_bytes = 1U << 30U});
+  ASSERT_EQ(sweep.points.size(), 1U);
+  sweep.last.target.name = "sim:<a&b>\"\x01\xff.json";
+  const std::vector<XmlElement> chart = chart_of(sweep);
+  EXPECT_THAT(named(chart, "title").front().text, HasSubstr("sim:<a&b>\"??.json"));
+  EXPECT_EQ(named(chart, "circle").size(), 1U);
+}
+
+// The reader refuses what is no XML, or the tests above would hold nothing to it.
+TEST(XmlReader, RefusesWhatIsNotWellFormed) {
+  EXPECT_EQ(testing::XmlReader::read("<a b=\"1\">x<c/>&amp;</a>\n").front().text, "x&");
+  for (const char* text : {"<a>", "<a></b>", "<a><b></a></b>", "<a b=1/>", "<a b=\"1\" b=\"2\"/>",
+                           "<a>&x;</a>", "<a/><b/>", "<a>&</a>", "<a b=\"<\"/>", "", "text"}) {
+    EXPECT_THROW(testing::XmlReader::read(text), std::invalid_argument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,149 @@
+#include "src/train/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+
+RunOptions on_titan(const std::string& model, std::int64_t batch) {
+  return {.model = {.model = model, .batch = batch}, .device = "sim:titan-x", .policy = Policy::kOffloadNone};
+}
+
+std::vector<SweepPoint> of_policy(const Sweep& sweep, Policy policy) {
+  std::vector<SweepPoint> result;
+  std::ranges::copy_if(sweep.points, std::back_inserter(result),
+                       [&](const SweepPoint& point) { return point.policy == policy; });
+  return result;
+}
+
+// As the command `plan` says it, for every point.
+TEST(Sweep, SaysWhatPlanSays) {
+  RunOptions options = on_titan("fashion-vgg", 32);
+  const Sweep sweep = sweep_budgets(plan_run(options), {.points = 4});
+  ASSERT_EQ(sweep.points.size(), 4 * SweepOptions().policies.size());
+  for (const SweepPoint& point : sweep.points) {
+    SCOPED_TRACE(to_string(point.policy) + " in " + std::to_string(point.budget_bytes));
+    options.policy = point.policy;
+    options.memory_bytes = point.budget_bytes;
+    const PlannedRun run = plan_run(options);
+    EXPECT_EQ(point.fits, run.fits());
+    EXPECT_EQ(point.peak_bytes, run.prediction.peak_bytes);
+    EXPECT_EQ(point.host_bytes, run.prediction.host_bytes);
+    EXPECT_EQ(point.step_seconds, run.prediction.step_seconds);
+    EXPECT_EQ(point.smallest_budget_bytes, run.smallest_budget_bytes());
+    EXPECT_EQ(point.offload_bytes, offload_bytes(*run.tape, run.schedule));
+    EXPECT_EQ(point.recomputed_ops, recomputed_ops(run.schedule));
+    EXPECT_EQ(point.oracle_step_seconds, oracle_step_seconds(run));
+    EXPECT_EQ(point.lower_bound_step_seconds, lower_bound_step_seconds(run));
+  }
+}
+
+TEST(Sweep, MoreMemoryIsNeverSlowerUnderOptimal) {
+  for (const std::string model : {"fashion-vgg", "resnet20", "googlenet"}) {
+    SCOPED_TRACE(model);
+    const Sweep sweep = sweep_budgets(plan_run(on_titan(model, 32)), {.points = 20});
+    const std::vector<SweepPoint> optimal = of_policy(sweep, Policy::kOptimal);
+    EXPECT_GT(optimal.size(), 5U);
+    EXPECT_GT(optimal.front().step_seconds, optimal.back().step_seconds);
+    for (std::size_t each = 0; each < optimal.size(); ++each) {
+      EXPECT_TRUE(optimal[each].fits) << optimal[each].budget_bytes;
+      EXPECT_GE(optimal[each].over_lower_bound(), 0);
+      if (each > 0) {
+        EXPECT_GT(optimal[each].budget_bytes, optimal[each - 1].budget_bytes);
+        EXPECT_LE(optimal[each].step_seconds, optimal[each - 1].step_seconds) << optimal[each].budget_bytes;
+        EXPECT_LE(optimal[each].lower_bound_step_seconds,
+                  optimal[each - 1].lower_bound_step_seconds * (1 + 1e-9));
+      }
+    }
+    // And nothing else that fits is faster.
+    for (const SweepPoint& point : sweep.points) {
+      const auto best = std::ranges::find(optimal, point.budget_bytes, &SweepPoint::budget_bytes);
+      ASSERT_NE(best, optimal.end());
+      if (point.fits) {
+        EXPECT_LE(best->step_seconds, point.step_seconds) << to_string(point.policy);
+      }
+    }
+  }
+}
+
+TEST(Sweep, GoesFromTheLeastThatRunsToWhatNoneNeeds) {
+  const RunOptions options = on_titan("resnet20", 64);
+  const PlannedRun none = plan_run(options);
+  const Sweep sweep =
+      sweep_budgets(none, {.policies = {Policy::kOffloadNone, Policy::kOptimal}, .points = 5});
+  RunOptions least = options;
+  least.policy = Policy::kOptimal;
+  EXPECT_EQ(sweep.points.front().budget_bytes, plan_run(least).smallest_budget_bytes());
+  EXPECT_EQ(sweep.points.back().budget_bytes, none.smallest_budget_bytes());
+  EXPECT_TRUE(of_policy(sweep, Policy::kOptimal).front().fits);
+  const std::vector<SweepPoint> of_none = of_policy(sweep, Policy::kOffloadNone);
+  EXPECT_EQ(std::ranges::count(of_none, true, &SweepPoint::fits), 1);
+  EXPECT_TRUE(of_none.back().fits);
+  EXPECT_EQ(sweep.last.plan.options.policy, Policy::kOffloadNone);
+  EXPECT_EQ(sweep.last.target.budget_bytes, sweep.points.back().budget_bytes);
+}
+
+TEST(Sweep, BudgetsAreInEqualRatiosAndWholeGranules) {
+  std::vector<std::uint64_t> told;
+  const SweepOptions options{.policies = {Policy::kOffloadAll},
+                             .from_bytes = 100 * kMiB + 1,
+                             .to_bytes = 800 * kMiB + 1,
+                             .points = 4,
+                             .swept = [&](const SweepPoint& point) { told.push_back(point.budget_bytes); }};
+  const Sweep sweep = sweep_budgets(plan_run(on_titan("lenet", 8)), options);
+  EXPECT_THAT(told, ElementsAre(100 * kMiB + 1, 200 * kMiB, 400 * kMiB, 800 * kMiB + 1));
+  EXPECT_EQ(sweep.points.size(), told.size());
+}
+
+TEST(Sweep, BudgetsThatAreOneAreLookedAtOnce) {
+  const Sweep sweep = sweep_budgets(
+      plan_run(on_titan("lenet", 8)),
+      {.policies = {Policy::kOffloadAll}, .from_bytes = 64 * kMiB, .to_bytes = 66 * kMiB, .points = 9});
+  std::vector<std::uint64_t> budgets;
+  for (const SweepPoint& point : sweep.points) {
+    budgets.push_back(point.budget_bytes);
+  }
+  EXPECT_THAT(budgets, ElementsAre(64 * kMiB, 66 * kMiB));
+}
+
+// Page-locked memory is a budget, too.
+TEST(Sweep, WhatDoesNotFitTheHostDoesNotFit) {
+  RunOptions options = on_titan("fashion-vgg", 32);
+  options.host_memory_bytes = 1;
+  const Sweep sweep = sweep_budgets(
+      plan_run(options),
+      {.policies = {Policy::kOffloadAll}, .from_bytes = 4096 * kMiB, .to_bytes = 8192 * kMiB, .points = 2});
+  for (const SweepPoint& point : sweep.points) {
+    EXPECT_FALSE(point.fits);
+    EXPECT_LT(point.peak_bytes, point.budget_bytes);
+  }
+}
+
+TEST(Sweep, WhatCannotBeIsRefused) {
+  const PlannedRun run = plan_run(on_titan("lenet", 8));
+  const auto expect_refused = [&](const SweepOptions& options, const char* message) {
+    EXPECT_THAT([&] { sweep_budgets(run, options); }, ThrowsMessage<InvalidArgument>(HasSubstr(message)));
+  };
+  expect_refused({.points = 1}, "--points 1");
+  expect_refused({.policies = {}}, "--policy");
+  expect_refused({.policies = {Policy::kOptimal, Policy::kOptimal}}, "optimal is there twice");
+  expect_refused({.from_bytes = 2 * kMiB, .to_bytes = kMiB}, "--from 2 MiB");
+  expect_refused({.from_bytes = 0}, "--from 0 bytes");
+  EXPECT_THROW(plan_again(run, Policy::kOptimal, 0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace vdnn
