@@ -199,20 +199,19 @@ class Trainer::Impl {
     report_replanning();
     const std::uint64_t allocations = system_allocations();
     learn();
-    Replanning replanning{.step = step,
-                          .measured_steps = window_->end - window_->begin,
-                          .report = {},
-                          .step_seconds_before = median_of_times(window_->first_time).value_or(0),
-                          .step_seconds_after = {},
-                          .committed_bytes_before = device().counters().committed_bytes,
-                          .committed_bytes_after = 0};
-    replanning.report = session_.replan(*result_.learned, options_.replan->options);
-    replanning.committed_bytes_after = device().counters().committed_bytes;
+    const std::uint64_t committed_before = device().counters().committed_bytes;
+    ReplanReport report = session_.replan(*result_.learned, options_.replan->options);
+    replanning_ = Replanning{.step = step,
+                             .measured_steps = window_->end - window_->begin,
+                             .report = std::move(report),
+                             .step_seconds_before = median_of_times(window_->first_time).value_or(0),
+                             .step_seconds_after = std::nullopt,
+                             .committed_bytes_before = committed_before,
+                             .committed_bytes_after = device().counters().committed_bytes};
     result_.predicted_peak_bytes =
         std::max(result_.predicted_peak_bytes, session_.run().prediction.peak_bytes);
     allocations_before_replanning_ = allocations;
     last_step_end_.reset();
-    replanning_ = std::move(replanning);
     first_time_after_ = step_seconds_.size();
     begin_window();
   }
