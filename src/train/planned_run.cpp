@@ -123,6 +123,19 @@ void take_profile(PlannedRun& run) {
   }
 }
 
+void share_link(PlannedRun& run) {
+  const std::uint64_t devices = run.options.link_shared_by;
+  if (devices == 0) {
+    throw InvalidArgument("link_shared_by is 0: at least the device itself copies");
+  }
+  if (devices > 1 && run.target.profile.root_bytes_per_second == 0) {
+    throw InvalidArgument("--link-shared-by " + std::to_string(devices) + ": of " + run.target.name +
+                          " it is not known whether devices share a root (a profile says so with "
+                          "devices_on_root and root_bytes_per_second)");
+  }
+  run.target.profile = with_shared_link(std::move(run.target.profile), devices);
+}
+
 PlannedRun prepare(Network network, const RunOptions& options) {
   RunTarget target = resolve_target(options);
   Lowered lowered = lower_for(network, options, target);
@@ -140,7 +153,7 @@ PlannedRun prepare(Network network, const RunOptions& options) {
   if (options.profile) {
     take_profile(run);
   }
-  run.target.profile = with_shared_link(std::move(run.target.profile), options.link_shared_by);
+  share_link(run);
   return run;
 }
 

@@ -21,6 +21,7 @@ constexpr const char* kDocument = "device profile";
 
 // Beyond any machine, and far from what overflows.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
+constexpr std::uint64_t kMostDevices = 1024;
 constexpr double kMostRate = 1e24;  // a second
 constexpr double kMostSeconds = 1e6;
 
@@ -31,11 +32,11 @@ class Figures {
 
   JsonObject<Json>& object() { return object_; }
 
-  // Of bytes, or of devices.
-  std::uint64_t count(const char* key) {
+  std::uint64_t bytes(const char* key) { return count(key, kMostBytes); }
+  std::uint64_t count(const char* key, std::uint64_t most) {
     const Json value = value_of(key);
     const std::uint64_t count = object_.number(value, key);
-    if (count == 0 || count > kMostBytes) {
+    if (count == 0 || count > most) {
       object_.fail(key, "is no machine's");
     }
     return count;
@@ -129,10 +130,10 @@ SimProfile parse_sim_profile(std::string_view text) {
   profile.name = figures.object().text("name");
   require_plain(profile.name);
   profile.source = figures.object().text("what");
-  profile.memory_bytes = figures.count("memory_bytes");
-  profile.host_memory_bytes = figures.count("host_memory_bytes");
-  profile.granule_bytes = figures.count("granule_bytes");
-  profile.alignment_bytes = figures.count("alignment_bytes");
+  profile.memory_bytes = figures.bytes("memory_bytes");
+  profile.host_memory_bytes = figures.bytes("host_memory_bytes");
+  profile.granule_bytes = figures.bytes("granule_bytes");
+  profile.alignment_bytes = figures.bytes("alignment_bytes");
   Figures flops(figures.object().at("flops_per_second"), "'flops_per_second'");
   profile.flops_per_second = {.convolution = flops.rate("convolution"),
                               .matrix_product = flops.rate("matrix_product"),
@@ -145,10 +146,14 @@ SimProfile parse_sim_profile(std::string_view text) {
                                                       "host_to_device_bytes_per_second_both_ways");
   profile.launch_seconds = figures.seconds("launch_seconds");
   if (figures.object().has("devices_on_root") || figures.object().has("root_bytes_per_second")) {
-    profile.devices_on_root = figures.count("devices_on_root");
+    profile.devices_on_root = figures.count("devices_on_root", kMostDevices);
     profile.root_bytes_per_second = figures.rate("root_bytes_per_second");
   }
   figures.finish();
+  require(profile,
+          profile.root_bytes_per_second == 0 ||
+              profile.root_bytes_per_second >= static_cast<double>(profile.devices_on_root),
+          "each device on a root must have a share of it");
   require(profile, std::has_single_bit(profile.granule_bytes), "the granule must be a power of two");
   require(profile, std::has_single_bit(profile.alignment_bytes), "the alignment must be a power of two");
   require(profile, profile.granule_bytes <= profile.memory_bytes, "the granule must fit into the memory");
@@ -161,9 +166,9 @@ SimProfile parse_sim_profile(std::string_view text) {
 }
 
 SimProfile with_shared_link(SimProfile profile, std::uint64_t devices) {
-  const std::uint64_t sharing = std::min(devices, profile.devices_on_root);
-  if (sharing > 1) {
-    const double share = profile.root_bytes_per_second / static_cast<double>(sharing);
+  if (profile.root_bytes_per_second > 0) {
+    const double share =
+        profile.root_bytes_per_second / static_cast<double>(std::min(devices, profile.devices_on_root));
     for (LinkRates* rates : {&profile.link_bytes_per_second, &profile.link_bytes_per_second_both_ways}) {
       rates->device_to_host = std::min(rates->device_to_host, share);
       rates->host_to_device = std::min(rates->host_to_device, share);

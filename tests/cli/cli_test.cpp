@@ -837,14 +837,15 @@ TEST_F(CliTest, ExplainTellsOfValuesLayersAndOps) {
 }
 
 bool came_later(const std::string& key) {
-  return key == "tf32" || key == "engine_timings" || key == "profile" || key == "graph";
+  return key == "link_shared_by" || key == "tf32" || key == "engine_timings" || key == "profile" ||
+         key == "graph";
 }
 
 // Those from before there was --graph were once refused for want of it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
-  for (const char* key : {"tf32", "engine_timings", "profile", "graph"}) {
+  for (const char* key : {"link_shared_by", "tf32", "engine_timings", "profile", "graph"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());

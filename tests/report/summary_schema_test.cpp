@@ -52,6 +52,7 @@ Json common_part() {
             {"device", "cpu"},
             {"memory", "12884901888"},
             {"host_memory", "1073741824"},
+            {"link_shared_by", nullptr},
             {"threads", 2},
             {"policy", "conv"},
             {"algorithms", "performance"},

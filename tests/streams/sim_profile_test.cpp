@@ -76,6 +76,23 @@ TEST(SimProfileFile, DevicesBehindOneRootShareWhatItHas) {
             sim_profile("titan-x").link_bytes_per_second.device_to_host);
 }
 
+TEST(SimProfileFile, ARootThatIsSlowerThanTheLinkSlowsASingleDeviceToo) {
+  Json json = behind_a_root_of_four();
+  json["root_bytes_per_second"]["value"] = 1e9;
+  const SimProfile alone = with_shared_link(parse_sim_profile(json.dump()), 1);
+  EXPECT_EQ(alone.link_bytes_per_second.host_to_device, 1e9);
+  EXPECT_EQ(alone.link_bytes_per_second_both_ways.device_to_host, 1e9);
+}
+
+TEST(SimProfileFile, ARootHasARateForEachOfAPlausibleNumberOfDevices) {
+  Json many = behind_a_root_of_four();
+  many["devices_on_root"]["value"] = 1025;
+  EXPECT_THAT(refusal(many.dump()), HasSubstr("devices_on_root"));
+  Json slow = behind_a_root_of_four();
+  slow["root_bytes_per_second"]["value"] = 3;
+  EXPECT_THAT(refusal(slow.dump()), HasSubstr("share"));
+}
+
 TEST(SimProfileFile, ARootHasBothFigures) {
   for (const char* key : {"devices_on_root", "root_bytes_per_second"}) {
     Json json = behind_a_root_of_four();
