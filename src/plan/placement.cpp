@@ -21,7 +21,7 @@ constexpr std::uint64_t kNearEnough = 500;
 // where placing them once takes more, they are not placed by first fit.
 constexpr std::size_t kMostRounds = 60;
 constexpr std::size_t kMostComparisons = 16'000'000;
-constexpr std::uint64_t kNoGoal = ~std::uint64_t{0};
+constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
 
 // That placing so many buffers by first fit takes.
@@ -182,7 +182,7 @@ class Sweep {
 
   Placement place(std::uint32_t long_life, std::uint64_t ceiling) {
     holes_.clear();
-    holes_.emplace(0, kNoGoal);
+    holes_.emplace(0, kEndless);
     Placement placement{.offsets = std::vector<std::uint64_t>(all_.size()), .bytes = 0};
     auto ended = by_end_.begin();
     for (const std::uint32_t me : by_begin_) {
@@ -265,6 +265,9 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   Sweep sweep(all, alignment);
   Placement best = sweep.place(0, 0);
   for (const std::uint32_t parts : {256U, 32U, 4U}) {
+    if (moments < parts) {
+      continue;
+    }
     for (const std::uint64_t share : {kNearEnough, std::uint64_t{64}, std::uint64_t{16}}) {
       if (best.bytes <= std::max(goal, live)) {
         return best;
@@ -278,9 +281,43 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   return best;
 }
 
+using Order = std::vector<std::uint32_t>;
+
+Placement best_of_orders(FirstFit& fit, const std::array<Order, 3>& orders, std::uint64_t goal) {
+  Placement best;
+  for (const Order& order : orders) {
+    if (best.offsets.empty() || best.bytes > goal) {
+      Placement other = fit.place(order, goal);
+      if (best.offsets.empty() || other.bytes < best.bytes) {
+        best = std::move(other);
+      }
+    }
+  }
+  return best;
+}
+
+Placement search(std::span<const Lifetime> all, std::uint64_t alignment, const std::array<Order, 3>& orders,
+                 std::uint64_t goal) {
+  FirstFit fit(all, alignment);
+  Placement best = best_of_orders(fit, orders, goal);
+  if (best.bytes <= goal) {
+    return best;
+  }
+  if (Placement other = place_by_sweeps(all, alignment, goal); other.bytes < best.bytes) {
+    best = std::move(other);
+  }
+  const std::size_t places = kMostComparisons / (comparisons(all.size()) * orders.size());
+  const std::size_t rounds = std::min(kMostRounds, places > 2 ? places - 2 : 0);
+  for (const Order& order : orders) {
+    if (rounds > 0) {
+      improve(fit, order, goal, rounds, best);
+    }
+  }
+  return best;
+}
+
 Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   const Crowd crowd = fullest_moment(all, alignment);
-  goal = std::max(goal, crowd.bytes + crowd.bytes / kNearEnough);
   std::vector<std::uint32_t> by_length = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_length, std::ranges::greater(),
                            [&](std::uint32_t me) { return length(all[me]); });
@@ -288,25 +325,16 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   std::ranges::stable_sort(by_distance, {}, [&](std::uint32_t me) { return distance(all[me], crowd.when); });
   std::vector<std::uint32_t> by_size = by_length;
   std::ranges::stable_sort(by_size, std::ranges::greater(), [&](std::uint32_t me) { return all[me].bytes; });
-  FirstFit fit(all, alignment);
-  const std::array orders{&by_length, &by_size, &by_distance};
-  Placement best;
-  for (const auto* order : orders) {
-    Placement other = fit.place(*order, goal);
-    if (best.offsets.empty() || other.bytes < best.bytes) {
-      best = std::move(other);
+  const std::array orders{std::move(by_length), std::move(by_size), std::move(by_distance)};
+  const std::uint64_t near = crowd.bytes + crowd.bytes / kNearEnough;
+  Placement best = search(all, alignment, orders, std::max(goal, near));
+  // A little more than is asked for leaves room for longer lives; what is asked for may be had without them.
+  if (best.bytes > goal && goal >= crowd.bytes) {
+    FirstFit fit(all, alignment);
+    Placement strict = best_of_orders(fit, orders, goal);
+    if (strict.bytes < best.bytes) {
+      best = std::move(strict);
     }
-    if (best.bytes <= goal) {
-      return best;
-    }
-  }
-  if (Placement other = place_by_sweeps(all, alignment, goal); other.bytes < best.bytes) {
-    best = std::move(other);
-  }
-  const std::size_t places = kMostComparisons / (comparisons(all.size()) * orders.size());
-  const std::size_t rounds = std::min(kMostRounds, places > 2 ? places - 2 : 0);
-  for (const auto* order : orders) {
-    improve(fit, *order, goal, rounds, best);
   }
   return best;
 }
@@ -412,7 +440,7 @@ Placement pack(std::span<const Lifetime> all, std::span<const std::uint64_t> off
   std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
   std::ranges::stable_sort(order, {}, [&](std::uint32_t me) { return offsets[me]; });
   const std::vector<Lifetime> claims = without_lost_places(all, offsets, alignment);
-  return FirstFit(claims, alignment).place(order, kNoGoal);
+  return FirstFit(claims, alignment).place(order, kEndless);
 }
 
 void assign(Schedule& schedule, std::span<const Lifetime> all, const Placement& placement) {

@@ -5,9 +5,9 @@
 // NP-hard (Garey and Johnson 1979, SR2); what is alive at the fullest moment is a lower bound, and first fit
 // in a good order comes near it: those that live longest first, which for the feature maps of a chain is a
 // stack without a hole, or the largest first, or those first that are alive at the fullest moment. Where none
-// of them does, the orders are improved for a while by moving to the front what came to lie too high.
-// Thousands of buffers are handed out in order of time instead, what lives long from one end, what does not
-// from the other.
+// of them does, the buffers are handed out in order of time, what lives long from one end, what does not from
+// the other, and the orders are improved for a while by moving to the front what came to lie too high. Where
+// buffers are so many that first fit takes too long, all is by order of time.
 
 #include <cstdint>
 #include <span>
@@ -49,7 +49,8 @@ Placement find_placement(std::span<const Lifetime> lifetimes, std::uint64_t alig
 // Shortens the soft lives of those whose places others take: afterwards all of them hold.
 void settle(std::vector<Lifetime>& lifetimes, const Placement& placement, std::uint64_t alignment);
 
-// Places those in the order of offsets that were right for lifetimes no shorter: takes no more bytes.
+// Places those in the order of offsets that were right for lifetimes no shorter: takes no more bytes. Too
+// many for first fit stay where they are.
 Placement pack(std::span<const Lifetime> lifetimes, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment);
 

@@ -45,5 +45,39 @@ TEST(Layout, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
   }
 }
 
+// While a block's input and what its branch makes are both needed, neither is all that the rest needs.
+TEST(Problem, CutsAreWhatBlocksHandOn) {
+  TapeDraft draft;
+  const auto map = [&](const char* name) { return draft.value(name, ValueKind::kFeatureMap, 4096); };
+  const ValueId images = draft.value("images", ValueKind::kInput, 4096);
+  const ValueId targets = draft.value("targets", ValueKind::kTarget, 64);
+  const ValueId metrics = draft.value("metrics", ValueKind::kMetrics, 64);
+  const std::uint32_t layer = draft.layer("all");
+  const ValueId before = map("before");
+  const ValueId branch = map("branch");
+  const ValueId sum = map("sum");
+  const ValueId after = map("after");
+  const auto forward = [&](const char* name, std::vector<ValueId> reads, ValueId made) {
+    draft.op(name, layer, Phase::kForward, std::move(reads), {made});
+  };
+  forward("stem", {images}, before);
+  forward("branch", {before}, branch);
+  forward("sum", {before, branch}, sum);
+  forward("after", {sum}, after);
+  draft.op("loss", layer, Phase::kForward, {after, targets}, {metrics});
+  draft.op("other.backward", layer, Phase::kBackward, {targets},
+           {draft.value("g", ValueKind::kGradientMap, 64)});
+  draft.op("backward", layer, Phase::kBackward, {after, sum, branch, before, images},
+           {draft.value("dw", ValueKind::kParameterGradient, 64)});
+  const TapePtr tape = draft.finish();
+  const PlanCosts costs = costs_of(*tape, 1e6);
+  const optimal::Problem problem(*tape, {}, costs);
+  const auto cut = [&](ValueId value) { return problem.gaps().at(problem.gap_of(value)).cut; };
+  EXPECT_TRUE(cut(before)) << "behind the stem";
+  EXPECT_FALSE(cut(branch));
+  EXPECT_TRUE(cut(sum));
+  EXPECT_TRUE(cut(after));
+}
+
 }  // namespace
 }  // namespace vdnn::testing

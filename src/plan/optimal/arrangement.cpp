@@ -26,19 +26,23 @@ struct Residence {
 
 class Arranger {
  public:
-  Arranger(const Problem& problem, Plan& plan, std::uint64_t goal)
-      : problem_(problem), plan_(plan), goal_(goal), alignment_(problem.costs().alignment_bytes) {}
+  Arranger(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way)
+      : problem_(problem),
+        plan_(plan),
+        goal_(goal),
+        give_way_(give_way),
+        alignment_(problem.costs().alignment_bytes) {}
 
-  Schedule run(GiveWay give_way) {
+  Schedule run() {
     lower();
-    if (give_way != GiveWay::kNothing) {
+    if (give_way_.copies != GiveWay::Copies::kNone) {
       find_residences();
-      soften(give_way);
+      soften();
     }
     look_ahead();
     Placement placement = find_placement(lifetimes_, alignment_, goal_);
     settle(lifetimes_, placement, alignment_);
-    if (give_way != GiveWay::kNothing && harden()) {
+    if (give_way_.copies != GiveWay::Copies::kNone && harden()) {
       const std::map<Key, std::uint64_t> offsets = by_name(placement);
       lower();
       look_ahead();
@@ -56,15 +60,25 @@ class Arranger {
     first_.clear();
     schedule_ = lower_layer_wise(problem_.tape(), plan_, &first_);
     lifetimes_ = lifetimes(schedule_);
-    keep_results();
+    if (!plan_.transfers.empty() && !give_way_.results) {
+      keep_results();
+    }
   }
 
   // A result is copied to the host behind all offloads that were started before: whoever took its few bytes
-  // would wait for all of them.
+  // would wait for all of them. Not what has many, or is offloaded itself.
   void keep_results() {
+    std::vector<bool> result(schedule_.buffers.size(), false);
+    std::vector<bool> offloaded(schedule_.buffers.size(), false);
     for (const Instruction& instruction : schedule_.instructions) {
-      if (!plan_.transfers.empty() && instruction.kind == InstructionKind::kReadResult) {
-        Lifetime& lifetime = *std::ranges::find(lifetimes_, instruction.buffer, &Lifetime::buffer);
+      if (instruction.kind == InstructionKind::kReadResult) {
+        result[instruction.buffer] = true;
+      } else if (instruction.kind == InstructionKind::kOffload) {
+        offloaded[instruction.buffer] = true;
+      }
+    }
+    for (Lifetime& lifetime : lifetimes_) {
+      if (result[lifetime.buffer] && !offloaded[lifetime.buffer] && lifetime.bytes <= alignment_) {
         lifetime.end = lifetime.soft_end = static_cast<std::uint32_t>(schedule_.instructions.size());
       }
     }
@@ -116,14 +130,14 @@ class Arranger {
   }
 
   // What the plan's times ask for becomes what may be.
-  void soften(GiveWay give_way) {
+  void soften() {
     find_starts();
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
       const Gap& gap = problem_.gaps()[problem_.gap_of(plan_.transfers[each].value)];
       Residence& residence = residences_[each];
       OpId left = gap.last_before;
       OpId fetched = residence.first_use;
-      if (give_way == GiveWay::kQueues) {
+      if (give_way_.copies == GiveWay::Copies::kQueues) {
         left = std::max(left, slot_at(starts_[gap.made + 1] + gap.offload_seconds));
         fetched = std::min(fetched, slot_at(starts_[fetched] - gap.prefetch_seconds));
       }
@@ -193,6 +207,7 @@ class Arranger {
   const Problem& problem_;
   Plan& plan_;
   std::uint64_t goal_;
+  GiveWay give_way_;
   std::uint64_t alignment_;
   Schedule schedule_;
   std::vector<std::uint32_t> first_;  // an op: its first instruction
@@ -204,7 +219,7 @@ class Arranger {
 }  // namespace
 
 Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way) {
-  return Arranger(problem, plan, goal).run(give_way);
+  return Arranger(problem, plan, goal, give_way).run();
 }
 
 }  // namespace vdnn::optimal

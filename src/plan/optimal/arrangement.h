@@ -12,12 +12,20 @@
 
 namespace vdnn::optimal {
 
-enum class GiveWay : std::uint8_t {
-  kNothing,
-  kQueues,  // what waits for the link: each copy keeps the time that it takes on a link that is free
-  kAll      // copies may hold up the ops
+// What of a plan may give way where it does not fit.
+struct GiveWay {
+  enum class Copies : std::uint8_t {
+    kNone,
+    kQueues,  // what waits for the link: each copy keeps the time that it takes on a link that is free
+    kAll      // they may hold up the ops
+  };
+  Copies copies = Copies::kNone;
+  // The few bytes of results, while they are copied to the host behind the offloads: who takes them waits.
+  bool results = false;
 };
-inline constexpr std::array kWaysToGive{GiveWay::kNothing, GiveWay::kQueues, GiveWay::kAll};
+inline constexpr std::array kWaysToGive{
+    GiveWay{}, GiveWay{.results = true}, GiveWay{.copies = GiveWay::Copies::kQueues},
+    GiveWay{.copies = GiveWay::Copies::kAll}, GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
 // `goal`: for what is not persistent, in bytes; taken more only where no better addresses are found. What
 // gives way changes the transfers of `plan`.

@@ -82,13 +82,19 @@ class Chooser {
     if (!layout_.evaluate(fates, bytes).feasible()) {
       return;
     }
+    std::uint64_t committed = 0;
     for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
+      // Results are smaller than a granule.
+      if (give_way.results &&
+          committed > std::max(enough, smallest_forecast_.peak_bytes) + costs_.granule_bytes) {
+        continue;
+      }
       PlannedSchedule candidate;
       candidate.plan.options = options_;
       layout_.write(candidate.plan);
       candidate.schedule = optimal::arrange(problem_, candidate.plan, bytes, give_way);
       const bool may_give_way = !candidate.plan.transfers.empty();
-      const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
+      committed = committed_bytes(candidate.schedule.arena_bytes);
       if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
         forecast(std::move(candidate));
       }

@@ -34,7 +34,7 @@ struct Gap {
   double offload_seconds = 0;
   double prefetch_seconds = 0;
   bool may_recompute = false;
-  // At some point of the forward pass it is all that the rest of it needs.
+  // At some point of the forward pass it is all that the rest of it needs, but for inputs.
   bool cut = false;
   double recompute_seconds = 0;  // with what it is made from resident, as far as it lives that long
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <string_view>
 
 #include "vdnn/size.h"
 
@@ -15,13 +17,19 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Slots looked at for all sizes: by all recipes, and by all improvements of a kind. They bound the time of
 // the search for tapes of any length but those so long that the fewest sizes take more.
-constexpr std::size_t kRecipeSlots = 2'500'000;
-constexpr std::size_t kSegmentSlots = 3'000'000;
-constexpr std::size_t kImprovementSlots = 6'000'000;
+constexpr std::size_t kRecipeSlots = 2'000'000;
+constexpr std::size_t kSegmentSlots = 2'000'000;
+constexpr std::size_t kImprovementSlots = 5'000'000;
 constexpr std::size_t kFewestSizes = 6;
 constexpr std::size_t kMostSizes = 200;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload};
+
+// Two choices of one hash cost no more than that one of them is not looked at.
+std::size_t hash_of(const Fates& fates) {
+  static_assert(sizeof(Fate) == 1);
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(fates.data()), fates.size()});
+}
 
 constexpr int kAttempts = 6;  // of a recipe, each time with what the last one lacked
 
@@ -69,6 +77,7 @@ std::vector<Found> Search::run() {
   const std::vector<Recipe> every = recipes();
   for (const std::uint64_t bytes : sizes()) {
     Found best{.bytes = bytes, .fates = {}, .seconds = kNever};
+    seen_.clear();
     if (!all.empty()) {
       try_fates(all.back().fates, best);  // what fits in less
     }
@@ -88,6 +97,9 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
   too_much_.assign(problem_.slots(), 0);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Fates fates = selection_.select(recipe, best.bytes, too_much_);
+    if (!seen_.insert(hash_of(fates)).second) {
+      return;
+    }
     const Outcome outcome = layout_.evaluate(fates, best.bytes);
     if (outcome.feasible()) {
       if (outcome.seconds < best.seconds) {
@@ -145,10 +157,13 @@ void Search::improve(Found& best) {
   }
 }
 
-// What lies between two cuts is made again together, or pays together.
+// What lies between two cuts is made again together, or pays together. Where tries are fewer, the next size
+// goes on where this one stops.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
-  for (std::size_t segment = 0; segment + 1 < segments_.size(); ++segment) {
+  const std::size_t count = segments_.size() - 1;
+  for (std::size_t each = 0; each < count && tries > 0; ++each, next_segment_ = (next_segment_ + 1) % count) {
+    const std::size_t segment = next_segment_;
     for (const Fate fate : kFates) {
       std::vector<std::uint32_t> changed;
       for (std::uint32_t gap = segments_[segment]; gap + 1 < segments_[segment + 1]; ++gap) {
@@ -156,13 +171,13 @@ void Search::improve_by_segments(Found& best) {
           changed.push_back(gap);
         }
       }
-      if (!changed.empty() && tries > 0) {
+      if (!changed.empty()) {
         Fates fates = best.fates;
         for (const std::uint32_t gap : changed) {
           fates[gap] = fate;
         }
         try_fates(fates, best);
-        --tries;
+        tries -= std::min<std::size_t>(tries, 1);
       }
     }
   }

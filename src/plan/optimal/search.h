@@ -2,6 +2,7 @@
 // For a row of memory sizes, the best that is found for each. Nothing here depends on the device budget.
 
 #include <cstdint>
+#include <unordered_set>
 #include <vector>
 
 #include "src/plan/optimal/layout.h"
@@ -39,6 +40,7 @@ class Search {
   std::uint64_t host_bytes_;
   Layout layout_;
   Selection selection_;
+  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen, of the size at hand
   std::vector<std::uint64_t> too_much_;
   std::vector<std::uint32_t>
       segments_;  // of gaps, between cuts: each begins here and ends before the next cut
@@ -46,6 +48,7 @@ class Search {
   // Improvements that may be tried, a size.
   std::size_t segment_tries_ = 0;
   std::size_t tries_ = 0;
+  std::size_t next_segment_ = 0;
 };
 
 }  // namespace vdnn::optimal
