@@ -10,8 +10,10 @@
 //   earlier trace keeps what it took then.
 // * The link carries what it carried, each direction alone and beside the other; medians over the bytes that
 //   were copied. Where nothing was copied both ways at once, that rate keeps its relation to the one of one
-//   way, and the other way round; of a direction in which nothing was copied nothing is learned. What a copy
-//   takes besides its bytes is taken as expected: steps have few copies of small values.
+//   way; where every copy had company for some of its time, both keep it, and all copies together say how
+//   fast they are. Both ways at once is never faster than one way. Of a direction in which nothing was copied
+//   nothing is learned. What a copy takes besides its bytes is taken as expected: steps have few copies of
+//   small values.
 
 #include <array>
 #include <cstdint>
@@ -28,8 +30,9 @@
 
 namespace vdnn {
 
-// What the run's predictions go by: the measured costs that it was planned with, or else the seconds that
-// follow from its profile's rates (of no launches).
+// What the run's predictions go by: the measured times that it was planned with, or else the seconds that
+// follow from its profile's rates (of no launches), and the link as it is shared by now. with_costs() of them
+// changes nothing.
 MeasuredCosts expected_costs(const PlannedRun& run);
 
 // What traces have shown. Not synchronised.

@@ -24,6 +24,9 @@
 
 namespace vdnn {
 
+// Of fewer, a median says little.
+inline constexpr std::uint64_t kFewestMeasuredSteps = 5;
+
 // One op with one algorithm, over launches of different steps.
 struct MeasuredTime {
   // Median. A launch takes from when its stream was done with what came before until it is done: the gap in

@@ -110,6 +110,9 @@ struct PlannedRun {
 // something else than one class a sample or one a place.
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed);
 
+// The file that a device is described in ("sim:FILE.json"); none where its name is that of a known one.
+std::optional<std::string> device_file(const std::string& device);
+
 // Decides. Throws InvalidArgument for options that cannot be, DataError for a profile that is none,
 // DeviceError for a GPU that cannot be driven,
 // OutOfMemory for a budget of more than it has free; a budget that does not suffice is no error here, see

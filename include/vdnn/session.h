@@ -79,7 +79,7 @@ TrainingState describe_state(const Tape& tape);
 struct ReplanReport {
   enum class Outcome : std::uint8_t {
     kReplanned,  // the new plan is in force
-    kKept,       // the plan in force is expected to be as fast as any new one
+    kKept,       // no new plan is expected to take less than 99 % of the time of the one in force
     kRefused     // there is no new plan, see `reason`; the one in force goes on
   };
   Outcome outcome = Outcome::kKept;
@@ -91,7 +91,6 @@ struct ReplanReport {
   // Of the plan in force from here on.
   double predicted_step_seconds = 0;
   std::uint64_t predicted_peak_bytes = 0;  // committed; evaluation, where that is planned, included
-  std::uint64_t predicted_host_bytes = 0;  // page-locked
   bool algorithms_changed = false;         // results are those of other algorithms
 };
 std::string to_string(ReplanReport::Outcome outcome);
@@ -140,13 +139,14 @@ class Session {
   // of them is in it.
   MeasuredCosts learn(std::span<const TraceEvent> trace);
   // Plans the following steps anew, with these costs and within the same budgets, and puts the new plan in
-  // the place of the one in force if it is expected to be faster, or of a policy that was asked for.
+  // the place of the one in force if it is expected to be faster by 1 % or more, or of a policy that was
+  // asked for.
   // Parameters, optimizer, running statistics and the count of steps stay where they are. Never are both
   // plans' feature maps resident; what the new one takes is there when this returns, so that no step fails
   // for want of it and no later step allocates, and what it does not take has been given back. Finishes as
-  // finish() does, and takes as long as planning. Throws InvalidArgument with steps in flight, and for costs
-  // of something else; what finish() throws; and OutOfMemory where even the plan before does not get its
-  // memory back.
+  // finish() does, and takes as long as planning. Throws InvalidArgument with steps in flight, for costs of
+  // something else and for times that are not finite or not above 0; what finish() throws; and, where even
+  // the plan before does not get its memory back, OutOfMemory, DeviceError or std::bad_alloc.
   ReplanReport replan(const MeasuredCosts& costs, const ReplanOptions& options = {});
 
   // --- values by name --------------------------------------------------------------------------------------
@@ -181,6 +181,7 @@ class Session {
   std::uint64_t committed_bytes_wanted() const;
   void take_memory();
   void take_host_buffers();
+  std::uint64_t input_bytes() const;
   void adopt(PlannedRun next);
   void open(Mode mode);
   void close();
@@ -213,6 +214,7 @@ class Session {
   StepMemory memory_;            // of the executor before
   std::uint64_t steps_ = 0;
   std::uint64_t in_flight_ = 0;
+  bool stages_inputs_ = false;           // for steps of its own, as opposed to a caller's loader
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
   std::exception_ptr failure_;           // what ended a step in the middle
 

@@ -25,14 +25,15 @@ struct ReplanRule {
   bool repeatedly = false;  // and again after each so many more
   ReplanOptions options = {};
 };
-inline constexpr std::uint64_t kFewestReplanSteps = 6;
+// The first step is not measured, and of the others a median is to say something.
+inline constexpr std::uint64_t kFewestReplanSteps = 1 + kFewestMeasuredSteps;
 
 // What came of it. Times are those that passed from step to step, medians.
 struct Replanning {
   std::uint64_t step = 0;            // after which, counted as StepReport::step
   std::uint64_t measured_steps = 0;  // that were learned from
   ReplanReport report;
-  double step_seconds_before = 0;  // of the steps measured
+  std::optional<double> step_seconds_before;  // of the steps measured; none where none was timed
   // Of as many steps after it, or of those that there were; none where that was not even two.
   std::optional<double> step_seconds_after;
   std::uint64_t committed_bytes_before = 0;
@@ -81,10 +82,13 @@ struct TrainingResult {
   std::optional<MeasuredCosts> learned;    // all that was seen, where anything was to be learned
   double average_bytes = 0;
   std::uint64_t host_bytes = 0;
-  double step_seconds = 0;              // medians over the steps but the first
+  // Medians over the steps but the first; of those that followed the last new plan where there are any, as
+  // average_bytes is of the last plan.
+  double step_seconds = 0;
   std::optional<double> stall_seconds;  // of the steps that the device has timed, if it has any
   double images_per_second = 0;
-  std::uint64_t system_allocations_after_first_step = 0;  // device commits and page-locks
+  // Device commits and page-locks, but for what planning anew takes until the first step of the new plan.
+  std::uint64_t system_allocations_after_first_step = 0;
   std::string weights_sha256;
   std::vector<TraceEvent> trace;
   std::vector<std::string> stream_names;

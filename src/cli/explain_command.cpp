@@ -52,7 +52,7 @@ std::vector<nlohmann::ordered_json> explain_parts(std::ostream& out, const Plann
 
 void explain(const ExplainArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
-                {arguments.run.resume, arguments.run.profile});
+                files_read(arguments.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   const RunArguments run_arguments = resumed(arguments.run, checkpoint);
   RunOptions options = to_run_options(run_arguments);

@@ -53,7 +53,8 @@ void print_trial(std::ostream& out, const BatchTrial& trial) {
 }
 
 void max_batch(const MaxBatchArguments& arguments) {
-  check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}});
+  check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
+                files_read(arguments.run));
   MaxBatchOptions options{.run = to_run_options(arguments.run)};
   options.run.warn = log_warning;
   if (arguments.overhead) {

@@ -241,30 +241,37 @@ void require_finite(const char* option, double value) {
   }
 }
 
+std::vector<std::optional<std::string>> files_read(const RunArguments& arguments) {
+  return {arguments.resume, arguments.profile, device_file(arguments.device)};
+}
+
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced,
                    const std::vector<std::optional<std::string>>& inputs) {
   std::vector<std::string> files;
-  const auto add = [&files](const std::string& path) {
+  const auto add = [&](const std::string& path, const std::optional<std::string>& previous) {
     if (std::ranges::any_of(files, [&](const std::string& file) { return same_file(file, path); })) {
       throw InvalidArgument("two outputs are to be written to " + path);
     }
     files.push_back(path);
+    if (previous && same_file(path, *previous)) {
+      return;
+    }
+    for (const std::optional<std::string>& input : inputs) {
+      if (input && same_file(path, *input)) {
+        throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
+      }
+    }
   };
   for (const std::string& path : outputs.all()) {
     if (!path.empty()) {
       check_output_path(path);
-      add(path);
-      for (const std::optional<std::string>& input : inputs) {
-        if (input && same_file(path, *input)) {
-          throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
-        }
-      }
+      add(path, std::nullopt);
     }
   }
   for (const ReplacedFile& file : replaced) {
     if (file.path) {
       check_replaced(file.option, *file.path);
-      add(*file.path);
+      add(*file.path, file.previous);
     }
   }
 }

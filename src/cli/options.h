@@ -161,11 +161,15 @@ void require_finite(const char* option, double value);
 struct ReplacedFile {
   std::string option;
   std::optional<std::string> path;
+  std::optional<std::string> previous = {};  // the one file read that it may be: a later state of the same
 };
 
+// What the command reads: checkpoint, profile, and the file of a device.
+std::vector<std::optional<std::string>> files_read(const RunArguments& arguments);
+
 // Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done, whatever links lead there. Only what is replaced may be one of `inputs`, files that the command
-// reads.
+// done, whatever links lead there. None may be one of `inputs`, files that the command reads, but for what is
+// replaced by a later state of the same.
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced = {},
                    const std::vector<std::optional<std::string>>& inputs = {});
 

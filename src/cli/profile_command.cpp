@@ -33,7 +33,8 @@ void print_costs(std::ostream& out, const MeasuredCosts& costs) {
 }
 
 void profile(const ProfileArguments& arguments) {
-  check_outputs({}, {{"--output", arguments.output}, {"--engine-timings", arguments.run.engine_timings}});
+  check_outputs({}, {{"--output", arguments.output}, {"--engine-timings", arguments.run.engine_timings}},
+                files_read(arguments.run));
   RunOptions options = to_run_options(arguments.run);
   options.warn = log_warning;
   const PlannedRun run = plan_run(options);

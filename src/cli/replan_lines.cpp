@@ -1,6 +1,7 @@
 #include "src/cli/replan_lines.h"
 
 #include <iomanip>
+#include <optional>
 #include <ostream>
 
 #include "src/cli/fields.h"
@@ -20,7 +21,7 @@ nlohmann::ordered_json to_json(const Replanning& replanning) {
       {"before",
        {{"expected_step_seconds", report.expected_step_seconds},
         {"corrected_step_seconds", report.corrected_step_seconds},
-        {"step_seconds", replanning.step_seconds_before},
+        {"step_seconds", value_or_null(replanning.step_seconds_before)},
         {"predicted_peak_bytes", report.predicted_peak_bytes_before},
         {"committed_bytes", replanning.committed_bytes_before}}},
       {"after",
@@ -39,7 +40,7 @@ void print_outcome(std::ostream& out, const ReplanReport& report) {
           << (report.algorithms_changed ? ", with other algorithms: results are theirs from here on" : "");
       break;
     case ReplanReport::Outcome::kKept:
-      out << "the plan stays: none is expected to be faster";
+      out << "the plan stays: none is expected to be faster by 1 %";
       break;
     case ReplanReport::Outcome::kRefused:
       out << "the plan stays, there is no new one: " << report.reason;
@@ -52,19 +53,23 @@ void print_outcome(std::ostream& out, const ReplanReport& report) {
 void print_replanning(std::ostream& out, const Replanning& replanning) {
   const ReplanReport& report = replanning.report;
   const auto milliseconds = [](double seconds) { return seconds * 1e3; };
+  const auto print_measured = [&](const std::optional<double>& seconds) {
+    if (seconds) {
+      out << milliseconds(*seconds) << " ms";
+    } else {
+      out << "not measured";
+    }
+  };
   out << std::fixed << std::setprecision(1) << "after step " << replanning.step << ", "
       << replanning.measured_steps << " steps measured: ";
   print_outcome(out, report);
-  out << "\n  before: step " << milliseconds(replanning.step_seconds_before) << " ms, expected "
-      << milliseconds(report.expected_step_seconds) << " ms, with what was measured "
+  out << "\n  before: step ";
+  print_measured(replanning.step_seconds_before);
+  out << ", expected " << milliseconds(report.expected_step_seconds) << " ms, with what was measured "
       << milliseconds(report.corrected_step_seconds) << " ms; memory "
       << format_size(replanning.committed_bytes_before) << ", predicted "
       << format_size(report.predicted_peak_bytes_before) << "\n  after: step ";
-  if (replanning.step_seconds_after) {
-    out << milliseconds(*replanning.step_seconds_after) << " ms";
-  } else {
-    out << "not measured";
-  }
+  print_measured(replanning.step_seconds_after);
   out << ", predicted " << milliseconds(report.predicted_step_seconds) << " ms; memory "
       << format_size(replanning.committed_bytes_after) << ", predicted "
       << format_size(report.predicted_peak_bytes) << "\n";

@@ -61,7 +61,7 @@ void require_absent(const char* option, const std::optional<Value>& value, const
 }
 
 void replay(const ReplayArguments& arguments) {
-  check_outputs(arguments.outputs, {}, {arguments.file});
+  check_outputs(arguments.outputs, {}, {arguments.file, device_file(arguments.device.value_or(""))});
   const TrainingArguments training = training_arguments(arguments);
   RunOptions planned = to_run_options(run_arguments(arguments));
   planned.warn = log_warning;

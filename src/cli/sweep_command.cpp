@@ -137,7 +137,7 @@ void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& pol
 
 void sweep(const SweepArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
-                {arguments.run.resume, arguments.run.profile});
+                files_read(arguments.run));
   SweepOptions options = to_sweep_options(arguments);
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   const RunArguments run_arguments = resumed(arguments.run, checkpoint);

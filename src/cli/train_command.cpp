@@ -102,10 +102,10 @@ TrainArguments completed(const TrainArguments& given, const std::optional<Checkp
 void train(const TrainArguments& given) {
   const OutputArguments& outputs = given.outputs;
   check_outputs(outputs,
-                {{"--save", given.training.save},
-                 {"--learned", given.training.learned},
+                {{"--save", given.training.save, given.run.resume},
+                 {"--learned", given.training.learned, given.run.profile},
                  {"--engine-timings", given.run.engine_timings}},
-                {given.run.resume, given.run.profile});
+                files_read(given.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
   const PlannedRun run = plan_from(checkpoint, to_run_options(arguments.run));

@@ -22,8 +22,6 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kFewestSteps = 5;  // of which a median says something
-
 // Algorithms by op, of ops that have several; the others take what the base has.
 using Choice = std::vector<std::pair<OpId, std::uint32_t>>;
 
@@ -190,9 +188,9 @@ MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions&
   if (run.target.simulated) {
     throw InvalidArgument("costs are measured on real devices, not on " + run.target.name);
   }
-  if (options.steps < kFewestSteps) {
+  if (options.steps < kFewestMeasuredSteps) {
     throw InvalidArgument("costs of " + std::to_string(options.steps) + " steps: measure at least " +
-                          std::to_string(kFewestSteps));
+                          std::to_string(kFewestMeasuredSteps));
   }
   MeasuredCosts costs = CostMeasurement(run, options).measure();
   costs.setting = run.measured_setting();

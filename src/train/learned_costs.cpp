@@ -18,7 +18,7 @@ constexpr double kLeastCopySeconds = 2;
 // What a clock cannot tell from nothing is not nothing.
 constexpr double kLeastSeconds = 1e-9;
 // Of its time, the most that a copy has company for and still counts as alone, and the least that tells what
-// company does to it.
+// company does to it where others were alone.
 constexpr double kAlone = 0.05;
 constexpr double kAccompanied = 0.5;
 
@@ -134,14 +134,30 @@ std::optional<double> rate_alone(const Copies& copies, double copy_seconds) {
   return median_rate(std::move(rates));
 }
 
+double alone_seconds(const StepObservations::SeenCopy& copy, double copy_seconds) {
+  return std::max(0.0, copy.seconds - copy.shared_seconds - copy_seconds);
+}
+
 // What is left of the bytes when those are taken off that were copied alone, at the rate of that.
 std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, double alone) {
   std::vector<Rate> rates;
   for (const auto& copy : copies) {
-    const double alone_seconds = std::max(0.0, copy.seconds - copy.shared_seconds - copy_seconds);
-    const double left = static_cast<double>(copy.bytes) - alone * alone_seconds;
+    const double left = static_cast<double>(copy.bytes) - alone * alone_seconds(copy, copy_seconds);
     if (copy.shared_seconds >= kAccompanied * copy.seconds && left > 0 && tells_a_rate(copy, copy_seconds)) {
       rates.push_back({.bytes_per_second = std::min(alone, left / copy.shared_seconds), .bytes = copy.bytes});
+    }
+  }
+  return median_rate(std::move(rates));
+}
+
+// Of copies that none was alone of, as if with company the rate were so many times that of alone.
+std::optional<double> rate_of_mixture(const Copies& copies, double copy_seconds, double relation) {
+  std::vector<Rate> rates;
+  for (const auto& copy : copies) {
+    if (tells_a_rate(copy, copy_seconds)) {
+      const double as_if_alone = alone_seconds(copy, copy_seconds) + relation * copy.shared_seconds;
+      rates.push_back(
+          {.bytes_per_second = static_cast<double>(copy.bytes) / as_if_alone, .bytes = copy.bytes});
     }
   }
   return median_rate(std::move(rates));
@@ -150,14 +166,13 @@ std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, 
 void learn_link(MeasuredCosts& costs, CopyDirection direction, const Copies& copies) {
   double& one_way = rate_of(costs.link_bytes_per_second, direction);
   double& both_ways = rate_of(costs.link_bytes_per_second_both_ways, direction);
-  const double relation = both_ways / one_way;
+  const double relation = std::min(1.0, both_ways / one_way);
   if (const auto alone = rate_alone(copies, costs.launch_seconds)) {
     one_way = *alone;
     both_ways = rate_both_ways(copies, costs.launch_seconds, one_way).value_or(relation * one_way);
-  } else if (const auto beside =
-                 rate_both_ways(copies, costs.launch_seconds, one_way)) {  // never alone: what was expected
-    both_ways = *beside;
-    one_way = *beside / relation;
+  } else if (const auto mixed = rate_of_mixture(copies, costs.launch_seconds, relation)) {
+    one_way = *mixed;
+    both_ways = relation * *mixed;
   }
 }
 
@@ -193,16 +208,16 @@ LaunchSeconds seconds_by_op(const Tape& tape, const Schedule& schedule, StreamId
 }  // namespace
 
 MeasuredCosts expected_costs(const PlannedRun& run) {
-  if (run.measured) {
-    return *run.measured;
-  }
   const SimProfile& profile = run.target.profile;
-  MeasuredCosts costs{.setting = run.measured_setting(),
-                      .link_gbytes_per_second = {},
-                      .link_bytes_per_second = profile.link_bytes_per_second,
-                      .link_bytes_per_second_both_ways = profile.link_bytes_per_second_both_ways,
-                      .launch_seconds = profile.launch_seconds,
-                      .ops = {}};
+  MeasuredCosts costs = run.measured.value_or(MeasuredCosts{});
+  // Of a link that others share, what is left: the profile's, measured or not.
+  costs.link_bytes_per_second = profile.link_bytes_per_second;
+  costs.link_bytes_per_second_both_ways = profile.link_bytes_per_second_both_ways;
+  costs.launch_seconds = profile.launch_seconds;
+  if (run.measured) {
+    return costs;
+  }
+  costs.setting = run.measured_setting();
   for (const Op& op : run.tape->ops()) {
     for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
       costs.ops[op.name][op.algorithms[index].name] = reckoned(profile.seconds(op.cost_with(index)));

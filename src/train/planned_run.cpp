@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -105,9 +106,35 @@ Lowered lower_for(const Network& network, const RunOptions& options, const RunTa
   return lower_for_simulated_gpu(network, options, target.profile.name);
 }
 
+// Files have been looked at; costs may come from elsewhere.
+void require_possible(const MeasuredCosts& costs) {
+  const auto require = [](double number, const std::string& what) {
+    if (!std::isfinite(number) || number <= 0) {
+      throw InvalidArgument("measured costs: " + what + " is " + std::to_string(number) +
+                            ": it must be finite and above 0");
+    }
+  };
+  for (const LinkRates& rates : {costs.link_bytes_per_second, costs.link_bytes_per_second_both_ways}) {
+    require(rates.device_to_host, "a rate of the link");
+    require(rates.host_to_device, "a rate of the link");
+  }
+  if (!std::isfinite(costs.launch_seconds) || costs.launch_seconds < 0) {
+    throw InvalidArgument("measured costs: what a copy takes besides its bytes is " +
+                          std::to_string(costs.launch_seconds) + ": it must be finite and not below 0");
+  }
+  for (const auto& [op, times] : costs.ops) {
+    for (const auto& [algorithm, time] : times) {
+      if (time) {
+        require(time->seconds, "the time of '" + op + "' with '" + algorithm + "'");
+      }
+    }
+  }
+}
+
 // What was measured takes the place of what follows from counts and rates.
 void take_costs(PlannedRun& run, const MeasuredCosts& costs) {
   require_measured_of(costs, run.measured_setting());
+  require_possible(costs);
   run.tape = with_measured_costs(*run.tape, costs);
   run.target.profile = with_measured_rates(std::move(run.target.profile), costs);
   run.measured = costs;

@@ -44,9 +44,13 @@ void set_budgets(RunTarget& target, const RunOptions& options, std::uint64_t def
   target.host_budget_bytes = options.host_memory_bytes.value_or(host_memory_bytes / 2);
 }
 
+bool is_file(std::string_view profile) {
+  return profile.ends_with(".json");
+}
+
 // A name that the library knows, or a file.
 SimProfile profile_of(const std::string& name) {
-  if (!name.ends_with(".json")) {
+  if (!is_file(name)) {
     return sim_profile(name);
   }
   std::ifstream file(name, std::ios::binary);
@@ -160,6 +164,13 @@ int parse_ordinal(const std::string& device) {
 }
 
 }  // namespace
+
+std::optional<std::string> device_file(const std::string& device) {
+  if (!device.starts_with(kSimPrefix) || !is_file(device)) {
+    return std::nullopt;
+  }
+  return device.substr(kSimPrefix.size());
+}
 
 RunTarget resolve_target(const RunOptions& options) {
   require_positive(options.memory_bytes, "--memory");

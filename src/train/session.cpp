@@ -86,6 +86,8 @@ std::string in_words(const ParameterValues& values) {
   return "'" + values.name + "' (" + to_string(values.dims) + ")";
 }
 
+constexpr const char* kInputs = "for the inputs of a step";
+
 // `hint` follows what is wrong.
 void require_alike(const std::vector<ParameterValues>& expected, const std::vector<ParameterValues>& given,
                    const std::string& hint) {
@@ -237,6 +239,10 @@ struct Replanned {
   std::string reason;  // why there is none
 };
 
+// Of the time that the plan in force is expected to take, the most that a new one may: what it gains must be
+// more than what predictions cannot tell.
+constexpr double kWorthASwap = 0.99;
+
 // Whatever is wrong with a new plan, there is one that works.
 Replanned try_replan(const PlannedRun& run, const ReplanOptions& options) {
   try {
@@ -264,7 +270,8 @@ ReplanReport Session::replan(const MeasuredCosts& costs, const ReplanOptions& op
   if (!next.run) {
     report.outcome = ReplanReport::Outcome::kRefused;
     report.reason = std::move(next.reason);
-  } else if (options.policy || next.run->prediction.step_seconds < run_.prediction.step_seconds) {
+  } else if (options.policy ||
+             next.run->prediction.step_seconds <= kWorthASwap * run_.prediction.step_seconds) {
     report.algorithms_changed = next.run->schedule.algorithms != run_.schedule.algorithms;
     try {
       adopt(*std::move(next.run));
@@ -278,7 +285,6 @@ ReplanReport Session::replan(const MeasuredCosts& costs, const ReplanOptions& op
   }
   report.predicted_step_seconds = run_.prediction.step_seconds;
   report.predicted_peak_bytes = committed_bytes_wanted();
-  report.predicted_host_bytes = run_.prediction.host_bytes;
   return report;
 }
 
@@ -329,6 +335,11 @@ void Session::take_memory() {
                       pool_.shortage(committed_bytes_wanted()));
   }
   { const PinnedBlock parameter(pinned_, parameters_.transfer_bytes(), "to move a parameter"); }
+  // Beside what a step moves: its inputs, where this session stages them. A loader holds blocks of its own.
+  std::optional<PinnedBlock> inputs;
+  if (stages_inputs_) {
+    inputs.emplace(pinned_, input_bytes(), kInputs);
+  }
   take_host_buffers();
   pool_.resize(committed_bytes_wanted());
 }
@@ -519,17 +530,22 @@ const Tape& Session::current_tape() const {
   return mode_ == Mode::kTraining ? *run_.tape : *evaluation_->tape;
 }
 
+std::uint64_t Session::input_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const ValueId input : run_.tape->inputs()) {
+    bytes += run_.tape->value(input).bytes;
+  }
+  return bytes;
+}
+
 // Copies the inputs into page-locked memory of the size that loaders take, and runs one step over them.
 template <class Submit>
 StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step) {
   require_idle();
   require_sizes(tape, inputs);
-  std::uint64_t bytes = 0;
-  for (const ValueId input : run_.tape->inputs()) {
-    bytes += run_.tape->value(input).bytes;
-  }
   std::vector<AddressRange> ranges;
-  PinnedBlock block(pinned_, bytes, "for the inputs of a step");
+  PinnedBlock block(pinned_, input_bytes(), kInputs);
+  stages_inputs_ = true;
   std::uint64_t at = block.range().begin;
   for (const Bytes& input : inputs) {
     std::memcpy(pointer_to<std::byte>(at), input.data(), input.size());

@@ -34,6 +34,13 @@ void require_enough(const char* what, std::uint64_t steps) {
   }
 }
 
+// None where nothing is there from `first` on.
+std::optional<double> median_from(const std::vector<double>& all, std::size_t first) {
+  return first < all.size()
+             ? std::optional(median({all.begin() + static_cast<std::ptrdiff_t>(first), all.end()}))
+             : std::nullopt;
+}
+
 }  // namespace
 
 class Trainer::Impl {
@@ -153,6 +160,12 @@ class Trainer::Impl {
     std::size_t first_time = 0;  // of theirs in step_seconds_, once the first is done
   };
 
+  // Of the steps that the plan in force ran, in step_seconds_ and stall_seconds_.
+  struct FirstOfPlan {
+    std::size_t time = 0;
+    std::size_t stall = 0;
+  };
+
   // The next, if there is one, before the next time to plan anew or before the end.
   void begin_window() {
     window_.reset();
@@ -204,7 +217,7 @@ class Trainer::Impl {
     replanning_ = Replanning{.step = step,
                              .measured_steps = window_->end - window_->begin,
                              .report = std::move(report),
-                             .step_seconds_before = median_of_times(window_->first_time).value_or(0),
+                             .step_seconds_before = median_of_times(window_->first_time),
                              .step_seconds_after = std::nullopt,
                              .committed_bytes_before = committed_before,
                              .committed_bytes_after = device().counters().committed_bytes};
@@ -213,15 +226,13 @@ class Trainer::Impl {
     allocations_before_replanning_ = allocations;
     last_step_end_.reset();
     first_time_after_ = step_seconds_.size();
+    if (replanning_->report.outcome == ReplanReport::Outcome::kReplanned) {
+      in_force_ = {.time = step_seconds_.size(), .stall = stall_seconds_.size()};
+    }
     begin_window();
   }
 
-  std::optional<double> median_of_times(std::size_t first) const {
-    return first < step_seconds_.size()
-               ? std::optional(median(
-                     {step_seconds_.begin() + static_cast<std::ptrdiff_t>(first), step_seconds_.end()}))
-               : std::nullopt;
-  }
+  std::optional<double> median_of_times(std::size_t first) const { return median_from(step_seconds_, first); }
 
   // Of what was planned anew last, if that has not been told.
   void report_replanning() {
@@ -341,10 +352,10 @@ class Trainer::Impl {
     result_.peak_bytes = counters.peak_committed_bytes;
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
-    result_.step_seconds = median(step_seconds_);
-    if (!stall_seconds_.empty()) {
-      result_.stall_seconds = median(stall_seconds_);
-    }
+    // Of the plan in force, like all that the summary says of a plan, unless none of its steps was timed.
+    const FirstOfPlan first = in_force_.time < step_seconds_.size() ? in_force_ : FirstOfPlan{};
+    result_.step_seconds = median_from(step_seconds_, first.time).value_or(0);
+    result_.stall_seconds = median_from(stall_seconds_, first.stall);
     result_.images_per_second =
         result_.step_seconds > 0 ? static_cast<double>(order_.batch) / result_.step_seconds : 0;
     std::ranges::move(device().take_trace(), std::back_inserter(result_.trace));
@@ -369,7 +380,8 @@ class Trainer::Impl {
   std::optional<Window> window_;
   std::optional<Replanning> replanning_;  // that has not been told of
   std::size_t first_time_after_ = 0;      // in step_seconds_
-  std::optional<double> trace_begin_;     // of the last few steps
+  FirstOfPlan in_force_;
+  std::optional<double> trace_begin_;  // of the last few steps
   std::vector<double> step_seconds_;
   std::vector<double> stall_seconds_;
   std::optional<double> last_step_end_;

@@ -634,6 +634,7 @@ TEST_F(ReplanTest, SaysWhatWasExpectedMeasuredAndChangedAndKeepsTheBits) {
   ASSERT_EQ(replans.size(), 2U);
   EXPECT_EQ(replans[0]["step"], 6);
   EXPECT_EQ(replans[1]["step"], 12);
+  EXPECT_EQ(replans[0]["outcome"], "replanned") << replans[0];
   for (const json& replan : replans) {
     EXPECT_FALSE(replan["algorithms_changed"].get<bool>());
     EXPECT_EQ(replan["before"]["committed_bytes"], replan["before"]["predicted_peak_bytes"]);
@@ -657,6 +658,25 @@ TEST_F(ReplanTest, ACheckpointBehindItIsGoneOnFrom) {
   EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
   ASSERT_EQ(lines("replan").size(), 1U);
   EXPECT_EQ(lines("replan")[0]["step"], 15) << "nine before, and six of this run";
+  EXPECT_EQ(lines("replan")[0]["outcome"], "replanned");
+}
+
+// What was learned, and a checkpoint, may take the place of what the run began with.
+TEST_F(ReplanTest, MayReplaceWhatItBeganWith) {
+  train(kRun + "--data synthetic --steps 7 --learned " + path("costs") + " --save " + path("checkpoint"));
+  train(kRun + "--data synthetic --steps 14 --profile " + path("costs") + " --learned " + path("costs") +
+        " --resume " + path("checkpoint") + " --save " + path("checkpoint"));
+  EXPECT_EQ(plan("--resume " + path("checkpoint") + " " + kRun + "--profile " + path("costs"))["type"],
+            "summary");
+}
+
+TEST_F(ReplanTest, SaysSoWhereNoStepWasTimed) {
+  const Outcome outcome = run("train --json " + path("train.json") + " " + kRun + kSlow +
+                              "--replan-after 6 --save-every 1 --save " + path("checkpoint"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("before: step not measured, expected"));
+  ASSERT_EQ(lines("replan").size(), 1U);
+  EXPECT_TRUE(lines("replan")[0]["before"]["step_seconds"].is_null());
 }
 
 TEST_F(ProfileTest, ChangesNoResultsWhereTheAlgorithmsAreTheSame) {
@@ -987,6 +1007,35 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"SaveOverTheLog",
                  "train --model lenet --data synthetic --steps 1 --save vdnn-test-x --json vdnn-test-x",
                  "two outputs"},
+        BadInput{
+            "LearnedOverTheCheckpoint",
+            "train --model lenet --data synthetic --steps 9 --learned vdnn-test-x --resume ./vdnn-test-x",
+            "also an output"},
+        BadInput{"CheckpointOverTheProfile",
+                 "train --model lenet --data synthetic --steps 9 --save vdnn-test-x --profile vdnn-test-x",
+                 "also an output"},
+        BadInput{"EngineTimingsOverTheCheckpoint",
+                 "train --model lenet --data synthetic --steps 9 --engine-timings vdnn-test-x --resume "
+                 "vdnn-test-x",
+                 "also an output"},
+        BadInput{"LogOverTheDevice",
+                 "train --model lenet --data synthetic --steps 9 --device sim:./vdnn-test.json --json "
+                 "vdnn-test.json",
+                 "also an output"},
+        BadInput{"PlanOverTheDevice",
+                 "plan --model lenet --device sim:vdnn-test.json --report vdnn-test.json", "also an output"},
+        BadInput{"SweepOverTheDevice",
+                 "sweep --model lenet --device sim:vdnn-test.json --svg ./vdnn-test.json", "also an output"},
+        BadInput{"ExplanationOverTheDevice",
+                 "explain --model lenet --device sim:vdnn-test.json --json vdnn-test.json", "also an output"},
+        BadInput{"LargestBatchOverTheDevice",
+                 "max-batch --model lenet --device sim:vdnn-test.json --json vdnn-test.json",
+                 "also an output"},
+        BadInput{"ReplayOverTheDevice",
+                 "replay vdnn-test-x --device sim:vdnn-test.json --json vdnn-test.json", "also an output"},
+        BadInput{"CostsOverTheDevice",
+                 "profile --model lenet --device sim:vdnn-test.json --output vdnn-test.json",
+                 "also an output"},
         BadInput{"LogOverTheCheckpoint",
                  "train --model lenet --data synthetic --steps 1 --resume vdnn-test-x --json ./vdnn-test-x",
                  "also an output"},

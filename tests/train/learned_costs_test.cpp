@@ -100,10 +100,11 @@ class LearnedCosts : public ::testing::Test {
   MeasuredCosts learned(std::vector<std::uint32_t> algorithms = {0, 0}) {
     seen_.add(tape_, make_schedule_of(std::move(algorithms)), kCompute, trace_);
     trace_.clear();
-    return learned_costs(make_expected(), seen_);
+    return learned_costs(expected_, seen_);
   }
 
   Tape tape_ = make_tape();
+  MeasuredCosts expected_ = make_expected();
   StepObservations seen_;
   std::vector<TraceEvent> trace_;
 };
@@ -236,6 +237,27 @@ TEST_F(LearnedCosts, WhatWasNeverAloneKeepsTheRelationOfAloneToCompany) {
   const MeasuredCosts costs = learned();
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.device_to_host, kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 2 * kMiB);
+}
+
+// However much of its time a copy shares, and however far the link is from what was expected of it.
+TEST_F(LearnedCosts, WhatWasNeverAloneIsLearnedAtAnyShare) {
+  expected_.launch_seconds = 0;
+  for (const double times : {0.02, 1.0, 5.0}) {
+    for (const double share : {0.0, 0.02, 0.1, 0.3, 0.6, 0.8, 1.0}) {
+      SCOPED_TRACE(std::to_string(times) + " times as fast, shared for " + std::to_string(share));
+      seen_ = {};
+      launches();
+      // 16 MiB at 10 MiB/s alone, at 5 with company, so many times as fast.
+      const double seconds = 1.6 / times / (1 - share / 2);
+      offload(10, 10 + seconds);
+      prefetch(10, 10 + share * seconds);
+      const MeasuredCosts costs = learned();
+      // What shares up to 5 % counts as alone.
+      const double error = share > 0 && share <= 0.05 ? 0.025 : 1e-9;
+      EXPECT_NEAR(costs.link_bytes_per_second.device_to_host / (times * 10 * kMiB), 1, error);
+      EXPECT_NEAR(costs.link_bytes_per_second_both_ways.device_to_host / (times * 5 * kMiB), 1, error);
+    }
+  }
 }
 
 // A copy that was submitted while another of its direction had the engine counts from when that was done.

@@ -5,16 +5,22 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/temporary_directory.h"
 #include "train/training_runs.h"
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
+#include "vdnn/learned_costs.h"
 
 namespace vdnn {
 namespace {
@@ -62,6 +68,37 @@ TEST(PlannedRunSharedLink, MakesCopiesSlowerWhereDevicesShareARoot) {
 }
 
 // --- auto --------------------------------------------------------------------------------------------------
+
+class PlannedRunCosts : public testing::TemporaryDirectory {};
+
+TEST_F(PlannedRunCosts, AreThoseThatItGoesByMeasuredOrNotSharedOrNot) {
+  RunOptions asked{.model = {.model = "vgg16", .batch = 8},
+                   .device = "sim:v100-16",
+                   .policy = Policy::kOffloadAll,
+                   .training = {}};
+  const std::filesystem::path profile = directory_ / "profile.json";
+  std::ofstream(profile) << to_text(expected_costs(plan_run(asked)));
+  for (const bool measured : {false, true}) {
+    for (const std::uint64_t sharing : {1U, 2U}) {
+      SCOPED_TRACE((measured ? "measured, by " : "not measured, by ") + std::to_string(sharing));
+      asked.profile = measured ? std::optional(profile) : std::nullopt;
+      asked.link_shared_by = sharing;
+      const PlannedRun run = plan_run(asked);
+      ASSERT_EQ(run.measured.has_value(), measured);
+      const PlannedRun same = with_costs(run, expected_costs(run));
+      const SimProfile& before = run.target.profile;
+      const SimProfile& after = same.target.profile;
+      EXPECT_EQ(after.link_bytes_per_second.device_to_host, before.link_bytes_per_second.device_to_host);
+      EXPECT_EQ(after.link_bytes_per_second.host_to_device, before.link_bytes_per_second.host_to_device);
+      EXPECT_EQ(after.link_bytes_per_second_both_ways.device_to_host,
+                before.link_bytes_per_second_both_ways.device_to_host);
+      EXPECT_EQ(after.link_bytes_per_second_both_ways.host_to_device,
+                before.link_bytes_per_second_both_ways.host_to_device);
+      EXPECT_EQ(after.launch_seconds, before.launch_seconds);
+      EXPECT_EQ(same.prediction.step_seconds, run.prediction.step_seconds);
+    }
+  }
+}
 
 TEST(PlannedRunAuto, IsNoneWhereThatFitsElseOptimal) {
   const std::uint64_t none = plan_run(options_with(Policy::kOffloadNone)).smallest_budget_bytes();

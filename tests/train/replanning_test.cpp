@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "fakes/failing_device.h"
+#include "src/base/median.h"
 #include "tests/extent.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/every_layer.h"
@@ -151,7 +153,10 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(told[0].report.reason, "");
   EXPECT_FALSE(told[0].report.algorithms_changed);
   EXPECT_LE(told[0].report.predicted_step_seconds, told[0].report.corrected_step_seconds);
-  EXPECT_GT(told[0].step_seconds_before, 0);
+  if (GetParam().policy == Policy::kOptimal) {
+    EXPECT_EQ(told[0].report.outcome, Outcome::kReplanned) << "what it moved for nothing does not pay";
+  }
+  EXPECT_GT(told[0].step_seconds_before.value(), 0);
   EXPECT_GT(told[0].step_seconds_after.value(), 0);
   EXPECT_EQ(told[0].committed_bytes_before, told[0].report.predicted_peak_bytes_before);
   EXPECT_EQ(told[0].committed_bytes_after, told[0].report.predicted_peak_bytes);
@@ -185,6 +190,8 @@ TEST_P(Replanning, ChangesAPlanForAnyOtherInTheMiddle) {
       const DeviceCounters after = session.device().counters();
       EXPECT_EQ(after.committed_bytes, prediction.peak_bytes);
       EXPECT_EQ(after.commits, before.commits);
+      EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+      EXPECT_EQ(after.pinned_bytes, before.pinned_bytes);
     }
     while (session.steps() < kSteps) {
       one_step(session);
@@ -215,7 +222,7 @@ TEST(ReplanningOptimal, PlansForTheLinkThatThereIs) {
       EXPECT_NE(report.outcome, Outcome::kRefused) << report.reason;
       const bool replanned = report.outcome == Outcome::kReplanned;
       EXPECT_EQ(same_schedule(session.run().schedule, before), !replanned);
-      EXPECT_EQ(report.predicted_step_seconds < report.corrected_step_seconds, replanned);
+      EXPECT_EQ(report.predicted_step_seconds <= 0.99 * report.corrected_step_seconds, replanned);
       one_step(session);
       EXPECT_EQ(session.device().counters().committed_bytes, session.run().prediction.peak_bytes);
     }
@@ -257,7 +264,7 @@ TEST(ReplanningOfEveryLayer, KeepsEverythingThatStepsDependOn) {
 // With random delays in the streams, and what was released out of reach until it is handed out again: memory
 // that one plan gives back, and the next one commits again, is accessible, and nobody uses the one's for the
 // other.
-TEST(ReplanningOfEveryLayer, SurvivesDelaysAndProtection) {
+TEST(ReplanningUnderDebugging, SurvivesDelaysAndProtection) {
   RunOptions asked = options("lenet", Policy::kOffloadAll);
   asked.page_aligned_blocks = true;
   const PlannedRun run = plan_run(asked);
@@ -286,8 +293,12 @@ TEST(ReplanningInATrainer, TakesTurnsWithEvaluationAndTraces) {
     TrainOptions with{.learning_rate = 0.02F, .epochs = 5, .session = {.seed = 7}, .trace = true};
     std::vector<std::uint64_t> steps;
     if (replans) {
-      with.replan = ReplanRule{.after_steps = 6, .repeatedly = true, .options = {.policy = {}}};
-      with.replanned = [&](const vdnn::Replanning& replanning) { steps.push_back(replanning.step); };
+      with.replan =
+          ReplanRule{.after_steps = 6, .repeatedly = true, .options = {.policy = Policy::kOffloadNone}};
+      with.replanned = [&](const vdnn::Replanning& replanning) {
+        steps.push_back(replanning.step);
+        EXPECT_EQ(replanning.report.outcome, Outcome::kReplanned) << replanning.report.reason;
+      };
       with.learn = true;
     }
     TrainingResult result = Trainer(run, data, with).train({});
@@ -309,6 +320,46 @@ TEST(ReplanningInATrainer, TakesTurnsWithEvaluationAndTraces) {
     EXPECT_GE(launches(*of), 4);
     EXPECT_LE(launches(*of), 5);
   }
+}
+
+// What it says of steps is of those of the plan that it says the rest of.
+TEST(ReplanningInATrainer, TimesThePlanInForce) {
+  const PlannedRun run = plan_run(options("lenet", Policy::kOffloadAll));
+  for (const bool swaps : {false, true}) {
+    SCOPED_TRACE(swaps);
+    TrainOptions with{.learning_rate = 0.02F, .steps = kSteps, .replan = ReplanRule{.after_steps = 6}};
+    with.session.link_gbytes_per_second = 0.05;
+    if (swaps) {
+      with.replan->options.policy = Policy::kOffloadNone;
+    }
+    std::vector<double> rates;
+    const TrainingResult result =
+        Trainer(run, testing::data_for(run, "synthetic"), with).train([&](const StepReport& report) {
+          rates.push_back(report.images_per_second);
+        });
+    ASSERT_EQ(rates.size(), kSteps);
+    // The first step is not timed, nor is the seventh, behind the planning.
+    std::vector<double> seconds;
+    for (std::size_t step = swaps ? 7 : 1; step < kSteps; ++step) {
+      if (step != 6) {
+        seconds.push_back(static_cast<double>(run.network.batch()) / rates[step]);
+      }
+    }
+    EXPECT_DOUBLE_EQ(result.step_seconds, median(seconds));
+  }
+}
+
+TEST(ReplanningInATrainer, SaysSoWhereNoStepWasTimed) {
+  const PlannedRun run = plan_run(options("lenet", Policy::kOffloadAll));
+  std::vector<vdnn::Replanning> told;
+  TrainOptions with{.learning_rate = 0.02F, .steps = kSteps, .replan = ReplanRule{.after_steps = 6}};
+  with.replanned = [&](const vdnn::Replanning& replanning) { told.push_back(replanning); };
+  with.save = [](Session&) {};
+  with.save_every = 1;  // between all of them
+  Trainer(run, testing::data_for(run, "synthetic"), with).train({});
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_FALSE(told[0].step_seconds_before);
+  EXPECT_FALSE(told[0].step_seconds_after);
 }
 
 // --- what is learned ---------------------------------------------------------------------------------------
@@ -426,6 +477,31 @@ TEST_F(RefusedReplanning, CostsOfSomethingElseAreRefusedAndNothingChanges) {
               HasSubstr("'batch' is 4 in the file and would be 8 here"));
   EXPECT_THAT(testing::problem<InvalidArgument>([&] { session.learn({}); }),
               HasSubstr("nothing to learn from"));
+  while (session.steps() < 4) {
+    one_step(session);
+  }
+  EXPECT_EQ(session.weights_sha256(), weights_without(run_, 4));
+}
+
+TEST_F(RefusedReplanning, CostsThatCannotBeAreRefusedAndNothingChanges) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Session session(run_, {.seed = 7});
+  one_step(session);
+  for (const double wrong : {0.0, -1.0, kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
+    SCOPED_TRACE(wrong);
+    MeasuredCosts costs = expected_costs(run_);
+    costs.ops.begin()->second.begin()->second->seconds = wrong;
+    EXPECT_THAT(testing::problem<InvalidArgument>([&] { session.replan(costs); }),
+                HasSubstr("the time of '" + costs.ops.begin()->first));
+    costs = expected_costs(run_);
+    costs.link_bytes_per_second.host_to_device = wrong;
+    EXPECT_THAT(testing::problem<InvalidArgument>([&] { session.replan(costs); }),
+                HasSubstr("a rate of the link"));
+  }
+  MeasuredCosts costs = expected_costs(run_);
+  costs.launch_seconds = -1;
+  EXPECT_THAT(testing::problem<InvalidArgument>([&] { session.replan(costs); }),
+              HasSubstr("what a copy takes besides its bytes"));
   while (session.steps() < 4) {
     one_step(session);
   }
