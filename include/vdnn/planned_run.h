@@ -154,7 +154,8 @@ PredictionOptions prediction_options(const PlannedRun& run);
 // What another policy would take on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// Of a step with the fastest algorithms and memory without end, nothing offloaded. Seconds.
+// Of a step of `none` with the fastest algorithms in unlimited memory. Its input is loaded into the place of
+// the one before, so that a plan that hides the next input's load can be below it. Seconds.
 double oracle_step_seconds(const PlannedRun& run);
 
 // No plan can have a shorter step on that device in that budget (optimal_plan.h). Seconds.

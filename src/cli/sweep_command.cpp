@@ -74,6 +74,11 @@ nlohmann::ordered_json to_json(const SweepPoint& point, const RunTarget& target)
           {"over_lower_bound", point.over_lower_bound()}};
 }
 
+// Of milliseconds, behind the point.
+int digits_of(double seconds) {
+  return seconds < 0.01 ? 3 : 1;
+}
+
 // Of one policy, one line for each budget from which on it does something else.
 class PolicyTable {
  public:
@@ -113,7 +118,8 @@ class PolicyTable {
   }
   void print(const SweepPoint& point) {
     out_ << std::setw(12) << format_rounded_size(point.budget_bytes) << std::setw(12)
-         << point.step_seconds * 1e3 << std::setw(11) << 100 * point.over_oracle() << " %" << std::setw(10)
+         << std::setprecision(digits_of(point.step_seconds)) << point.step_seconds * 1e3
+         << std::setprecision(1) << std::setw(11) << 100 * point.over_oracle() << " %" << std::setw(10)
          << 100 * point.over_lower_bound() << " %" << std::setw(12) << format_rounded_size(point.peak_bytes)
          << std::setw(12) << format_rounded_size(point.offload_bytes) << std::setw(12) << point.recomputed_ops
          << "\n";
@@ -126,10 +132,15 @@ class PolicyTable {
 
 void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& policies) {
   const PlannedRun& run = sweep.last;
-  out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name
-      << " (simulated; algorithms: " << run.algorithms_source() << ")\n"
-      << std::fixed << std::setprecision(1) << "oracle (fastest algorithms, memory without end) "
-      << sweep.points.front().oracle_step_seconds * 1e3 << " ms; a budget that changes nothing has no line\n";
+  out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << " ("
+      << (run.target.simulated ? "simulated; " : "") << "algorithms: " << run.algorithms_source() << ")\n"
+      << std::fixed << std::setprecision(1)
+      << "oracle (none with the fastest algorithms in unlimited memory; a plan that hides the next input's "
+         "load "
+         "can be below it) "
+      << std::setprecision(digits_of(sweep.points.front().oracle_step_seconds))
+      << sweep.points.front().oracle_step_seconds * 1e3 << std::setprecision(1)
+      << " ms; a budget that changes nothing has no line\n";
   for (const Policy policy : policies) {
     PolicyTable(out, sweep, policy).print();
   }

@@ -1,19 +1,15 @@
 #include "src/report/counterfactual.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "src/plan/lowering.h"
+#include "src/plan/optimal/arrangement.h"
+#include "src/plan/optimal/problem.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
-
-std::string to_string(ValueDecision decision) {
-  constexpr std::array<const char*, 4> kNames{"undecided", "kept", "offloaded", "recomputed"};
-  return kNames[static_cast<std::size_t>(decision)];
-}
 
 namespace {
 
@@ -35,11 +31,6 @@ UseGap gap_of(const Tape& tape, ValueId value) {
   return gap;
 }
 
-bool is_made_in_forward(const Tape& tape, ValueId value) {
-  const OpId producer = tape.producer(value);
-  return tape.value(value).loaded() || (producer != kNone && tape.op(producer).phase == Phase::kForward);
-}
-
 }  // namespace
 
 std::string why_undecided(const PlannedRun& run, ValueId value) {
@@ -52,7 +43,7 @@ std::string why_undecided(const PlannedRun& run, ValueId value) {
   }
   const UseGap gap = gap_of(tape, value);
   if (gap.after == kNone) {
-    return "the backward pass does not need it: it is given back after its last use";
+    return "the backward pass does not need it itself";
   }
   if (run.plan.network_wide) {
     return "policy baseline allocates everything for good";
@@ -63,28 +54,9 @@ std::string why_undecided(const PlannedRun& run, ValueId value) {
   return "";
 }
 
-ValueDecision decision_of(const PlannedRun& run, ValueId value) {
-  if (std::ranges::find(run.plan.transfers, value, &Transfer::value) != run.plan.transfers.end()) {
-    return ValueDecision::kOffloaded;
-  }
-  if (std::ranges::find(run.plan.recomputations, value, &Recomputation::value) !=
-      run.plan.recomputations.end()) {
-    return ValueDecision::kRecomputed;
-  }
-  return why_undecided(run, value).empty() ? ValueDecision::kKept : ValueDecision::kUndecided;
-}
-
 namespace {
 
-Counterfactual predict_plan(const PlannedRun& run, Plan plan) {
-  PredictionOptions options = prediction_options(run);
-  options.trace = false;
-  if (run.schedule.arena_bytes > 0) {
-    plan.placement_alignment = plan_costs(*run.tape, options).alignment_bytes;
-  }
-  const Schedule schedule = make_schedule(*run.tape, plan);
-  require_valid(*run.tape, schedule);
-  const Prediction prediction = predict(*run.tape, schedule, options);
+Counterfactual outcome_of(const PlannedRun& run, const Prediction& prediction) {
   const std::uint64_t needed = prediction.peak_bytes + run.target.library_bytes;
   return {.impossible = {},
           .peak_bytes = prediction.peak_bytes,
@@ -94,10 +66,68 @@ Counterfactual predict_plan(const PlannedRun& run, Plan plan) {
           .step_seconds = prediction.step_seconds};
 }
 
+// What the device budget leaves for what is not persistent, in whole granules.
+std::uint64_t room_for_arena(const PlannedRun& run, const optimal::Problem& problem) {
+  const std::uint64_t granule = run.target.profile.granule_bytes;
+  const std::uint64_t budget =
+      run.target.budget_bytes - std::min(run.target.budget_bytes, run.target.library_bytes);
+  return budget / granule * granule - std::min(budget / granule * granule, problem.persistent_bytes());
+}
+
+// What fits rather than what does not, the faster, else what takes less.
+bool is_better(const Counterfactual& one, const Counterfactual& other) {
+  if (!other.impossible.empty() || one.fits != other.fits) {
+    return one.fits || !other.impossible.empty();
+  }
+  if (one.fits && one.step_seconds != other.step_seconds) {
+    return one.step_seconds < other.step_seconds;
+  }
+  return one.peak_bytes < other.peak_bytes;
+}
+
+Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule) {
+  PredictionOptions options = prediction_options(run);
+  options.trace = false;
+  require_valid(*run.tape, schedule);
+  return outcome_of(run, predict(*run.tape, schedule, options));
+}
+
+// As `optimal` finds addresses: with what gives way where places are scarce. What has been found for the plan
+// in force may have been looked for in less than the budget, for memory that nobody needs may be left.
+Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
+  const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
+  const optimal::Problem problem(*run.tape, run.plan.options, costs);
+  const bool may_give_way =
+      !plan.transfers.empty() && std::ranges::all_of(plan.transfers, [&](const Transfer& transfer) {
+        return problem.gap_of(transfer.value) != kNone;
+      });
+  const std::uint64_t room = room_for_arena(run, problem);
+  Counterfactual best{.impossible = "no addresses were found"};
+  for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
+    for (const std::uint64_t goal : {room, std::min(room, run.schedule.arena_bytes)}) {
+      Plan arranged = plan;
+      Counterfactual outcome = predict_schedule(run, optimal::arrange(problem, arranged, goal, give_way));
+      if (is_better(outcome, best)) {
+        best = std::move(outcome);
+      }
+    }
+    if (best.fits || !may_give_way) {
+      break;
+    }
+  }
+  return best;
+}
+
+Counterfactual predict_plan(const PlannedRun& run, const Plan& plan) {
+  return run.schedule.arena_bytes > 0 && !plan.network_wide
+             ? predict_arranged(run, plan)
+             : predict_schedule(run, make_schedule(*run.tape, plan));
+}
+
 // What cannot be lowered or is not right says why.
-Counterfactual try_plan(const PlannedRun& run, Plan plan) {
+Counterfactual try_plan(const PlannedRun& run, const Plan& plan) {
   try {
-    return predict_plan(run, std::move(plan));
+    return predict_plan(run, plan);
   } catch (const InvalidArgument& error) {
     return {.impossible = error.what()};
   } catch (const ScheduleError& error) {
@@ -136,7 +166,7 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
                               .release_with = gap.before,
                               .prefetch_with = op});
     std::ranges::stable_sort(plan.transfers, {}, &Transfer::offload_with);
-    return try_plan(run, std::move(plan));
+    return try_plan(run, plan);
   };
   const OpId late = prefetch_start(run, value, gap);
   Counterfactual result = fetched_with(late);
@@ -158,13 +188,21 @@ Counterfactual recomputed(const PlannedRun& run, ValueId value) {
   }
   Plan plan = undecided(run, value);
   plan.recomputations.push_back({.value = value, .with = gap_of(*run.tape, value).after});
-  return try_plan(run, std::move(plan));
+  return try_plan(run, plan);
 }
 
 }  // namespace
 
 Counterfactual as_planned(const PlannedRun& run) {
-  return predict_plan(run, run.plan);
+  return outcome_of(run, run.prediction);
+}
+
+std::optional<Counterfactual> remade(const PlannedRun& run) {
+  Counterfactual outcome = try_plan(run, run.plan);
+  const bool same = outcome.impossible.empty() && outcome.step_seconds == run.prediction.step_seconds &&
+                    outcome.peak_bytes == run.prediction.peak_bytes &&
+                    outcome.host_bytes == run.prediction.host_bytes;
+  return same ? std::nullopt : std::optional(std::move(outcome));
 }
 
 Counterfactual decided_otherwise(const PlannedRun& run, ValueId value, ValueDecision decision) {
@@ -185,7 +223,7 @@ Counterfactual decided_otherwise(const PlannedRun& run, ValueId value, ValueDeci
 Counterfactual computed_otherwise(const PlannedRun& run, OpId op, std::uint32_t algorithm) {
   Plan plan = run.plan;
   plan.algorithms.at(op) = algorithm;
-  return try_plan(run, std::move(plan));
+  return try_plan(run, plan);
 }
 
 }  // namespace vdnn

@@ -3,25 +3,16 @@
 // `sim` driver, as the plan's own was predicted.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/report/value_decision.h"
 #include "vdnn/planned_run.h"
 
 namespace vdnn {
 
-// What becomes of a value between its last use in the forward pass and its first in the backward pass.
-enum class ValueDecision : std::uint8_t {
-  kUndecided,  // nothing: it is not made in the forward pass for the backward pass, or not by itself
-  kKept,
-  kOffloaded,
-  kRecomputed
-};
-std::string to_string(ValueDecision decision);
-
-// Of the plan of a run.
-ValueDecision decision_of(const PlannedRun& run, ValueId value);
-// Why there is nothing to decide; empty where there is.
+// Why there is nothing to decide about a value; empty where there is.
 std::string why_undecided(const PlannedRun& run, ValueId value);
 
 struct Counterfactual {
@@ -33,9 +24,12 @@ struct Counterfactual {
   double step_seconds = 0;
 };
 
-// With the plan as it is: what the others are to be compared to. Where addresses were planned (`optimal`),
-// they are planned anew each time, so that the last digits may differ from the run's own prediction.
+// The plan in force.
 Counterfactual as_planned(const PlannedRun& run);
+// The same decisions, their schedule made anew as it is for those below: addresses, where they were planned,
+// are looked for in what the budget leaves. Absent where that comes to the plan in force; else so much of a
+// difference is not the decision's.
+std::optional<Counterfactual> remade(const PlannedRun& run);
 // With that decision of that value, for which there must be something to decide. What is offloaded leaves
 // when it is made, is released after its last use in the forward pass, and is fetched when a copy on a free
 // link takes as long as the ops up to the first that needs it.

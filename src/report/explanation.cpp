@@ -29,12 +29,13 @@ Prediction traced_prediction(const PlannedRun& run) {
 
 DecisionCounts count_decisions(const PlannedRun& run, const PlanCosts& costs) {
   DecisionCounts counts;
+  const std::vector<ValueDecision> decisions = decisions_of(*run.tape, run.schedule);
   for (ValueId value = 0; value < run.tape->values().size(); ++value) {
     const auto add = [&](CountedBytes& sum) {
       ++sum.count;
       sum.bytes += run.tape->value(value).bytes;
     };
-    switch (decision_of(run, value)) {
+    switch (decisions[value]) {
       case ValueDecision::kKept:
         add(counts.kept);
         break;
@@ -45,6 +46,7 @@ DecisionCounts count_decisions(const PlannedRun& run, const PlanCosts& costs) {
         add(counts.recomputed);
         break;
       case ValueDecision::kUndecided:
+      case ValueDecision::kDropped:
         break;
     }
   }
@@ -53,6 +55,10 @@ DecisionCounts count_decisions(const PlannedRun& run, const PlanCosts& costs) {
     counts.slower_algorithms += seconds[run.plan.algorithms[op]] > std::ranges::min(seconds) ? 1 : 0;
   }
   return counts;
+}
+
+std::uint64_t saturated_sum(std::uint64_t one, std::uint64_t other) {
+  return other > ~std::uint64_t{0} - one ? ~std::uint64_t{0} : one + other;
 }
 
 bool decides_by_budget(Policy policy) {
@@ -76,7 +82,13 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   }
   explanation.unlimited_step_seconds = in_budget(run, costs, kWithoutEnd).step_seconds;
   const std::uint64_t base = std::max(run.target.budget_bytes, run.smallest_budget_bytes());
-  std::vector<std::uint64_t> budgets{base + base / 10, base + base / 4, base + base / 2, base + 2 * kGiB};
+  std::vector<std::uint64_t> budgets;
+  for (const std::uint64_t more : {base / 10, base / 4, base / 2, 2 * kGiB}) {
+    const std::uint64_t budget = saturated_sum(base, more);
+    if (budget > base && std::ranges::find(budgets, budget) == budgets.end()) {
+      budgets.push_back(budget);
+    }
+  }
   std::ranges::sort(budgets);
   double step = run.fits() ? run.prediction.step_seconds : 2 * explanation.unlimited_step_seconds;
   for (const std::uint64_t budget : budgets) {
@@ -120,16 +132,39 @@ Explanation explain(const PlannedRun& run) {
   return explanation;
 }
 
+namespace {
+
+// The ops before which the value is launched once more to be read again.
+std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
+  std::vector<OpId> ops;
+  if (decisions_of(*run.tape, run.schedule)[value] != ValueDecision::kRecomputed) {
+    return ops;
+  }
+  bool pending = false;
+  for (const Instruction& instruction : run.schedule.instructions) {
+    if (instruction.kind == InstructionKind::kRecompute) {
+      pending = pending || instruction.op == run.tape->producer(value);
+    } else if (instruction.kind == InstructionKind::kLaunch && pending) {
+      ops.push_back(instruction.op);
+      pending = false;
+    }
+  }
+  return ops;
+}
+
+}  // namespace
+
 ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
   const Tape& tape = *run.tape;
   const auto readers = tape.readers(value);
   ExplainedValue result{.value = value,
-                        .decision = decision_of(run, value),
+                        .decision = decisions_of(tape, run.schedule)[value],
                         .undecided = why_undecided(run, value),
                         .made_by = tape.producer(value),
                         .readers = {readers.begin(), readers.end()},
                         .recomputed_for = {},
-                        .otherwise = {}};
+                        .otherwise = {},
+                        .remade = {}};
   const Prediction prediction = traced_prediction(run);
   const StepTime time = step_time(run.schedule, prediction);
   for (std::uint32_t index = 0; index < run.schedule.instructions.size(); ++index) {
@@ -140,12 +175,9 @@ ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
       result.prefetch = copy_time(time, prediction, index);
     }
   }
-  for (const Recomputation& recomputation : run.plan.recomputations) {
-    if (recomputation.value == value) {
-      result.recomputed_for.push_back(recomputation.with);
-    }
-  }
+  result.recomputed_for = made_again_for(run, value);
   if (result.undecided.empty()) {
+    result.remade = remade(run);
     for (const ValueDecision decision :
          {ValueDecision::kKept, ValueDecision::kOffloaded, ValueDecision::kRecomputed}) {
       result.otherwise.push_back(decision == result.decision ? as_planned(run)
@@ -171,10 +203,12 @@ ExplainedOp explain_op(const PlannedRun& run, OpId op) {
       .algorithm = run.plan.algorithms[op],
       .fastest_algorithm = static_cast<std::uint32_t>(std::ranges::min_element(seconds) - seconds.begin()),
       .algorithm_seconds = seconds,
-      .with_fastest = {}};
+      .with_fastest = {},
+      .remade = {}};
   // Of several that are as fast any will do.
   if (seconds[result.algorithm] > seconds[result.fastest_algorithm]) {
     result.with_fastest = computed_otherwise(run, op, result.fastest_algorithm);
+    result.remade = remade(run);
   }
   for (const StalledLaunch& stall : step_time(run.schedule, traced_prediction(run)).stalls) {
     result.stall_seconds += stall.launch == launch ? stall.seconds : 0;

@@ -76,6 +76,7 @@ struct ExplainedValue {
   std::vector<OpId> recomputed_for;  // ops before which it is made again
   // Kept, offloaded, recomputed, in this order; empty where there is nothing to decide.
   std::vector<Counterfactual> otherwise;
+  std::optional<Counterfactual> remade;  // where it is not the plan in force, what the others compare with
 };
 ExplainedValue explain_value(const PlannedRun& run, ValueId value);
 
@@ -88,11 +89,10 @@ struct ExplainedOp {
   std::uint32_t fastest_algorithm = 0;
   std::vector<double> algorithm_seconds;       // an algorithm
   std::optional<Counterfactual> with_fastest;  // absent: it has it
+  std::optional<Counterfactual> remade;        // as of a value
   double stall_seconds = 0;                    // that the compute stream waits before it
 };
 ExplainedOp explain_op(const PlannedRun& run, OpId op);
-
-// The plan as it is, to compare counterfactuals to, is as_planned().
 
 // The value of that name, or what the forward ops of the layer of that name make. Throws InvalidArgument with
 // names that are near where there is neither.

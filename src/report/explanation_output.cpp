@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "src/report/plan_report_data.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -44,13 +45,6 @@ Json names_of(const Tape& tape, const std::vector<OpId>& ops) {
     names.push_back(name_of(tape, op));
   }
   return names;
-}
-
-std::string kind_of(const Value& value) {
-  constexpr std::array<const char*, 10> kNames{
-      "input", "target",       "parameter",          "optimizer state", "feature map",
-      "saved", "gradient map", "parameter gradient", "metrics",         "gradient norm"};
-  return kNames[static_cast<std::size_t>(value.kind)];
 }
 
 std::string why(const Tape& tape, const Occupant& occupant) {
@@ -125,7 +119,7 @@ Json to_json(const Tape& tape, const MemoryUse& use) {
   for (const Occupant& occupant : use.occupants) {
     occupants.push_back(
         {{"name", occupant.name},
-         {"kind", occupant.value == kNone ? "workspace" : kind_of(tape.value(occupant.value))},
+         {"kind", occupant.value == kNone ? "workspace" : kind_name(tape.value(occupant.value).kind)},
          {"bytes", occupant.bytes},
          {"reason", to_string(occupant.reason)},
          {"needed_by", name_or_null(tape, occupant.needed_by)}});
@@ -209,7 +203,10 @@ void print_budgets(std::ostream& out, const PlannedRun& run, const Explanation& 
     print_line(other.budget_bytes, other.fits, other.step_seconds, other.decisions);
   }
   out << "with memory without end " << milliseconds(explanation.unlimited_step_seconds) << "; the oracle "
-      << milliseconds(explanation.oracle_step_seconds) << "\n";
+      << milliseconds(explanation.oracle_step_seconds)
+      << " (none with the fastest algorithms in unlimited memory; a plan that hides the next input's load "
+         "can be "
+         "below it)\n";
 }
 
 void print_time(std::ostream& out, const PlannedRun& run, const StepTime& time) {
@@ -295,13 +292,12 @@ void print_outcome(std::ostream& out, const PlannedRun& run, const std::string& 
 }
 
 // What the outcomes that follow have in common.
-void print_terms(std::ostream& out, const PlannedRun& run) {
-  out << "with this decided otherwise and nothing else";
-  if (run.schedule.arena_bytes > 0) {
-    out << ", addresses planned anew (with the plan's: step " << milliseconds(run.prediction.step_seconds)
-        << ", peak " << format_rounded_size(run.prediction.peak_bytes) << ")";
+void print_terms(std::ostream& out, const PlannedRun& run, const std::optional<Counterfactual>& remade) {
+  out << "with this decided otherwise and nothing else"
+      << (run.schedule.arena_bytes > 0 ? ", addresses planned anew:\n" : ":\n");
+  if (remade) {
+    print_outcome(out, run, "planned anew as it is", false, *remade);
   }
-  out << ":\n";
 }
 
 Json to_json(const std::string& name, bool actual, const Counterfactual& outcome) {
@@ -316,6 +312,10 @@ Json to_json(const std::string& name, bool actual, const Counterfactual& outcome
   json["host_bytes"] = outcome.host_bytes;
   json["predicted_step_seconds"] = outcome.step_seconds;
   return json;
+}
+
+Json remade_to_json(const std::optional<Counterfactual>& remade) {
+  return remade ? to_json("planned anew as it is", false, *remade) : Json();
 }
 
 constexpr std::array kDecisions{ValueDecision::kKept, ValueDecision::kOffloaded, ValueDecision::kRecomputed};
@@ -379,7 +379,8 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value
   const Tape& tape = *run.tape;
   const Value& of = tape.value(value.value);
   out << "\n"
-      << of.name << ": " << kind_of(of) << ", " << format_size(of.bytes) << ", " << to_string(value.decision)
+      << of.name << ": " << kind_name(of.kind) << ", " << format_size(of.bytes) << ", "
+      << to_string(value.decision)
       << (value.undecided.empty() ? "" : "; there is nothing to choose: " + value.undecided) << "\n";
   if (value.made_by != kNone) {
     out << "made by " << name_of(tape, value.made_by) << "\n";
@@ -397,7 +398,7 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value
     out << "made again for " << list_of(tape, value.recomputed_for) << "\n";
   }
   if (!value.otherwise.empty()) {
-    print_terms(out, run);
+    print_terms(out, run, value.remade);
   }
   for (std::size_t each = 0; each < value.otherwise.size(); ++each) {
     print_outcome(out, run, to_string(kDecisions.at(each)), kDecisions.at(each) == value.decision,
@@ -415,7 +416,7 @@ Json to_json(const PlannedRun& run, const ExplainedValue& value) {
   }
   return {{"type", "value"},
           {"name", of.name},
-          {"kind", kind_of(of)},
+          {"kind", kind_name(of.kind)},
           {"bytes", of.bytes},
           {"decision", to_string(value.decision)},
           {"why_undecided", value.undecided.empty() ? Json() : Json(value.undecided)},
@@ -424,7 +425,8 @@ Json to_json(const PlannedRun& run, const ExplainedValue& value) {
           {"offload", to_json(value.offload)},
           {"prefetch", to_json(value.prefetch)},
           {"recomputed_for", names_of(tape, value.recomputed_for)},
-          {"otherwise", otherwise}};
+          {"otherwise", otherwise},
+          {"remade", remade_to_json(value.remade)}};
 }
 
 void print(std::ostream& out, const PlannedRun& run, const ExplainedOp& op) {
@@ -441,7 +443,7 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedOp& op) {
       << milliseconds(op.stall_seconds) << " before it\n";
   if (op.with_fastest) {
     out << "the fastest is " << describe_algorithm(op.fastest_algorithm) << "\n";
-    print_terms(out, run);
+    print_terms(out, run, op.remade);
     print_outcome(out, run, "as it is", false, as_planned(run));
     print_outcome(out, run, "with the fastest", false, *op.with_fastest);
   }
@@ -461,7 +463,8 @@ Json to_json(const PlannedRun& run, const ExplainedOp& op) {
       {"stall_seconds", op.stall_seconds},
       {"algorithm", algorithm(op.algorithm)},
       {"fastest_algorithm", algorithm(op.fastest_algorithm)},
-      {"with_fastest", op.with_fastest ? to_json("fastest algorithm", false, *op.with_fastest) : Json()}};
+      {"with_fastest", op.with_fastest ? to_json("fastest algorithm", false, *op.with_fastest) : Json()},
+      {"remade", remade_to_json(op.remade)}};
   json.update(to_json(*run.tape, op.memory));
   return json;
 }

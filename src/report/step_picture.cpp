@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/plan/residency.h"
+#include "src/report/step_time.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -17,11 +18,6 @@ std::string to_string(Content content) {
       "parameters",    "optimizer state",     "inputs",    "feature maps", "saved for backward",
       "gradient maps", "parameter gradients", "workspace", "results"};
   return kNames[static_cast<std::size_t>(content)];
-}
-
-std::string to_string(Fate fate) {
-  constexpr std::array<const char*, 4> kNames{"dropped", "kept", "offloaded", "recomputed"};
-  return kNames[static_cast<std::size_t>(fate)];
 }
 
 namespace {
@@ -95,6 +91,7 @@ class Painter {
       work_of_.push_back(moves_memory(instruction) ? kNone
                                                    : static_cast<std::uint32_t>(picture_.work.size()));
       if (!moves_memory(instruction)) {
+        instruction_of_.push_back(index);
         picture_.work.push_back(
             {.kind = instruction.kind,
              .stream = instruction.stream,
@@ -250,45 +247,22 @@ class Painter {
         }
       }
     }
+    const std::vector<ValueDecision> fates = decisions_of(tape_, schedule_);
+    const StepTime time = step_time(schedule_, prediction_);
     for (Decision& decision : picture_.decisions) {
-      decision.fate = fate_of(decision);
-      decision.hidden_share = hidden_share(decision);
+      decision.fate = fates[decision.value];
+      decision.hidden_share = hidden_share_of(time, decision);
     }
   }
 
-  Fate fate_of(const Decision& decision) const {
-    if (!decision.offloads.empty()) {
-      return Fate::kOffloaded;
-    }
-    if (!decision.recomputations.empty()) {
-      return Fate::kRecomputed;
-    }
-    const std::span<const OpId> readers = tape_.readers(decision.value);
-    return readers.empty() || readers.back() < tape_.forward_ops() ? Fate::kDropped : Fate::kKept;
-  }
-
-  // Of a copy: how long the compute stream waits for its stream meanwhile.
-  double stalled_seconds(const PicturedWork& copy) const {
-    double seconds = 0;
-    for (auto stall = std::ranges::upper_bound(picture_.stalls, copy.begin, {}, &Stall::end);
-         stall != picture_.stalls.end() && stall->begin < copy.end; ++stall) {
-      if (stall->awaited == to_string(copy.stream)) {
-        seconds += std::min(copy.end, stall->end) - std::max(copy.begin, stall->begin);
+  std::optional<double> hidden_share_of(const StepTime& time, const Decision& decision) const {
+    std::vector<std::uint32_t> copies;
+    for (const auto* const list : {&decision.offloads, &decision.prefetches}) {
+      for (const std::uint32_t index : *list) {
+        copies.push_back(instruction_of_[index]);
       }
     }
-    return seconds;
-  }
-
-  std::optional<double> hidden_share(const Decision& decision) const {
-    double copied = 0;
-    double stalled = 0;
-    for (const auto* const copies : {&decision.offloads, &decision.prefetches}) {
-      for (const std::uint32_t index : *copies) {
-        copied += work(index).end - work(index).begin;
-        stalled += stalled_seconds(work(index));
-      }
-    }
-    return copied > 0 ? std::optional(1 - stalled / copied) : std::nullopt;
+    return copies.empty() ? std::nullopt : std::optional(hidden_share(time, prediction_, copies));
   }
 
   void add_peak() {
@@ -318,8 +292,9 @@ class Painter {
   const Prediction& prediction_;
   const TracedStep& step_;
   const std::vector<Residence> residences_;
-  std::vector<std::uint32_t> work_of_;  // an instruction; kNone where it moves memory
-  std::vector<std::uint64_t> in_use_;   // an instruction
+  std::vector<std::uint32_t> work_of_;         // an instruction; kNone where it moves memory
+  std::vector<std::uint32_t> instruction_of_;  // a work
+  std::vector<std::uint64_t> in_use_;          // an instruction
   StepPicture picture_;
 };
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "src/report/value_decision.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/schedule.h"
 #include "vdnn/tape.h"
@@ -61,24 +62,16 @@ struct Stay {
   std::vector<std::uint32_t> work;  // that uses it, in the order of the list; the first makes it
 };
 
-enum class Fate : std::uint8_t {
-  kDropped,  // after forward: backward does not read it
-  kKept,
-  kOffloaded,
-  kRecomputed
-};
-std::string to_string(Fate fate);
-
 // What was decided for a value that forward makes or is given.
 struct Decision {
   ValueId value = kNone;
-  Fate fate = Fate::kDropped;
+  ValueDecision fate = ValueDecision::kDropped;
   // Indices into the work; several where it is made again more than once.
   std::vector<std::uint32_t> offloads;
   std::vector<std::uint32_t> prefetches;
   std::vector<std::uint32_t> recomputations;
-  // Of the time that its copies take, the part in which the compute stream did not stand still for their
-  // streams. Absent without copies.
+  // Of the time that its copies take, the part in which the compute stream did not stand still on their
+  // behalf (step_time.h). Absent without copies.
   std::optional<double> hidden_share;
 };
 

@@ -105,21 +105,29 @@ StepTime step_time(const Schedule& schedule, const Prediction& prediction) {
   return Accounts(schedule, prediction).settle();
 }
 
+double hidden_share(const StepTime& time, const Prediction& prediction,
+                    std::span<const std::uint32_t> copies) {
+  const TracedStep& step = traced(prediction);
+  double copied = 0;
+  double exposed = 0;
+  for (const std::uint32_t copy : copies) {
+    const double seconds = step.times[copy].end_seconds - step.times[copy].begin_seconds;
+    copied += seconds;
+    for (const StalledLaunch& stall : time.stalls) {
+      if (stall.transfer == copy) {
+        exposed += std::min(stall.seconds, seconds);  // both end together
+      }
+    }
+  }
+  return copied > 0 ? std::max(0.0, 1 - exposed / copied) : 1;
+}
+
 CopyTime copy_time(const StepTime& time, const Prediction& prediction, std::uint32_t copy) {
   const TracedStep& step = traced(prediction);
   const InstructionTime& run = step.times[copy];
-  CopyTime result{.begin_seconds = run.begin_seconds - step.begin_seconds,
-                  .seconds = run.end_seconds - run.begin_seconds};
-  double exposed = 0;
-  for (const StalledLaunch& stall : time.stalls) {
-    if (stall.transfer == copy) {
-      exposed += std::min(stall.seconds, result.seconds);  // both end together
-    }
-  }
-  if (result.seconds > 0) {
-    result.hidden_share = std::max(0.0, 1 - exposed / result.seconds);
-  }
-  return result;
+  return {.begin_seconds = run.begin_seconds - step.begin_seconds,
+          .seconds = run.end_seconds - run.begin_seconds,
+          .hidden_share = hidden_share(time, prediction, std::span(&copy, 1))};
 }
 
 }  // namespace vdnn

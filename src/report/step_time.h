@@ -3,6 +3,7 @@
 // which transfer.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "vdnn/predictor.h"
@@ -31,6 +32,11 @@ struct StepTime {
 
 // `prediction`: of that schedule, traced.
 StepTime step_time(const Schedule& schedule, const Prediction& prediction);
+
+// Of the time that these copies take, the part in which the compute stream does not stand still on their
+// behalf.
+double hidden_share(const StepTime& time, const Prediction& prediction,
+                    std::span<const std::uint32_t> copies);
 
 // When a copy runs, and for how much of that the compute stream does not stand still on its behalf. 1: costs
 // nothing but its share of the link.

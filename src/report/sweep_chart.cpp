@@ -184,7 +184,7 @@ class Chart {
     const PlannedRun& run = sweep_.last;
     const std::string title = "What memory buys: " + run.network.name() + ", batch " +
                               std::to_string(run.network.batch()) + ", on " + run.target.name +
-                              " (simulated)";
+                              (run.target.simulated ? " (simulated)" : "");
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
          << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
          << "\" viewBox=\"0 0 " << kWidth << " " << kHeight
@@ -196,26 +196,26 @@ class Chart {
     text(kLeft, 28, "font-size=\"17\"", title);
     text(kLeft, 50, "font-size=\"12\"",
          "time of a step relative to the oracle's " + number(1e3 * oracle_seconds(), 4) +
-             " ms (fastest algorithms, memory without end)");
+             " ms: none with the fastest algorithms in unlimited memory, which a plan that hides the input's "
+             "load "
+             "can be below");
   }
   double oracle_seconds() const { return sweep_.points.front().oracle_step_seconds; }
 
-  // What no plan can do.
+  // What no plan can do. The bound falls with memory, and is known at the budgets of the points: between two
+  // of them it is at least that of the larger one.
   void shade_bound() {
-    out_ << "<polygon class=\"bound\" points=\"";
-    const SweepPoint* last = nullptr;
+    out_ << "<polygon class=\"bound\" points=\"" << kLeft << "," << kBottom << " ";
+    double left = kLeft;
     for (const SweepPoint& point : sweep_.points) {
-      if (last == nullptr || point.budget_bytes != last->budget_bytes) {
+      const double right = x(point);
+      if (right > left) {
         const double height = y_(relative(point.lower_bound_step_seconds, point));
-        if (last == nullptr) {  // to the borders of the picture
-          out_ << kLeft << "," << kBottom << " " << kLeft << "," << height << " ";
-        }
-        out_ << x(point) << "," << height << " ";
+        out_ << left << "," << height << " " << right << "," << height << " ";
+        left = right;
       }
-      last = &point;
     }
-    out_ << kRight << "," << y_(relative(last->lower_bound_step_seconds, *last)) << " " << kRight << ","
-         << kBottom << "\"/>\n";
+    out_ << left << "," << kBottom << "\"/>\n";
   }
 
   void draw_axes() {

@@ -41,8 +41,9 @@ class Sweeper {
 
  private:
   void require_possible() const {
-    if (options_.points < 2) {
-      throw InvalidArgument("--points " + std::to_string(options_.points) + ": must be at least 2");
+    if (options_.points < 2 || options_.points > SweepOptions::kMostPoints) {
+      throw InvalidArgument("--points " + std::to_string(options_.points) + ": must be from 2 to " +
+                            std::to_string(SweepOptions::kMostPoints));
     }
     if (options_.policies.empty()) {
       throw InvalidArgument("--policy: there is none to sweep");
@@ -84,8 +85,11 @@ class Sweeper {
     std::vector<std::uint64_t> row{first};
     for (std::size_t each = 1; each + 1 < options_.points; ++each) {
       const double share = static_cast<double>(each) / static_cast<double>(options_.points - 1);
-      const auto budget = static_cast<std::uint64_t>(static_cast<double>(first) * std::pow(ratio, share));
-      row.push_back(std::max(first, budget / granule * granule));
+      const double budget = static_cast<double>(first) * std::pow(ratio, share);
+      // Doubles are coarser than bytes: one may lie a little outside.
+      const std::uint64_t bytes =
+          budget < static_cast<double>(last) ? std::max(first, static_cast<std::uint64_t>(budget)) : last;
+      row.push_back(std::clamp(bytes / granule * granule, first, last));
     }
     row.push_back(last);
     row.erase(std::unique(row.begin(), row.end()), row.end());

@@ -25,7 +25,9 @@ struct SweepPoint {
   std::uint64_t host_bytes = 0;     // page-locked
   std::uint64_t offload_bytes = 0;  // a step
   std::size_t recomputed_ops = 0;
-  double oracle_step_seconds = 0;       // fastest algorithms, memory without end
+  // `none` with the fastest algorithms in unlimited memory; a plan that hides the next input's load can be
+  // below it.
+  double oracle_step_seconds = 0;
   double lower_bound_step_seconds = 0;  // in that budget
 
   // How much longer a step is: 0.1 for 10 %.
@@ -34,6 +36,7 @@ struct SweepPoint {
 };
 
 struct SweepOptions {
+  static constexpr std::size_t kMostPoints = 1000;
   // Each once.
   std::vector<Policy> policies{Policy::kOptimal, Policy::kOffloadNone, Policy::kOffloadConv,
                                Policy::kOffloadAll, Policy::kDynamic};
@@ -41,7 +44,7 @@ struct SweepOptions {
   // algorithms; at least `from_bytes`.
   std::optional<std::uint64_t> from_bytes;
   std::optional<std::uint64_t> to_bytes;
-  std::size_t points = 12;  // budgets, in equal ratios; at least 2
+  std::size_t points = 12;  // budgets, in equal ratios; 2 to kMostPoints
   // Told of each point as it is found. May be empty.
   std::function<void(const SweepPoint&)> swept;
 };

@@ -107,7 +107,8 @@ TEST(Counterfactual, OffloadingAndRecomputingSaveMemory) {
   const PlannedRun run = planned(Policy::kOffloadNone);
   std::size_t smaller = 0;
   for (const ValueId value : decided_values(run)) {
-    if (decision_of(run, value) == ValueDecision::kKept && run.tape->producer(value) != kNone) {
+    if (decisions_of(*run.tape, run.schedule)[value] == ValueDecision::kKept &&
+        run.tape->producer(value) != kNone) {
       smaller +=
           decided_otherwise(run, value, ValueDecision::kOffloaded).peak_bytes < run.prediction.peak_bytes;
       const Counterfactual recomputed = decided_otherwise(run, value, ValueDecision::kRecomputed);
@@ -124,7 +125,7 @@ TEST(Counterfactual, SaysWhyThereIsNothingToDecide) {
   const auto reason = [&](const std::string& name) {
     const ValueId value = run.tape->find_value(name);
     EXPECT_NE(value, kNone) << name;
-    EXPECT_EQ(decision_of(run, value), ValueDecision::kUndecided);
+    EXPECT_EQ(decisions_of(*run.tape, run.schedule)[value], ValueDecision::kUndecided);
     EXPECT_THROW(decided_otherwise(run, value, ValueDecision::kKept), InvalidArgument);
     return why_undecided(run, value);
   };
