@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
 #include "src/cli/options.h"
@@ -30,11 +33,15 @@ std::vector<nlohmann::ordered_json> explain_parts(std::ostream& out, const Plann
   std::vector<ValueId> values;
   for (const std::string& name : arguments.values) {
     const std::vector<ValueId> found = find_values(*run.tape, name);
-    values.insert(values.end(), found.begin(), found.end());
+    std::ranges::copy_if(found, std::back_inserter(values), [&](ValueId value) {
+      return std::ranges::find(values, value) == values.end();  // a layer may have been named beside it
+    });
   }
   std::vector<OpId> ops;
   for (const std::string& name : arguments.ops) {
-    ops.push_back(find_op(*run.tape, name));
+    if (const OpId op = find_op(*run.tape, name); std::ranges::find(ops, op) == ops.end()) {
+      ops.push_back(op);
+    }
   }
   std::vector<nlohmann::ordered_json> lines;
   for (const ValueId id : values) {

@@ -1,9 +1,11 @@
 #include "src/report/explanation.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "src/base/near_names.h"
+#include "src/plan/residency.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -101,6 +103,25 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   }
 }
 
+// Ops at which no more than `bytes` less is in use than at the fullest moment.
+std::size_t ops_within(const Schedule& schedule, std::uint64_t bytes) {
+  const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
+  const std::uint64_t most = in_use.empty() ? 0 : std::ranges::max(in_use);
+  std::set<OpId> ops;
+  std::uint64_t since_launch = 0;  // what is allocated for a launch stands before it
+  for (std::size_t index = 0; index < in_use.size(); ++index) {
+    const Instruction& instruction = schedule.instructions[index];
+    since_launch = std::max(since_launch, in_use[index]);
+    if (is_launch(instruction.kind)) {
+      if (since_launch + bytes >= most) {
+        ops.insert(instruction.op);
+      }
+      since_launch = 0;
+    }
+  }
+  return ops.size();
+}
+
 SmallestBudget look_at_smallest_budget(const PlannedRun& run, const PlanCosts& costs) {
   const PlannedRun least = decides_by_budget(run.plan.options.policy)
                                ? plan_again(run, run.plan.options.policy, run.smallest_budget_bytes())
@@ -114,6 +135,11 @@ SmallestBudget look_at_smallest_budget(const PlannedRun& run, const PlanCosts& c
     smallest.there =
         irreducible_at(*run.tape, run.plan.options, least.schedule.instructions[smallest.fullest.launch].op);
   }
+  const std::uint64_t granule = run.target.profile.granule_bytes;
+  const std::uint64_t floor = round_up(smallest.most.bytes(), granule);
+  smallest.above_floor_bytes = smallest.peak_bytes - std::min(smallest.peak_bytes, floor);
+  smallest.is_floor = smallest.above_floor_bytes == 0;
+  smallest.ops_near_peak = ops_within(least.schedule, granule);
   return smallest;
 }
 

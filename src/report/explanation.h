@@ -43,7 +43,12 @@ struct SmallestBudget {
   std::uint64_t peak_bytes = 0;
   MemoryUse fullest;
   Irreducible there;  // what the op at the fullest moment needs whatever is decided
-  Irreducible most;   // of the op that needs most
+  Irreducible most;   // of the op that needs most: the floor of every plan of every policy
+  // That, in whole granules, is the peak: no plan could do with less, whatever else is in use at some moment.
+  bool is_floor = false;
+  // Else: the ops at which all but a granule of the fullest moment is in use, that op included.
+  std::size_t ops_near_peak = 0;
+  std::uint64_t above_floor_bytes = 0;  // the peak
 };
 
 struct Explanation {

@@ -161,17 +161,25 @@ void print_smallest(std::ostream& out, const PlannedRun& run, const Explanation&
     out << ", " << format_rounded_size(run.target.library_bytes) << " for libraries included";
   }
   out << "\n";
-  if (smallest.there.op != kNone) {
-    out << "there " << name_of(tape, smallest.there.op) << " sets the peak, with "
-        << format_size(smallest.fullest.bytes) << " in use\nit cannot run without ";
-    print_irreducible(out, smallest.there);
-    out << "\nwhat else is there is kept for other ops, fetched for them or leaving\n";
+  if (smallest.most.op == kNone) {
+    return;
   }
-  if (smallest.most.op != kNone) {
-    out << "no plan of any policy does with less than " << name_of(tape, smallest.most.op) << " needs,\n";
+  if (smallest.is_floor) {
+    out << "no plan of any policy does with less: " << name_of(tape, smallest.most.op)
+        << " needs, in whole granules, just that:\n";
     print_irreducible(out, smallest.most);
     out << "\n";
+    return;
   }
+  out << "there most is in use at " << name_of(tape, smallest.there.op) << ", "
+      << format_size(smallest.fullest.bytes)
+      << "; ops with no more than a granule less: " << smallest.ops_near_peak << "\nit cannot run without ";
+  print_irreducible(out, smallest.there);
+  out << "\nwhat else is there is kept for other ops, fetched for them or leaving\n"
+      << "no plan of any policy does with less than " << name_of(tape, smallest.most.op) << " needs, "
+      << format_rounded_size(smallest.above_floor_bytes) << " below:\n";
+  print_irreducible(out, smallest.most);
+  out << "\n";
 }
 
 void print_counts(std::ostream& out, const DecisionCounts& counts) {
@@ -364,7 +372,10 @@ std::vector<Json> to_json(const PlannedRun& run, const Explanation& explanation)
                            {"peak_bytes", smallest.peak_bytes},
                            {"in_use_bytes", smallest.fullest.bytes},
                            {"irreducible", to_json(*run.tape, smallest.there)},
-                           {"most_irreducible", to_json(*run.tape, smallest.most)}},
+                           {"most_irreducible", to_json(*run.tape, smallest.most)},
+                           {"is_floor", smallest.is_floor},
+                           {"above_floor_bytes", smallest.above_floor_bytes},
+                           {"ops_near_peak", smallest.ops_near_peak}},
                           budget_line(run.target.budget_bytes, run.fits(), run.prediction.peak_bytes,
                                       run.prediction.step_seconds, explanation.decisions)};
   for (const OtherBudget& other : explanation.more) {

@@ -48,14 +48,28 @@ TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
   }
 }
 
-// Its addresses are found anew, which may come to a little more or less.
-TEST(Counterfactual, ThePlanOfOptimalIsNearWhatWasPredicted) {
-  const PlannedRun run = planned(Policy::kOptimal, planned(Policy::kOffloadNone).smallest_peak_bytes / 2);
-  ASSERT_GT(run.schedule.arena_bytes, 0U);
-  const Counterfactual outcome = as_planned(run);
-  EXPECT_NEAR(outcome.step_seconds / run.prediction.step_seconds, 1, 0.02);
-  EXPECT_NEAR(static_cast<double>(outcome.peak_bytes) / static_cast<double>(run.prediction.peak_bytes), 1,
-              0.05);
+// What is said to be as it is is the plan in force; made anew it fits, too, and takes no longer.
+TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
+  for (const char* model : {"resnet20", "alexnet", "googlenet", "resnet50"}) {
+    const PlannedRun asked = plan_run(
+        {.model = {.model = model, .batch = 32}, .device = "sim:titan-x", .policy = Policy::kOptimal});
+    for (const double ratio : {1.0, 1.1, 1.6}) {
+      SCOPED_TRACE(std::string(model) + " " + std::to_string(ratio));
+      const auto budget =
+          static_cast<std::uint64_t>(static_cast<double>(asked.smallest_budget_bytes()) * ratio);
+      const PlannedRun run = plan_again(asked, Policy::kOptimal, budget);
+      ASSERT_TRUE(run.fits());
+      const Counterfactual outcome = as_planned(run);
+      EXPECT_EQ(outcome.step_seconds, run.prediction.step_seconds);
+      EXPECT_EQ(outcome.peak_bytes, run.prediction.peak_bytes);
+      EXPECT_TRUE(outcome.fits);
+      if (const std::optional<Counterfactual> again = remade(run)) {
+        EXPECT_TRUE(again->impossible.empty()) << again->impossible;
+        EXPECT_TRUE(again->fits);
+        EXPECT_NEAR(again->step_seconds / run.prediction.step_seconds, 1, 0.02);
+      }
+    }
+  }
 }
 
 // Kept otherwise, what `all` offloads: the plan is that with one transfer less, and says so.
@@ -125,7 +139,8 @@ TEST(Counterfactual, SaysWhyThereIsNothingToDecide) {
   const auto reason = [&](const std::string& name) {
     const ValueId value = run.tape->find_value(name);
     EXPECT_NE(value, kNone) << name;
-    EXPECT_EQ(decisions_of(*run.tape, run.schedule)[value], ValueDecision::kUndecided);
+    EXPECT_THAT(decisions_of(*run.tape, run.schedule)[value],
+                ::testing::AnyOf(ValueDecision::kUndecided, ValueDecision::kDropped));
     EXPECT_THROW(decided_otherwise(run, value, ValueDecision::kKept), InvalidArgument);
     return why_undecided(run, value);
   };

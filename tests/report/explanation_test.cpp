@@ -11,6 +11,7 @@
 #include "report/json_schema.h"
 #include "src/report/explanation_output.h"
 #include "vdnn/error.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 namespace {
@@ -52,7 +53,8 @@ TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
   EXPECT_LE(explanation.unlimited_step_seconds, step);
   EXPECT_EQ(explanation.oracle_step_seconds, oracle_step_seconds(run));
   EXPECT_EQ(explanation.decisions.offloaded.count, run.plan.transfers.size());
-  EXPECT_EQ(explanation.decisions.recomputed.count, run.plan.recomputations.size());
+  // Some are made again for others alone, which the plan does not list.
+  EXPECT_GE(explanation.decisions.recomputed.count, run.plan.recomputations.size());
 }
 
 // What would buy nothing is not looked at.
@@ -73,6 +75,14 @@ TEST(Explanation, TheSmallestBudgetHasAnOpAndAFloor) {
     EXPECT_GE(smallest.fullest.bytes, smallest.there.bytes());
     EXPECT_GE(smallest.most.bytes(), smallest.there.bytes());
     EXPECT_GE(smallest.peak_bytes, smallest.most.bytes());
+    EXPECT_EQ(smallest.is_floor,
+              smallest.peak_bytes == round_up(smallest.most.bytes(), run.target.profile.granule_bytes));
+    EXPECT_EQ(smallest.above_floor_bytes > 0, !smallest.is_floor);
+    EXPECT_GE(smallest.ops_near_peak, 1U);
+    std::ostringstream text;
+    print(text, run, explain(run));
+    EXPECT_EQ(text.str().find("does with less: " + run.tape->op(smallest.most.op).name) != std::string::npos,
+              smallest.is_floor);
     // The fullest moment is the op that the error of a budget too small names.
     RunOptions least = resnet20(policy, run.smallest_budget_bytes());
     const PlannedRun planned = plan_run(least);
@@ -112,6 +122,35 @@ TEST(Explanation, ARecomputedValueSaysForWhom) {
   EXPECT_EQ(value.decision, ValueDecision::kRecomputed);
   EXPECT_THAT(value.recomputed_for, ElementsAre(recomputation.with));
   EXPECT_FALSE(value.offload.has_value());
+}
+
+TEST(Explanation, BudgetsWithoutEndDoNotWrap) {
+  for (const std::uint64_t memory : {~std::uint64_t{0}, ~std::uint64_t{0} - 5}) {
+    for (const OtherBudget& other : explain(plan_run(resnet20(Policy::kDynamic, memory))).more) {
+      EXPECT_GT(other.budget_bytes, memory);
+    }
+  }
+}
+
+// What is made again only on the way to another value is recomputed, too, and says for whom.
+TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
+  const PlannedRun run = plan_run({.model = {.model = "googlenet", .batch = 64},
+                                   .device = "sim:titan-x",
+                                   .policy = Policy::kOptimal,
+                                   .trace_prediction = true});
+  const PlannedRun least = plan_again(run, Policy::kOptimal, run.smallest_budget_bytes());
+  std::size_t unlisted = 0;
+  const std::vector<ValueDecision> decisions = decisions_of(*least.tape, least.schedule);
+  for (ValueId value = 0; value < decisions.size(); ++value) {
+    const auto listed = std::ranges::count(least.plan.recomputations, value, &Recomputation::value);
+    EXPECT_TRUE(listed == 0 || decisions[value] == ValueDecision::kRecomputed);
+    if (decisions[value] == ValueDecision::kRecomputed && listed == 0) {
+      ++unlisted;
+      EXPECT_EQ(explain_value(least, value).decision, ValueDecision::kRecomputed);
+      EXPECT_FALSE(explain_value(least, value).recomputed_for.empty());
+    }
+  }
+  EXPECT_GT(unlisted, 0U);
 }
 
 TEST(Explanation, AnOpHasItsAlgorithmAndTheFastest) {

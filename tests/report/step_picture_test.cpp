@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/plan/residency.h"
+#include "src/report/step_time.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -186,16 +187,14 @@ TEST_P(StepPictureTest, DecisionsAreThoseOfTheSchedule) {
     offloaded += decision.offloads.size() * run_.tape->value(decision.value).bytes;
     recomputed.insert(decision.recomputations.begin(), decision.recomputations.end());
     EXPECT_EQ(decision.offloads.empty(), decision.prefetches.empty());
-    EXPECT_EQ(decision.fate == Fate::kOffloaded, !decision.offloads.empty());
+    EXPECT_EQ(decision.fate == ValueDecision::kOffloaded, !decision.offloads.empty());
     EXPECT_EQ(decision.hidden_share.has_value(), !decision.offloads.empty());
     if (decision.hidden_share) {
       EXPECT_GE(*decision.hidden_share, -1e-9);
       EXPECT_LE(*decision.hidden_share, 1);
     }
-    const std::span<const OpId> readers = run_.tape->readers(decision.value);
-    const bool needed = !readers.empty() && readers.back() >= run_.tape->forward_ops();
-    EXPECT_EQ(decision.fate == Fate::kKept,
-              needed && decision.offloads.empty() && decision.recomputations.empty());
+    EXPECT_EQ(decision.fate, decisions_of(*run_.tape, run_.schedule)[decision.value]);
+    EXPECT_TRUE(decision.fate != ValueDecision::kRecomputed || !decision.recomputations.empty());
   }
   EXPECT_EQ(offloaded, offload_bytes(*run_.tape, run_.schedule));
   EXPECT_EQ(recomputed.size(), recomputed_ops(run_.schedule));
@@ -207,6 +206,27 @@ TEST_P(StepPictureTest, StallsAreWhatThePredictionCounts) {
     stalled += stall.end - stall.begin;
   }
   EXPECT_NEAR(stalled, run_.prediction.stall_seconds, 1e-9);
+}
+
+// The page says of copies what `vdnn explain` does.
+TEST_P(StepPictureTest, HidesOfASingleCopyWhatIsSaidOfIt) {
+  const StepTime time = step_time(run_.schedule, run_.prediction);
+  for (const Decision& decision : picture_.decisions) {
+    double copied = 0;
+    double hidden = 0;
+    for (std::uint32_t index = 0; index < run_.schedule.instructions.size(); ++index) {
+      const Instruction& instruction = run_.schedule.instructions[index];
+      if (instruction.value == decision.value &&
+          (instruction.kind == InstructionKind::kOffload || instruction.kind == InstructionKind::kPrefetch)) {
+        const CopyTime copy = copy_time(time, run_.prediction, index);
+        copied += copy.seconds;
+        hidden += copy.hidden_share * copy.seconds;
+      }
+    }
+    if (decision.hidden_share) {
+      EXPECT_NEAR(*decision.hidden_share, hidden / copied, 1e-9);
+    }
+  }
 }
 
 // A link so slow that nothing hides behind computing, and one so fast that everything does.

@@ -127,6 +127,41 @@ TEST(SweepChart, StaysAboveTheBound) {
   }
 }
 
+// Between its samples, too: nothing that a finer sweep finds lies in the shade of a coarse one.
+TEST(SweepChart, ShadesNothingThatIsPossibleBetweenPoints) {
+  const Sweep coarse = sweep_budgets(lenet(), {.policies = {Policy::kOptimal}, .points = 3});
+  const std::uint64_t first = coarse.points.front().budget_bytes;
+  const std::uint64_t last = coarse.points.back().budget_bytes;
+  const std::vector<XmlElement> chart = chart_of(coarse);
+  const auto x_of = [&](double bytes) {
+    const double from = number(named(chart, "circle").front(), "cx");
+    const double to = number(named(chart, "circle").back(), "cx");
+    return from + std::log(bytes / static_cast<double>(first)) /
+                      std::log(static_cast<double>(last) / static_cast<double>(first)) * (to - from);
+  };
+  const Axis times(named(chart, "text", "y"), "y", 4);
+  std::vector<std::pair<double, double>> corners;
+  std::istringstream bound(named(chart, "polygon", "bound").front().attribute("points"));
+  double x = 0;
+  double y = 0;
+  char comma = 0;
+  while (bound >> x >> comma >> y) {
+    corners.emplace_back(x, y);
+  }
+  for (const SweepPoint& point :
+       sweep_budgets(lenet(), {.policies = {Policy::kOptimal}, .points = 40}).points) {
+    const double at = x_of(static_cast<double>(point.budget_bytes));
+    for (std::size_t each = 0; each + 1 < corners.size(); ++each) {
+      const auto [x1, y1] = corners[each];
+      const auto [x2, y2] = corners[each + 1];
+      if (x1 < at - 0.02 && at + 0.02 < x2) {
+        const double shade = times.at(y1 + (y2 - y1) * (at - x1) / (x2 - x1));
+        EXPECT_LE(shade, 1.002 * point.lower_bound_step_seconds / point.oracle_step_seconds);
+      }
+    }
+  }
+}
+
 // One budget, and a name that is no XML.
 TEST(SweepChart, IsWellFormedWhateverTheNames) {
   Sweep sweep = sweep_budgets(

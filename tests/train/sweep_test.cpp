@@ -145,5 +145,17 @@ TEST(Sweep, WhatCannotBeIsRefused) {
   EXPECT_THROW(plan_again(run, Policy::kOptimal, 0), InvalidArgument);
 }
 
+TEST(Sweep, RefusesTooManyPointsAndKeepsBudgetsInOrder) {
+  const PlannedRun run = plan_run(
+      {.model = {.model = "lenet", .batch = 8}, .device = "sim:titan-x", .policy = Policy::kOffloadNone});
+  EXPECT_THROW(sweep_budgets(run, {.points = 99999999999}), InvalidArgument);
+  for (const std::uint64_t bytes : {1152921504606846975ULL, ~0ULL}) {
+    const Sweep sweep = sweep_budgets(
+        run, {.policies = {Policy::kOffloadNone}, .from_bytes = bytes, .to_bytes = bytes, .points = 4});
+    ASSERT_EQ(sweep.points.size(), 1U);
+    EXPECT_EQ(sweep.points.front().budget_bytes, bytes);
+  }
+}
+
 }  // namespace
 }  // namespace vdnn
