@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/report/markup.h"
 #include "src/report/plan_report_data.h"
 #include "src/report/plan_report_page.h"
 #include "src/report/report_drawing.h"
@@ -37,32 +38,6 @@ std::string json_in_html(const Json& json) {
     }
   }
   return text;
-}
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      default:
-        result += letter;
-    }
-  }
-  return result;
 }
 
 std::string number(const char* format, double value) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/report/markup.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -25,27 +26,11 @@ constexpr double kBottom = 430;
 constexpr double kLegendLeft = 745;
 constexpr double kLegendLine = 24;
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char each : text) {
-    switch (each) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // Names of files may be anything, XML may not.
-        result += each >= ' ' && each <= '~' ? each : '?';
-    }
-  }
+// Names of files may be anything, XML may not.
+std::string printable(std::string_view text) {
+  std::string result(text);
+  std::ranges::replace_if(
+      result, [](char each) { return each < ' ' || each > '~'; }, '?');
   return result;
 }
 
@@ -172,7 +157,7 @@ class Chart {
   double x(const SweepPoint& point) const { return x_(static_cast<double>(point.budget_bytes)); }
 
   void text(double x, double y, const char* attributes, const std::string& content) {
-    out_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << escaped(content)
+    out_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << escaped(printable(content))
          << "</text>\n";
   }
   void line(const char* name, double x1, double y1, double x2, double y2) {
@@ -189,7 +174,7 @@ class Chart {
          << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
          << "\" viewBox=\"0 0 " << kWidth << " " << kHeight
          << "\" font-family=\"sans-serif\" font-size=\"13\">\n"
-         << "<title>" << escaped(title) << "</title>\n"
+         << "<title>" << escaped(printable(title)) << "</title>\n"
          << "<style>.grid{stroke:#dddddd} .axis{stroke:#555555} .bound{fill:#ececec} .curve{fill:none;"
             "stroke-width:2} text{fill:#222222}</style>\n"
          << "<rect width=\"" << kWidth << "\" height=\"" << kHeight << "\" fill=\"#ffffff\"/>\n";

@@ -140,7 +140,7 @@ TEST(PlanReport, NamesCannotBreakThePage) {
   EXPECT_EQ(occurrences(page, "</script"), 2U);
   EXPECT_EQ(occurrences(page, "<!--"), 0U);
   expect_has(page,
-             "&lt;/script&gt;&lt;script&gt;throw 1&lt;/script&gt;&lt;!-- &amp; &quot;x&quot; &#39;y&#39;");
+             "&lt;/script&gt;&lt;script&gt;throw 1&lt;/script&gt;&lt;!-- &amp; &quot;x&quot; &apos;y&apos;");
   const Json data = data_of(page);
   // What is not UTF-8 is replaced, the rest is what it was.
   const std::string readable = kHostileName.substr(0, kHostileName.size() - 1);

@@ -78,7 +78,7 @@ class XmlReader {
   // Up to one of `ends`, with entities resolved.
   std::string read_text(std::string_view ends) {
     static const std::map<std::string, char> entities{
-        {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}};
+        {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
     std::string result;
     while (!text_.empty() && ends.find(text_.front()) == std::string_view::npos) {
       if (text_.front() == '<') {
