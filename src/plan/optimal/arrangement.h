@@ -22,10 +22,18 @@ struct GiveWay {
   Copies copies = Copies::kNone;
   // The few bytes of results, while they are copied to the host behind the offloads: who takes them waits.
   bool results = false;
+  // So large a part more than the plan asks for may be taken before anything does.
+  double room = 0;
 };
-inline constexpr std::array kWaysToGive{
-    GiveWay{}, GiveWay{.results = true}, GiveWay{.copies = GiveWay::Copies::kQueues},
-    GiveWay{.copies = GiveWay::Copies::kAll}, GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
+inline constexpr std::array kWaysToGive{GiveWay{},
+                                        GiveWay{.results = true},
+                                        GiveWay{.copies = GiveWay::Copies::kQueues},
+                                        GiveWay{.copies = GiveWay::Copies::kQueues, .results = true},
+                                        GiveWay{.copies = GiveWay::Copies::kAll, .room = 0.06},
+                                        GiveWay{.copies = GiveWay::Copies::kAll, .room = 0.04},
+                                        GiveWay{.copies = GiveWay::Copies::kAll, .room = 0.02},
+                                        GiveWay{.copies = GiveWay::Copies::kAll},
+                                        GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
 // `goal`: for what is not persistent, in bytes; taken more only where no better addresses are found. What
 // gives way changes the transfers of `plan`.

@@ -50,10 +50,11 @@ class Chooser {
  private:
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
   void choose_among(std::vector<optimal::Found> found) {
-    std::ranges::stable_sort(found, {}, &optimal::Found::seconds);
+    std::ranges::stable_sort(
+        found, {}, [](const optimal::Found& each) { return std::pair(each.seconds, each.host_bytes); });
     const double error = problem_.slots() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError;
     for (const optimal::Found& each : found) {
-      if (best_ && each.seconds * (1 - error) >= best_seconds_) {
+      if (best_ && each.seconds * (1 - error) >= best_forecast_.step_seconds) {
         return;
       }
       if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
@@ -76,8 +77,12 @@ class Chooser {
     return round_up(problem_.persistent_bytes() + bytes, costs_.granule_bytes);
   }
 
+  static std::uint64_t with_room(std::uint64_t bytes, const optimal::GiveWay& give_way) {
+    return bytes + static_cast<std::uint64_t>(static_cast<double>(bytes) * give_way.room);
+  }
+
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
-  // way. Also whatever takes less than all that is known.
+  // way. Also whatever takes less than all that is known. Where ops are held up, less room may be the faster.
   void consider(const optimal::Fates& fates, std::uint64_t bytes, std::uint64_t enough) {
     if (!layout_.evaluate(fates, bytes).feasible()) {
       return;
@@ -92,13 +97,14 @@ class Chooser {
       PlannedSchedule candidate;
       candidate.plan.options = options_;
       layout_.write(candidate.plan);
-      candidate.schedule = optimal::arrange(problem_, candidate.plan, bytes, give_way);
+      candidate.schedule = optimal::arrange(problem_, candidate.plan, with_room(bytes, give_way), give_way);
       const bool may_give_way = !candidate.plan.transfers.empty();
       committed = committed_bytes(candidate.schedule.arena_bytes);
       if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
         forecast(std::move(candidate));
       }
-      if (committed <= enough || !may_give_way) {
+      const bool held_up = give_way.copies == optimal::GiveWay::Copies::kAll;
+      if ((committed <= enough && !held_up) || !may_give_way) {
         return;
       }
     }
@@ -136,7 +142,7 @@ class Chooser {
     for (const Transfer& transfer : plan.transfers) {
       link += static_cast<double>(tape_.value(transfer.value).bytes) / costs_.device_to_host;
     }
-    if (least_memory || !best_ || std::max(seconds, link) < best_seconds_) {
+    if (least_memory || !best_ || std::max(seconds, link) < best_forecast_.step_seconds) {
       Schedule schedule = make_schedule(tape_, plan);
       forecast({.plan = std::move(plan), .schedule = std::move(schedule)});
     }
@@ -144,9 +150,12 @@ class Chooser {
 
   void forecast(PlannedSchedule candidate) {
     last_ = forecaster_.forecast(tape_, candidate.schedule);
-    if (last_.fits(budgets_) && (!best_ || last_.step_seconds < best_seconds_)) {
+    const auto price = [](const Forecast& forecast) {
+      return std::pair(forecast.step_seconds, forecast.host_bytes);
+    };
+    if (last_.fits(budgets_) && (!best_ || price(last_) < price(best_forecast_))) {
       best_ = candidate;
-      best_seconds_ = last_.step_seconds;
+      best_forecast_ = last_;
     }
     const auto rank = [&](const Forecast& forecast) {
       return std::pair(forecast.host_bytes > budgets_.host_bytes, forecast.peak_bytes);
@@ -165,7 +174,7 @@ class Chooser {
   optimal::Problem problem_;
   optimal::Layout layout_;
   std::optional<PlannedSchedule> best_;
-  double best_seconds_ = 0;
+  Forecast best_forecast_;
   std::optional<PlannedSchedule> smallest_;
   Forecast smallest_forecast_;
   Forecast last_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "vdnn/size.h"
 
@@ -102,10 +103,7 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     }
     const Outcome outcome = layout_.evaluate(fates, best.bytes);
     if (outcome.feasible()) {
-      if (outcome.seconds < best.seconds) {
-        best.seconds = outcome.seconds;
-        best.fates = fates;
-      }
+      take_if_better(outcome, fates, best);
       return;
     }
     if (outcome.impossible_gap != kNone) {
@@ -119,8 +117,15 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
 
 void Search::try_fates(const Fates& fates, Found& best) {
   const Outcome outcome = layout_.evaluate(fates, best.bytes);
-  if (outcome.feasible() && outcome.host_bytes <= host_bytes_ && outcome.seconds < best.seconds) {
+  if (outcome.feasible() && outcome.host_bytes <= host_bytes_) {
+    take_if_better(outcome, fates, best);
+  }
+}
+
+void Search::take_if_better(const Outcome& outcome, const Fates& fates, Found& best) {
+  if (std::pair(outcome.seconds, outcome.host_bytes) < std::pair(best.seconds, best.host_bytes)) {
     best.seconds = outcome.seconds;
+    best.host_bytes = outcome.host_bytes;
     best.fates = fates;
   }
 }
