@@ -100,18 +100,6 @@ TEST_F(PlannedRunCosts, AreThoseThatItGoesByMeasuredOrNotSharedOrNot) {
   }
 }
 
-// They may: then the next step's are loaded while this one computes.
-TEST(PlannedRunOptimal, OffloadsNothingButInputsWhereMemoryIsAmpleAndTheLinkFree) {
-  const PlannedRun planned = plan_run(options_with(Policy::kOptimal));
-  for (const Transfer& transfer : planned.plan.transfers) {
-    EXPECT_EQ(std::ranges::count(planned.tape->inputs(), transfer.value), 1)
-        << planned.tape->value(transfer.value).name;
-  }
-  EXPECT_TRUE(planned.plan.recomputations.empty());
-  EXPECT_LE(planned.prediction.step_seconds,
-            plan_run(options_with(Policy::kOffloadNone)).prediction.step_seconds);
-}
-
 TEST(PlannedRunAuto, IsNoneWhereThatFitsElseOptimal) {
   const std::uint64_t none = plan_run(options_with(Policy::kOffloadNone)).smallest_budget_bytes();
   const std::uint64_t optimal = plan_run(options_with(Policy::kOptimal)).smallest_budget_bytes();

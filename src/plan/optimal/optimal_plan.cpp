@@ -7,6 +7,7 @@
 
 #include "src/plan/optimal/arrangement.h"
 #include "src/plan/optimal/search.h"
+#include "src/plan/placement.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -19,6 +20,9 @@ namespace {
 constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
+
+// Of what is alive at the fullest moment, the most that a plan with more room may reserve.
+constexpr double kMostReserved = 1.02;
 
 class Chooser {
  public:
@@ -50,11 +54,10 @@ class Chooser {
  private:
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
   void choose_among(std::vector<optimal::Found> found) {
-    std::ranges::stable_sort(
-        found, {}, [](const optimal::Found& each) { return std::pair(each.seconds, each.host_bytes); });
+    std::ranges::stable_sort(found, {}, &optimal::Found::seconds);
     const double error = problem_.slots() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError;
     for (const optimal::Found& each : found) {
-      if (best_ && each.seconds * (1 - error) >= best_forecast_.step_seconds) {
+      if (best_ && each.seconds * (1 - error) >= best_seconds_) {
         return;
       }
       if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
@@ -81,6 +84,12 @@ class Chooser {
     return bytes + static_cast<std::uint64_t>(static_cast<double>(bytes) * give_way.room);
   }
 
+  // More room is no excuse to place badly.
+  bool has_holes(const Schedule& schedule) const {
+    const std::uint64_t live = most_live_bytes(lifetimes(schedule), costs_.alignment_bytes);
+    return static_cast<double>(schedule.arena_bytes) > kMostReserved * static_cast<double>(live);
+  }
+
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
   // way. Also whatever takes less than all that is known. Where ops are held up, less room may be the faster.
   void consider(const optimal::Fates& fates, std::uint64_t bytes, std::uint64_t enough) {
@@ -98,6 +107,9 @@ class Chooser {
       candidate.plan.options = options_;
       layout_.write(candidate.plan);
       candidate.schedule = optimal::arrange(problem_, candidate.plan, with_room(bytes, give_way), give_way);
+      if (give_way.room > 0 && has_holes(candidate.schedule)) {
+        continue;
+      }
       const bool may_give_way = !candidate.plan.transfers.empty();
       committed = committed_bytes(candidate.schedule.arena_bytes);
       if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
@@ -142,7 +154,7 @@ class Chooser {
     for (const Transfer& transfer : plan.transfers) {
       link += static_cast<double>(tape_.value(transfer.value).bytes) / costs_.device_to_host;
     }
-    if (least_memory || !best_ || std::max(seconds, link) < best_forecast_.step_seconds) {
+    if (least_memory || !best_ || std::max(seconds, link) < best_seconds_) {
       Schedule schedule = make_schedule(tape_, plan);
       forecast({.plan = std::move(plan), .schedule = std::move(schedule)});
     }
@@ -150,12 +162,9 @@ class Chooser {
 
   void forecast(PlannedSchedule candidate) {
     last_ = forecaster_.forecast(tape_, candidate.schedule);
-    const auto price = [](const Forecast& forecast) {
-      return std::pair(forecast.step_seconds, forecast.host_bytes);
-    };
-    if (last_.fits(budgets_) && (!best_ || price(last_) < price(best_forecast_))) {
+    if (last_.fits(budgets_) && (!best_ || last_.step_seconds < best_seconds_)) {
       best_ = candidate;
-      best_forecast_ = last_;
+      best_seconds_ = last_.step_seconds;
     }
     const auto rank = [&](const Forecast& forecast) {
       return std::pair(forecast.host_bytes > budgets_.host_bytes, forecast.peak_bytes);
@@ -174,7 +183,7 @@ class Chooser {
   optimal::Problem problem_;
   optimal::Layout layout_;
   std::optional<PlannedSchedule> best_;
-  Forecast best_forecast_;
+  double best_seconds_ = 0;
   std::optional<PlannedSchedule> smallest_;
   Forecast smallest_forecast_;
   Forecast last_;

@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <string_view>
-#include <utility>
 
 #include "vdnn/size.h"
 
@@ -103,7 +102,10 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     }
     const Outcome outcome = layout_.evaluate(fates, best.bytes);
     if (outcome.feasible()) {
-      take_if_better(outcome, fates, best);
+      if (outcome.seconds < best.seconds) {
+        best.seconds = outcome.seconds;
+        best.fates = fates;
+      }
       return;
     }
     if (outcome.impossible_gap != kNone) {
@@ -117,15 +119,8 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
 
 void Search::try_fates(const Fates& fates, Found& best) {
   const Outcome outcome = layout_.evaluate(fates, best.bytes);
-  if (outcome.feasible() && outcome.host_bytes <= host_bytes_) {
-    take_if_better(outcome, fates, best);
-  }
-}
-
-void Search::take_if_better(const Outcome& outcome, const Fates& fates, Found& best) {
-  if (std::pair(outcome.seconds, outcome.host_bytes) < std::pair(best.seconds, best.host_bytes)) {
+  if (outcome.feasible() && outcome.host_bytes <= host_bytes_ && outcome.seconds < best.seconds) {
     best.seconds = outcome.seconds;
-    best.host_bytes = outcome.host_bytes;
     best.fates = fates;
   }
 }

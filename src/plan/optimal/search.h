@@ -14,8 +14,7 @@ namespace vdnn::optimal {
 struct Found {
   std::uint64_t bytes = 0;  // for what is not persistent
   Fates fates;
-  double seconds = 0;            // by the model
-  std::uint64_t host_bytes = 0;  // offloaded: of what takes equal times, less is better
+  double seconds = 0;  // by the model
 };
 
 class Search {
@@ -29,7 +28,6 @@ class Search {
   std::vector<std::uint64_t> sizes() const;
   void try_recipe(const Recipe& recipe, Found& best);
   void try_fates(const Fates& fates, Found& best);
-  static void take_if_better(const Outcome& outcome, const Fates& fates, Found& best);
   void offload_inputs(Found& best);
   void improve(Found& best);
   void improve_by_segments(Found& best);
