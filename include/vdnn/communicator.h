@@ -13,6 +13,7 @@
 // first cause, which names the rank.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,9 @@ class Communicator {
   // The sum or the average over all ranks, the same bits on each of them. Throws InvalidArgument for what is
   // not whole floats.
   virtual Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) = 0;
+  // The same of several ranges that are ready together, a bucket: one message where the library can make one
+  // of them. Names and costs may be the same for all. At least one.
+  virtual Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction);
   // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 

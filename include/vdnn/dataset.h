@@ -71,26 +71,37 @@ DatasetSplits open_dataset(const DatasetOptions& options);
 // statistics are taken over all of its places (batch normalisation): a place filled with anything but a
 // sample would be learned. Evaluation: in order, each sample once. Its last batch may be short; the missing
 // places are filled with zeros and target -1, which no loss counts, and inference has no batch statistics.
+//
+// Where a batch is more than one device computes at once, it is cut into parts of equal size, of which a rank
+// has its own, one behind the other. So the samples of a batch, and their order, are the same however many
+// ranks share it, and each rank has as many parts as any other.
 struct BatchOrder {
   std::uint64_t samples = 0;
-  std::int64_t batch = 0;
-  bool shuffle = false;  // training; else evaluation
+  std::int64_t batch = 0;  // of all parts together
+  bool shuffle = false;    // training; else evaluation
   std::uint64_t seed = 0;
+  // What this reader has of each batch: `own_parts` of `parts`, from `first_part` on. `batch` is a multiple
+  // of `parts`.
+  std::uint32_t parts = 1;
+  std::uint32_t first_part = 0;
+  std::uint32_t own_parts = 1;
 
+  std::int64_t part() const { return batch / parts; }  // samples
   std::uint64_t batches_per_epoch() const;
-  // The epoch that batch `number`, counted from the start of training, belongs to; from 0.
+  // The epoch that part `number`, counted over this reader's parts from the start of training, belongs to;
+  // from 0.
   std::uint64_t epoch(std::uint64_t number) const;
-  // Indices of the samples of batch `number`: `batch` of them with `shuffle`; else at most `batch`, at least
-  // one.
+  // Indices of the samples of this reader's part `number`: part() of them with `shuffle`; else at most as
+  // many, and at least one of a batch that is not cut.
   std::vector<std::uint64_t> indices(std::uint64_t number) const;
 };
 
-// One batch in page-locked memory.
+// One batch, or one part of it, in page-locked memory.
 struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
   AddressRange targets;       // batch x label map, i32
-  std::uint32_t samples = 0;  // that count; less than the batch has places only in evaluation
+  std::uint32_t samples = 0;  // that count; less than there are places only in evaluation
   std::uint32_t slot = 0;     // the loader's own
 };
 
@@ -98,7 +109,8 @@ struct StagedBatch {
 // once. next() and recycle() belong to one thread. A failure in the thread surfaces at next().
 class BatchLoader {
  public:
-  // Batches `first` to `first + count - 1`. The data set must outlive the loader.
+  // Parts `first` to `first + count - 1` of this reader's: batches, where they are not cut. The data set must
+  // outlive the loader.
   BatchLoader(Device& device, PinnedPool& pool, const Dataset& data, BatchOrder order, std::uint64_t first,
               std::uint64_t count, std::uint32_t slots = kStagedBatches);
   ~BatchLoader();

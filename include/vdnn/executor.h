@@ -13,6 +13,10 @@
 // pools have what it takes, and so do steps while tracing. Steps do not overlap then. What changes from step
 // to step kernels read from a small block of device memory, which is copied at the beginning of each.
 //
+// Where gradients are accumulated, all micro-steps of a step but the last leave out what belongs to the
+// update; memory is taken and given back alike. What ranks do together goes through the communicator, which
+// the host then waits through, too.
+//
 // An executor belongs to one thread. After an exception it takes no further step; its destructor waits for
 // what is in flight and gives everything back.
 
@@ -24,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "vdnn/communicator.h"
 #include "vdnn/device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/op_library.h"
@@ -37,14 +42,16 @@ namespace vdnn {
 // One stream for each role, made once for a device and shared by its executors.
 class StreamSet {
  public:
-  explicit StreamSet(Device& device);
+  // `reduces`: also for what ranks do together.
+  explicit StreamSet(Device& device, bool reduces = false);
   StreamId operator[](StreamRole role) const { return streams_[static_cast<std::size_t>(role)]; }
-  std::span<const StreamId> all() const { return streams_; }
+  std::span<const StreamId> all() const { return std::span(streams_).first(count_); }
   // Everything submitted to any of them so far.
   Frontier everything(const Device& device) const;
 
  private:
   std::array<StreamId, kStreamRoles> streams_{};
+  std::size_t count_ = 0;  // that there are; kReduce is the last role
 };
 
 // Batches that a loader stages ahead, and that predictions count.
@@ -86,6 +93,7 @@ struct ExecutorParts {
   const Tape* tape = nullptr;
   const Schedule* schedule = nullptr;
   OpProgram* program = nullptr;
+  Communicator* communicator = nullptr;  // of the other ranks; a tape with collectives wants one
   // Steps are graphs where why_not_graph() is empty; elsewhere they run as they are, in the same memory and
   // order, as predictions do.
   bool graph = false;
@@ -94,8 +102,8 @@ struct ExecutorParts {
   std::uint64_t least_result_bytes = 0;
 };
 
-// Empty, or why steps of this program (null: nothing is run) cannot be graphs on the device.
-std::string why_not_graph(const Device& device, const OpProgram* program);
+// Empty, or why steps of this tape and program (null: nothing is run) cannot be graphs on the device.
+std::string why_not_graph(const Device& device, const Tape& tape, const OpProgram* program);
 
 // Page-locked memory that the results of one step of a tape take. Bytes.
 std::uint64_t result_bytes(const Tape& tape);
@@ -155,7 +163,7 @@ class Executor {
   void submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars);
   void submit_instructions(std::span<const AddressRange> inputs, const StepScalars& scalars);
   // The graph of steps whose batch and results lie there; null: none yet, and none to be made.
-  StepGraph* find_graph(std::span<const AddressRange> inputs);
+  StepGraph* find_graph(std::span<const AddressRange> inputs, bool updates);
   void join_streams();
   void take_step_numbers();
   void write_step_numbers(const StepScalars& scalars) const;
@@ -163,9 +171,12 @@ class Executor {
 
   void execute(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
                const StepScalars& scalars);
+  void do_work(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
+               const StepScalars& scalars);
   Frontier waited_for(const Instruction& instruction) const;
   void release(const Instruction& instruction);
   void launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
+  void reduce(std::uint32_t index, const Instruction& instruction);
   void load(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs);
   void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
   void take_result_slots();
@@ -181,6 +192,7 @@ class Executor {
   ExecutorParts parts_;
   std::uint64_t id_;                // tells tickets of different executors apart
   std::vector<std::string> names_;  // an instruction: what traces and findings call it
+  std::vector<bool> of_update_;     // an instruction: left out where gradients are accumulated only
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
   std::optional<AddressRange> arena_;                    // where the schedule brings its addresses
@@ -198,6 +210,7 @@ class Executor {
   std::vector<Access> reads_;  // scratch of launch()
   std::vector<Access> writes_;
   std::vector<AddressRange> operands_;
+  std::vector<Collective> bucket_;
   Frontier inputs_copied_;
   Frontier results_ready_;
   std::array<Frontier, 2> slots_ready_;  // even and odd steps: their results

@@ -143,12 +143,28 @@ struct TargetDescription {
 Network build_network(const std::string& name, const Dims& input, std::vector<LayerDescription> layers,
                       const std::vector<TargetDescription>& targets = {});
 
+// Of the gradients that are reduced together, where nothing else is asked for: as PyTorch's
+// DistributedDataParallel has it (bucket_cap_mb; Li et al., VLDB 2020).
+inline constexpr std::uint64_t kBucketBytes = std::uint64_t{25} << 20U;
+
 // How a training tape is lowered.
 struct TrainingOptions {
   OptimizerSpec optimizer = SgdSpec{};
   // Gradients are scaled so that their norm is at most this; > 0. All gradients then live until the end of
   // the backward pass, and updates follow it.
   std::optional<float> clip_norm;
+  // Data parallelism: so many ranks take part in every update, each with a batch of its own, or, one after
+  // the other, with as many as there are micro-steps. Losses are divided by the number of all these batches,
+  // and gradients summed over them: first the rank's own, a left fold over its micro-steps in memory of their
+  // own, then over the ranks, in buckets, each as soon as the backward pass has made so many bytes of
+  // gradients. With several ranks all gradients live until the end of the backward pass, and updates follow
+  // it, each waiting for its bucket. All are at least 1.
+  std::uint32_t ranks = 1;
+  std::uint32_t micro_steps = 1;
+  std::uint64_t bucket_bytes = kBucketBytes;
+  // Batch normalisation takes its statistics over the batches of all ranks, in every micro-step. Ranks then
+  // wait for each other in each such layer, twice in forward and once in backward.
+  bool sync_batch_normalization = false;
   // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient".
   std::vector<std::string> results;
 };

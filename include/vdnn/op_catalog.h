@@ -21,15 +21,17 @@
 namespace vdnn {
 
 enum class OperandRole : std::uint8_t {
-  kInput,              // X
-  kOutput,             // Y
-  kParameter,          // W
-  kSaved,              // made by forward for backward, not a feature map (indices, probabilities)
-  kOutputGradient,     // dY
-  kInputGradient,      // dX
+  kInput,           // X
+  kOutput,          // Y
+  kParameter,       // W
+  kSaved,           // made by forward for backward, not a feature map (indices, probabilities); where it is
+                    // summed over ranks, by any op for those of its layer that follow
+  kOutputGradient,  // dY
+  kInputGradient,   // dX
   kParameterGradient,  // dW
   kState,              // of the optimizer
-  kGradientNorm        // norm and scale of all gradients; read by updates where gradients are clipped
+  kGradientNorm,       // norm and scale of all gradients; read by updates where gradients are clipped
+  kGradientSum         // over the micro-batches of a step
 };
 
 struct Operand {
@@ -90,6 +92,9 @@ struct ParameterRecipe {
 struct SavedRecipe {
   std::string name;
   TensorType type;
+  // What the op makes is this rank's share; after it the shares of all ranks are summed, and ops that follow
+  // read the sum.
+  bool summed_over_ranks = false;
 };
 
 // Ops stand in the order in which they run. An op in `backward` that writes no input gradient and no
@@ -126,6 +131,9 @@ class OpCatalog {
   // Reads ParameterGradient 0, 1, ... of `parameters`, writes GradientNorm 0.
   virtual OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
                                         std::span<const ParameterRecipe> parameters) const = 0;
+
+  // Reads ParameterGradient 0 and GradientSum 0 of the parameter, writes GradientSum 0 in place.
+  virtual OpRecipe gradient_sum_recipe(const ParameterRecipe& parameter) const = 0;
 
   // As `algorithms_source` reports it: "onednn 2.6.3".
   virtual std::string algorithms_source() const = 0;

@@ -22,9 +22,14 @@ struct OpOperands {
 // computed on another device, it comes out the same.
 struct StepScalars {
   float learning_rate = 0;
-  std::uint64_t step = 0;          // since the start of training, from 0
+  std::uint64_t step = 0;          // updates since the start of training, from 0
   std::uint64_t seed = 0;          // of dropout
   std::uint64_t first_sample = 0;  // where this batch begins in the step's samples, all devices together
+  // Of the batches whose gradients are summed into one update: which this is. The last one updates.
+  std::uint32_t micro_step = 0;
+  std::uint32_t micro_steps = 1;
+
+  bool updates() const { return micro_step + 1 == micro_steps; }
 };
 
 }  // namespace vdnn

@@ -67,10 +67,13 @@ struct ConcatenationSpec {};  // two or more inputs, alike but for their channel
 
 // Over the batch and space, a channel (Ioffe and Szegedy 2015): y = scale (x - mean) / sqrt(variance +
 // epsilon) + shift. Parameters: scale, shift; running mean and running variance, not trainable, follow by
-// running += momentum (batch - running), with the variance over n - 1, and serve inference.
+// running += momentum (batch - running), with the variance over n - 1, and serve inference. Where devices
+// train together, the batch is each device's own, or all of theirs
+// (TrainingOptions::sync_batch_normalization).
 struct BatchNormalizationSpec {
   float epsilon = 1e-5F;
   float momentum = 0.1F;
+  std::uint32_t ranks = 1;  // whose batches are the batch: lowering says so, whatever a network has here
 };
 
 // Over a group of channels and space, a sample (Wu and He 2018); as many groups as channels: instance
@@ -152,11 +155,18 @@ struct GradientNormSpec {
   float max_norm = 1;
 };
 
-using OpSpec =
-    std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec, SigmoidSpec,
-                 PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec, BatchNormalizationSpec,
-                 GroupNormalizationSpec, LrnSpec, DropoutSpec, SoftmaxCrossEntropySpec, MeanSquaredErrorSpec,
-                 DiceCrossEntropySpec, CustomSpec, SgdSpec, AdamSpec, GradientNormSpec>;
+// Gradient accumulation: sum = gradient in the first micro-batch of a step (StepScalars::micro_step), sum +
+// gradient in those that follow; so the sum of a step is a left fold over its micro-batches.
+struct GradientSumSpec {};
+
+// The sum of each operand over all ranks, in place. No program runs it: the executor's communicator does.
+struct AllReduceSpec {};
+
+using OpSpec = std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec,
+                            SigmoidSpec, PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec,
+                            BatchNormalizationSpec, GroupNormalizationSpec, LrnSpec, DropoutSpec,
+                            SoftmaxCrossEntropySpec, MeanSquaredErrorSpec, DiceCrossEntropySpec, CustomSpec,
+                            SgdSpec, AdamSpec, GradientNormSpec, GradientSumSpec, AllReduceSpec>;
 
 // Does it end a network? Its output is metrics, its input 1 targets.
 inline bool is_loss(const OpSpec& spec) {

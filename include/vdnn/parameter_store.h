@@ -62,7 +62,7 @@ class ParameterStore {
   };
   class Transfers;
 
-  void take(std::uint64_t bytes);
+  AddressRange take(std::uint64_t bytes);
   void give_back() noexcept;
   std::vector<float> fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
                            const Slot& slot) const;
@@ -73,6 +73,7 @@ class ParameterStore {
   StreamId stream_;
   std::vector<Slot> slots_;                   // parameters and states, in order of creation
   std::vector<std::size_t> parameter_slots_;  // a parameter: its slot; its states follow it
+  std::vector<Slot> sums_;                    // a parameter: where gradients are accumulated, or nothing
   std::vector<Shape> shapes_;                 // a parameter
   std::uint64_t versions_ = 0;
 };

@@ -23,6 +23,11 @@
 
 namespace vdnn {
 
+// 100 Gb/s, as InfiniBand EDR and 100-gigabit Ethernet have it; what NCCL counts on of one such port is 12.0.
+inline constexpr double kNetworkBytesPerSecond = 12.5e9;
+// A hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
+inline constexpr double kNetworkSeconds = 14e-6;
+
 struct RunOptions {
   ModelOptions model;
   // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu",
@@ -38,8 +43,13 @@ struct RunOptions {
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
   std::optional<std::uint64_t> host_memory_bytes;
   // Of the machine's devices, this one included, so many copy at once (> 0): what is known of roots that they
-  // share (SimProfile) makes its link slower in predictions.
-  std::uint64_t link_shared_by = 1;
+  // share (SimProfile) makes its link slower in predictions. Absent: those that train together.
+  std::optional<std::uint64_t> link_shared_by;
+  // The ranks of `training` are spread evenly over so many machines (> 0, a divisor of the ranks), in
+  // predictions.
+  std::uint32_t machines = 1;
+  // Of a machine, each way at once, which its devices share (> 0); likewise.
+  double network_bytes_per_second = kNetworkBytesPerSecond;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
   // Absent: auto, `none` where it fits, else `optimal`.
@@ -100,6 +110,10 @@ struct PlannedRun {
   // choose for themselves: with any): that peak and the library's own memory.
   std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
   bool fits() const;
+  // Of a machine, that train together.
+  std::uint32_t devices() const { return options.training.ranks / options.machines; }
+  // Samples an update, of all devices and micro-steps together.
+  std::uint64_t global_batch() const;
   // Where algorithms and their order come from: "onednn 2.6.3", or "profile FILE".
   std::string algorithms_source() const;
   // What a measurement of this run is of.

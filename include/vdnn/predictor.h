@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "vdnn/address_range.h"
+#include "vdnn/collective_costs.h"
 #include "vdnn/forecast.h"
 #include "vdnn/plan_costs.h"
 #include "vdnn/schedule.h"
@@ -23,6 +24,8 @@ struct PredictionOptions {
   bool page_aligned_blocks = false;  // as the device is made
   bool graph = false;                // as ExecutorParts has it, of training
   bool trace = false;                // record the last step
+  CollectiveCosts collectives = {};  // of a tape that several ranks train together
+  std::uint32_t micro_steps = 1;     // an update, as TrainingOptions has it
 };
 
 // When an instruction runs on its stream; an allocation or a release: when the compute stream gets there in
@@ -44,8 +47,11 @@ struct Prediction {
   std::uint64_t peak_bytes = 0;  // committed; with any budget not below this, the same
   double average_bytes = 0;      // handed out, mean over the step's instructions
   std::uint64_t host_bytes = 0;  // page-locked, with the batches' staging
-  double step_seconds = 0;       // from step to step in the steady state
-  double stall_seconds = 0;      // of the compute stream, waiting for transfers
+  double step_seconds = 0;       // from step to step in the steady state; the micro-step that updates
+  double stall_seconds = 0;      // of the compute stream in such a step, waiting for transfers
+  // The others, which leave out what belongs to the update: their mean, so that an update takes
+  // step_seconds + (micro_steps - 1) * micro_step_seconds. 0 where there are none.
+  double micro_step_seconds = 0;
   // Empty where it was not traced.
   std::vector<TraceEvent> trace;
   std::vector<std::string> stream_names;

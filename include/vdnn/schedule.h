@@ -29,8 +29,9 @@ namespace vdnn {
 
 using BufferId = std::uint32_t;
 
-enum class StreamRole : std::uint8_t { kCompute, kOffload, kPrefetch, kLoad };
-inline constexpr std::size_t kStreamRoles = 4;
+// kReduce: what ranks do together, and nothing else; there is none where a device trains alone.
+enum class StreamRole : std::uint8_t { kCompute, kOffload, kPrefetch, kLoad, kReduce };
+inline constexpr std::size_t kStreamRoles = 5;
 std::string to_string(StreamRole role);
 
 enum class Space : std::uint8_t { kDevice, kHost };

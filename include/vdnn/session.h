@@ -17,6 +17,12 @@
 // anew (replan()): bytes then move otherwise, and with the same algorithms results stay what they would have
 // been.
 //
+// Where several ranks train together (TrainingOptions::ranks), each has a session, and all make the same
+// calls in the same order. Parameters and optimizer states begin as those of rank 0, and so after restore().
+// What a step says of its losses is then of all ranks: the mean loss, the sums of what was right and what
+// counted. Where gradients are accumulated (TrainingOptions::micro_steps), a step() is a micro-step, and only
+// the last of so many updates the parameters; steps() counts updates.
+//
 // Arguments that cannot be are refused before anything happens. A step that fails in the middle (memory, the
 // device, a custom layer) may have updated parameters in part: from then on every call throws the first cause
 // again, until restore() has put a whole state in place. (It is vdnn::Error or, where the host's heap is
@@ -34,6 +40,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vdnn/communicator.h"
 #include "vdnn/device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
@@ -56,6 +63,8 @@ struct SessionOptions {
   // Is handed the session's device and gives back what the session then uses: a wrapper around it, for
   // example one that counts, or fails on purpose, with the same properties.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device = {};
+  // Joins the session's device with those of the other ranks; wanted where TrainingOptions::ranks is above 1.
+  std::function<std::unique_ptr<Communicator>(Device&)> connect = {};
 };
 
 // The numbers of one parameter, in logical form: dense, channels last (filters KRSC).
@@ -104,7 +113,8 @@ class Session {
 
   // As it is in force.
   const PlannedRun& run() const { return run_; }
-  // Training steps submitted since the start of training, those before a restored state included.
+  // Training steps submitted since the start of training, those before a restored state included; of several
+  // micro-steps the last one counts.
   std::uint64_t steps() const { return steps_; }
 
   // --- steps that wait -------------------------------------------------------------------------------------
@@ -161,8 +171,13 @@ class Session {
   void set_parameter(std::string_view name, std::span<const float> values);
   std::vector<std::string> parameter_names() const;
 
-  // Everything that later steps depend on. restore() throws InvalidArgument, and changes nothing, for a state
-  // of another network or optimizer; it also mends a session whose step has failed.
+  // Running statistics are each rank's own; afterwards those of rank 0 are everybody's. Nothing where a
+  // device trains alone. Finishes as finish() does.
+  void share_statistics();
+
+  // Everything that later steps depend on; not between the micro-steps of a step. restore() throws
+  // InvalidArgument, and changes nothing, for a state of another network or optimizer; it also mends a
+  // session whose step has failed.
   TrainingState state();
   void restore(const TrainingState& state);
   // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
@@ -186,6 +201,10 @@ class Session {
   void open(Mode mode);
   void close();
   void mend();
+  void connect();
+  void take_from_first_rank(bool statistics_alone);
+  void synchronize(const Frontier& frontier);
+  void require_whole_step() const;
   template <class Action>
   auto guarded(const Action& action);
   void require_sound() const;
@@ -203,6 +222,7 @@ class Session {
   DevicePool pool_;
   PinnedPool pinned_;
   StreamSet streams_;
+  std::unique_ptr<Communicator> communicator_;  // null: alone
   ParameterStore parameters_;
   std::shared_ptr<const Tape> compiled_tape_;  // what the program was compiled from
   std::unique_ptr<OpProgram> program_;
@@ -213,6 +233,7 @@ class Session {
   Mode mode_ = Mode::kTraining;  // of the executor
   StepMemory memory_;            // of the executor before
   std::uint64_t steps_ = 0;
+  std::uint32_t micro_step_ = 0;  // the next of its step
   std::uint64_t in_flight_ = 0;
   bool stages_inputs_ = false;           // for steps of its own, as opposed to a caller's loader
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for

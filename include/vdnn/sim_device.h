@@ -61,6 +61,10 @@ struct SimProfile {
   // each way. 1 and 0: nobody is known to share the link.
   std::uint64_t devices_on_root = 1;
   double root_bytes_per_second = 0;
+  // Between two devices of one machine in a collective, each way at once, and what a message takes besides
+  // its bytes. 0: they reach each other over the link to the host.
+  double peer_bytes_per_second = 0;
+  double peer_seconds = 0;
   double launch_seconds = 0;  // added to each piece of work and each copy
   std::string source;         // which device, or where the figures come from, for people
 

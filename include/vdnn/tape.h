@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "vdnn/op_catalog.h"
@@ -30,12 +31,13 @@ enum class ValueKind : std::uint8_t {
   kTarget,             // labels
   kParameter,          // persistent
   kOptimizerState,     // persistent
+  kGradientSum,        // persistent: over the micro-batches of a step
   kFeatureMap,         // made in forward
   kSaved,              // made in forward for backward, not a feature map
   kGradientMap,        // made in backward
   kParameterGradient,  // made in backward
   kMetrics,            // of a loss; read by the host
-  kGradientNorm        // of all gradients, for clipping
+  kGradientNorm        // of gradients: the norm of all, for clipping; means over the batches of all ranks
 };
 
 struct Value {
@@ -44,7 +46,10 @@ struct Value {
   TensorType type;          // logical
   std::uint64_t bytes = 0;  // as the device holds it
 
-  bool persistent() const { return kind == ValueKind::kParameter || kind == ValueKind::kOptimizerState; }
+  bool persistent() const {
+    return kind == ValueKind::kParameter || kind == ValueKind::kOptimizerState ||
+           kind == ValueKind::kGradientSum;
+  }
   bool loaded() const { return kind == ValueKind::kInput || kind == ValueKind::kTarget; }
 };
 
@@ -67,6 +72,11 @@ struct Op {
   std::vector<Algorithm> algorithms;
   Cost cost;
 
+  // Is it what ranks do together, which no program runs?
+  bool collective() const { return std::holds_alternative<AllReduceSpec>(spec); }
+  // Is its algorithm recorded with a training? What sums gradients has no choice, and may be another, or not
+  // there, when the training goes on with other ranks.
+  bool recorded() const { return !collective() && !std::holds_alternative<GradientSumSpec>(spec); }
   // With the algorithm of that index.
   const Cost& cost_with(std::uint32_t algorithm) const {
     const std::optional<Cost>& own = algorithms[algorithm].cost;
@@ -85,6 +95,7 @@ struct TapeLayer {
 struct TapeParameter {
   ValueId value = kNone;
   std::vector<ValueId> state;
+  ValueId gradient_sum = kNone;  // where gradients are accumulated; no part of what training goes on from
   ParameterRecipe recipe;
 };
 
@@ -127,6 +138,8 @@ class Tape {
   std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
   // The last op that reads or makes it; kNone where nobody does.
   OpId last_use(ValueId id) const;
+  // Is there an op that ranks do together?
+  bool collective() const;
   // Number of forward ops; they come first.
   OpId forward_ops() const { return forward_ops_; }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The training loop over a data set: steps a Session (session.h) with batches that a thread of its own has
 // loaded ahead, reads each loss one step late, evaluates after every epoch in the memory that training has
-// left.
+// left. A step is an update: of as many batches as all ranks together have micro-steps.
 
 #include <cstdint>
 #include <functional>
@@ -13,6 +13,7 @@
 #include "vdnn/dataset.h"
 #include "vdnn/executor.h"
 #include "vdnn/planned_run.h"
+#include "vdnn/process_group.h"
 #include "vdnn/session.h"
 
 namespace vdnn {
@@ -46,8 +47,11 @@ struct TrainOptions {
   // Exactly one of the two is > 0. Epochs are followed by an evaluation where there is a test split.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
-  SessionOptions session = {};  // its seed is that of shuffling, too
-  bool trace = false;           // record the last few steps
+  SessionOptions session = {};  // its seed is that of shuffling, too; `connect` comes from `processes`
+  // Of the ranks that train together, each with a trainer and options alike; wanted where
+  // TrainingOptions::ranks is above 1. Must outlive the trainer.
+  ProcessGroup* processes = nullptr;
+  bool trace = false;  // record the last few steps
   std::optional<ReplanRule> replan = {};
   // Called when the steps after it have been timed, or have ended. May be empty.
   std::function<void(const Replanning&)> replanned = {};
@@ -58,8 +62,12 @@ struct TrainOptions {
   std::optional<TrainingState> start;
   // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in
   // flight.
+  // On every rank.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
+  // After each so many steps ranks compare their parameters and optimizer states, bit for bit: DeviceError,
+  // which names the ranks, where they differ. 0: never.
+  std::uint64_t compare_ranks_every = 0;
 };
 
 // After each step, when its loss has been read.
@@ -68,16 +76,18 @@ struct StepReport {
   std::uint64_t steps = 0;  // in all
   std::uint64_t steps_per_epoch = 0;
   double loss = 0;
-  double images_per_second = 0;
+  double images_per_second = 0;          // of all ranks
   std::optional<double> stall_fraction;  // none where the device has not timed the step
   std::uint64_t memory_bytes = 0;        // committed
 };
 
 struct TrainingResult {
   std::uint64_t steps = 0;
-  double loss = 0;                         // of the last step
-  std::optional<double> test_accuracy;     // after the last epoch
-  std::uint64_t peak_bytes = 0;            // counted by the driver
+  double loss = 0;                      // of the last step
+  std::optional<double> test_accuracy;  // after the last epoch
+  std::uint64_t peak_bytes = 0;         // counted by the driver
+  std::vector<std::uint64_t>
+      rank_peak_bytes;                     // of every rank, in their order; of this one, where it is alone
   std::uint64_t predicted_peak_bytes = 0;  // of the plans that were in force, the most
   std::optional<MeasuredCosts> learned;    // all that was seen, where anything was to be learned
   double average_bytes = 0;

@@ -14,29 +14,34 @@ constexpr int kExitOther = 1;
 constexpr int kExitDoesNotFit = 3;
 constexpr int kExitDevice = 4;
 
-int report(const std::exception& error, int status) {
-  spdlog::error("{}", error.what());
-  return status;
-}
-
 }  // namespace
+
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const InvalidArgument& error) {
+    return {kExitUsage, error.what()};
+  } catch (const DataError& error) {
+    return {kExitUsage, error.what()};
+  } catch (const ScheduleError& error) {
+    return {kExitUsage, error.what()};
+  } catch (const OutOfMemory& error) {
+    return {kExitDoesNotFit, error.what()};
+  } catch (const DeviceError& error) {
+    return {kExitDevice, error.what()};
+  } catch (const std::exception& error) {
+    return {kExitOther, error.what()};
+  }
+}
 
 int exit_status_of(const std::function<void()>& command) {
   try {
     command();
     return 0;
-  } catch (const InvalidArgument& error) {
-    return report(error, kExitUsage);
-  } catch (const DataError& error) {
-    return report(error, kExitUsage);
-  } catch (const ScheduleError& error) {
-    return report(error, kExitUsage);
-  } catch (const OutOfMemory& error) {
-    return report(error, kExitDoesNotFit);
-  } catch (const DeviceError& error) {
-    return report(error, kExitDevice);
-  } catch (const std::exception& error) {
-    return report(error, kExitOther);
+  } catch (...) {
+    const Failure failure = current_failure();
+    spdlog::error("{}", failure.text);
+    return failure.status;
   }
 }
 

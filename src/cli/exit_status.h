@@ -3,10 +3,18 @@
 // device failure.
 
 #include <functional>
+#include <string>
 
 namespace vdnn {
 
 inline constexpr int kExitUsage = 2;
+
+// Of what is being handled.
+struct Failure {
+  int status = 0;
+  std::string text;
+};
+Failure current_failure();
 
 // Runs `command`; an exception becomes an exit status and one line in the log.
 int exit_status_of(const std::function<void()>& command);

@@ -67,12 +67,13 @@ void explain(const ExplainArguments& arguments) {
   const PlannedRun run = plan_from(checkpoint, options);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
-  print_prediction(out, run);
+  const Scaling scaling = predict_scaling(run);
+  print_prediction(out, run, scaling);
   const bool whole = arguments.values.empty() && arguments.ops.empty();
   const std::vector<nlohmann::ordered_json> lines =
       whole ? explain_plan(out, run) : explain_parts(out, run, arguments);
   if (!arguments.outputs.json.empty()) {
-    const nlohmann::ordered_json summary = plan_summary(run, in_force(run_arguments, run));
+    const nlohmann::ordered_json summary = plan_summary(run, scaling, in_force(run_arguments, run));
     write_output([&] {
       JsonLines json(arguments.outputs.json);
       for (const nlohmann::ordered_json& line : lines) {

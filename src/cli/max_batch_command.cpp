@@ -18,6 +18,7 @@ namespace {
 struct MaxBatchArguments {
   RunArguments run;
   std::optional<std::string> overhead;
+  std::optional<std::uint64_t> global_batch;
   OutputArguments outputs;
 };
 
@@ -35,6 +36,7 @@ double parse_percent(const std::string& text) {
 nlohmann::ordered_json to_json(const BatchTrial& trial) {
   return {{"type", "batch"},
           {"batch", trial.run.network.batch()},
+          {"accumulate", trial.run.options.training.micro_steps},
           {"accepted", trial.accepted},
           {"fits", trial.run.fits()},
           {"policy", to_string(trial.run.plan.options.policy)},
@@ -52,9 +54,32 @@ void print_trial(std::ostream& out, const BatchTrial& trial) {
       << (trial.run.fits() ? "" : "; does not fit") << "\n";
 }
 
+PlannedRun print_max_batch(std::ostream& out, const MaxBatchOptions& options) {
+  MaxBatch found = find_max_batch(options);
+  print_run(out, found.largest.run);
+  out << std::fixed << std::setprecision(1);
+  print_trial(out, found.largest);
+  print_trial(out, found.next);
+  out << "largest batch: " << found.largest.run.network.batch() << "\n";
+  return std::move(found.largest.run);
+}
+
+PlannedRun print_micro_batch(std::ostream& out, const MaxBatchOptions& options, std::uint64_t global_batch) {
+  BatchTrial found = find_micro_batch(options, global_batch);
+  print_run(out, found.run);
+  out << std::fixed << std::setprecision(1);
+  print_trial(out, found);
+  out << "for a global batch of " << global_batch << ": --batch " << found.run.network.batch()
+      << " --accumulate " << found.run.options.training.micro_steps << "\n";
+  return std::move(found.run);
+}
+
 void max_batch(const MaxBatchArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
+  if (arguments.global_batch && arguments.run.accumulate != 1) {
+    throw InvalidArgument("--accumulate is what --global-batch asks for: give one of them");
+  }
   MaxBatchOptions options{.run = to_run_options(arguments.run)};
   options.run.warn = log_warning;
   if (arguments.overhead) {
@@ -65,18 +90,14 @@ void max_batch(const MaxBatchArguments& arguments) {
     json.emplace(arguments.outputs.json);
     options.tried = [&](const BatchTrial& trial) { write_output([&] { json->write(to_json(trial)); }); };
   }
-  const MaxBatch found = find_max_batch(options);
-  const PlannedRun& run = found.largest.run;
   std::ostream& out = people(arguments.outputs);
-  print_run(out, run);
-  out << std::fixed << std::setprecision(1);
-  print_trial(out, found.largest);
-  print_trial(out, found.next);
-  out << "largest batch: " << run.network.batch() << "\n";
+  const PlannedRun run = arguments.global_batch ? print_micro_batch(out, options, *arguments.global_batch)
+                                                : print_max_batch(out, options);
   if (json) {
     RunArguments chosen = arguments.run;
     chosen.batch = run.network.batch();
-    const nlohmann::ordered_json summary = plan_summary(run, in_force(chosen, run));
+    chosen.accumulate = run.options.training.micro_steps;
+    const nlohmann::ordered_json summary = plan_summary(run, predict_scaling(run), in_force(chosen, run));
     write_output([&] { json->write(summary); });
   }
 }
@@ -92,6 +113,9 @@ Command add_max_batch_command(CLI::App& app) {
   command->get_option("--model")->required();
   add_option(*command, "overhead", arguments->overhead,
              "a step takes at most so much longer than with memory without end, such as 10%");
+  add_option(*command, "global-batch", arguments->global_batch,
+             "say instead with how many samples a device computes at once, and how often, where an update is "
+             "to be of so many, all devices together");
   add_option(*command, "json", arguments->outputs.json, "write JSON lines: each batch tried, then a summary");
   return [arguments] { max_batch(*arguments); };
 }

@@ -103,6 +103,19 @@ OptimizerSpec to_optimizer(const RunArguments& arguments) {
                   .decoupled = arguments.optimizer == "adamw"};
 }
 
+constexpr double kGiga = 1e9;
+
+// Of all machines together.
+constexpr std::uint64_t kMostRanks = 1U << 20U;
+
+std::uint32_t checked_ranks(std::uint64_t devices, std::uint64_t machines) {
+  if (devices < 1 || machines < 1 || devices * machines > kMostRanks) {
+    throw InvalidArgument("--devices " + std::to_string(devices) + " --machines " + std::to_string(machines) +
+                          ": at least 1 of each, at most " + std::to_string(kMostRanks) + " devices in all");
+  }
+  return static_cast<std::uint32_t>(devices * machines);
+}
+
 TrainingOptions to_training_options(const RunArguments& arguments) {
   TrainingOptions training{.optimizer = to_optimizer(arguments)};
   if (arguments.clip_norm) {
@@ -111,6 +124,15 @@ TrainingOptions to_training_options(const RunArguments& arguments) {
       throw InvalidArgument("--clip-norm: a norm of 0 leaves nothing to learn from");
     }
   }
+  training.ranks = checked_ranks(arguments.devices.value_or(1), arguments.machines.value_or(1));
+  if (arguments.accumulate < 1) {
+    throw InvalidArgument("--accumulate 0: must be at least 1");
+  }
+  training.micro_steps = arguments.accumulate;
+  if (arguments.bucket) {
+    training.bucket_bytes = parse_size(*arguments.bucket);
+  }
+  training.sync_batch_normalization = arguments.sync_bn;
   return training;
 }
 
@@ -183,7 +205,10 @@ RunOptions to_run_options(const RunArguments& given) {
           .device = arguments.device,
           .memory_bytes = parse_optional_size(arguments.memory),
           .host_memory_bytes = parse_optional_size(arguments.host_memory),
-          .link_shared_by = arguments.link_shared_by.value_or(1),
+          .link_shared_by = arguments.link_shared_by,
+          .machines = arguments.machines.value_or(1),
+          .network_bytes_per_second =
+              arguments.network_gbytes_per_s.value_or(kNetworkBytesPerSecond / kGiga) * kGiga,
           .threads = arguments.threads.value_or(0),
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
@@ -203,6 +228,10 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
   arguments.device = run.target.name;
   arguments.memory = std::to_string(run.target.budget_bytes);
   arguments.host_memory = std::to_string(run.target.host_budget_bytes);
+  arguments.machines = run.options.machines;
+  arguments.devices = run.options.training.ranks / run.options.machines;
+  arguments.bucket = std::to_string(run.options.training.bucket_bytes);
+  arguments.network_gbytes_per_s = run.options.network_bytes_per_second / kGiga;
   arguments.threads = run.target.threads;
   arguments.policy = to_string(run.plan.options.policy);
   return arguments;
@@ -214,6 +243,7 @@ TrainingArguments in_force(const TrainingArguments& given) {
   require_one_or_more("--epochs", arguments.epochs);
   require_one_or_more("--steps", arguments.steps);
   require_one_or_more("--save-every", arguments.save_every);
+  require_one_or_more("--check-ranks", arguments.check_ranks);
   if (arguments.save_every && !arguments.save) {
     throw InvalidArgument("--save-every belongs to --save, which says where to");
   }

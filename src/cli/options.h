@@ -24,6 +24,12 @@ struct RunArguments {
   std::optional<std::string> memory;
   std::optional<std::string> host_memory;
   std::optional<std::uint64_t> link_shared_by;
+  std::optional<std::uint32_t> devices;
+  std::optional<std::uint32_t> machines;
+  std::uint32_t accumulate = 1;
+  std::optional<std::string> bucket;
+  bool sync_bn = false;
+  std::optional<double> network_gbytes_per_s;
   std::optional<int> threads;
   std::string policy = "auto";
   std::string algorithms = "performance";
@@ -43,21 +49,37 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 5> kLaterOptions{"link-shared-by", "tf32", "engine-timings",
-                                                                 "profile", "graph"};
+  static constexpr std::array<std::string_view, 11> kLaterOptions{
+      "link-shared-by",       "devices", "machines",       "accumulate", "bucket", "sync-bn",
+      "network-gbytes-per-s", "tf32",    "engine-timings", "profile",    "graph"};
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
     field("model", self.model, models_help());
     field("input", self.input, "CxHxW or CxDxHxW (default: the model's own)");
     field("classes", self.classes, "classes (default: the model's own)");
-    field("batch", self.batch, "images a step");
+    field("batch", self.batch, "images that one device computes at once");
     field("device", self.device, "auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
     field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
     field("link-shared-by", self.link_shared_by,
           "so many of the machine's devices copy at once: predictions go by what the profile says of roots "
-          "that they share (default: 1)");
+          "that they share (default: those that train together)");
+    field("devices", self.devices,
+          "so many devices of a machine train together, each with a batch of its own (default: 1, or as many "
+          "as "
+          "the launcher has started)");
+    field("machines", self.machines,
+          "in predictions: so many machines, each with these devices (default: 1)");
+    field("accumulate", self.accumulate, "so many batches a device, one after the other, for each update");
+    field("bucket", self.bucket,
+          "sum the gradients of the devices in buckets of this size, while backward makes others (default: "
+          "25MiB)");
+    field("network-gbytes-per-s", self.network_gbytes_per_s,
+          "in predictions, of a machine among several: its network, 10^9 bytes a second each way (default: "
+          "12.5)");
+    field("sync-bn", self.sync_bn,
+          "batch normalisation takes its statistics over the batches of all devices");
     field("threads", self.threads, "compute threads of cpu (default: all cores)");
     field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
     field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");
@@ -99,6 +121,7 @@ struct TrainingArguments {
   bool deterministic = false;
   std::optional<std::string> save;
   std::optional<std::uint64_t> save_every;
+  std::optional<std::uint64_t> check_ranks;
   std::optional<std::uint64_t> replan_after;
   std::optional<std::uint64_t> replan_every;
   bool replan_algorithms = false;
@@ -120,6 +143,8 @@ struct TrainingArguments {
     field("deterministic", self.deterministic, "cpu always is");
     field("save", self.save, "write a checkpoint at the end");
     field("save-every", self.save_every, "and after each so many steps");
+    field("check-ranks", self.check_ranks,
+          "after each so many steps, ranks compare their parameters bit for bit");
     field("replan-after", self.replan_after,
           "after so many steps of this run, plan the others anew with what they took; results stay the same");
     field("replan-every", self.replan_every, "likewise, after each so many steps");

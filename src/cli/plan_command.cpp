@@ -29,7 +29,8 @@ void plan(const PlanArguments& arguments) {
   const PlannedRun run = plan_from(checkpoint, options);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
-  print_prediction(out, run);
+  const Scaling scaling = predict_scaling(run);
+  print_prediction(out, run, scaling);
   if (arguments.print_schedule) {
     print(out, *run.tape, run.schedule);
   }
@@ -49,7 +50,7 @@ void plan(const PlanArguments& arguments) {
     });
   }
   if (!arguments.outputs.json.empty()) {
-    const nlohmann::ordered_json summary = plan_summary(run, in_force(run_arguments, run));
+    const nlohmann::ordered_json summary = plan_summary(run, scaling, in_force(run_arguments, run));
     write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
   }
 }

@@ -60,8 +60,9 @@ Command add_profile_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "Measure what each op costs with each of its algorithms, for --profile of train and plan");
   add_options(*command, arguments->run);
-  // Every algorithm is measured, under the policy that moves least.
-  remove_options(*command, {"policy", "algorithms", "workspace-limit", "profile", "graph", "resume"});
+  // Every algorithm is measured, on one device, under the policy that moves least.
+  remove_options(*command, {"policy", "algorithms", "workspace-limit", "profile", "graph", "resume",
+                            "devices", "machines", "bucket", "sync-bn"});
   command->get_option("--model")->required();
   add_option(*command, "steps", arguments->steps, "that are timed for each choice of algorithms");
   add_option(*command, "link-gbytes-per-s", arguments->link_gbytes_per_s,

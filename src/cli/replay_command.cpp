@@ -78,8 +78,9 @@ void replay(const ReplayArguments& arguments) {
   print_run(out, run);
   nlohmann::ordered_json summary;
   if (run.target.simulated) {
-    print_prediction(out, run);
-    summary = plan_summary(run, options);
+    const Scaling scaling = predict_scaling(run);
+    print_prediction(out, run, scaling);
+    summary = plan_summary(run, scaling, options);
   } else {
     const DatasetSplits data = open_dataset(dataset_options(run.network, training.data, *options.seed));
     Trainer trainer(

@@ -30,6 +30,9 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
   return {{"type", "summary"},
           {"model", run.network.name()},
           {"batch", run.network.batch()},
+          {"devices", run.devices()},
+          {"machines", run.options.machines},
+          {"global_batch", run.global_batch()},
           {"device", run.target.name},
           {"simulated", run.target.simulated},
           {"policy", to_string(run.plan.options.policy)},
@@ -59,12 +62,36 @@ double percent(double part, double whole) {
   return whole > 0 ? 100.0 * part / whole : 0;
 }
 
+bool updates_with_every_batch(const PlannedRun& run) {
+  return run.global_batch() == static_cast<std::uint64_t>(run.network.batch());
+}
+
+void print_scaling(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {
+  out << "predicted update " << scaling.update_seconds * 1e3 << " ms";
+  if (run.options.training.micro_steps > 1) {
+    out << ", each micro-step before its last " << run.prediction.micro_step_seconds * 1e3 << " ms";
+  }
+  out << "; " << scaling.images_per_second << " images/s";
+  if (run.options.training.ranks > 1) {
+    out << ", " << 100 * scaling.efficiency << " % of what the devices compute alone\nreductions "
+        << scaling.reduce_seconds * 1e3 << " ms an update, of it not hidden "
+        << scaling.exposed_reduce_seconds * 1e3 << " ms";
+  }
+  out << "\n";
+}
+
 }  // namespace
 
-Json plan_summary(const PlannedRun& run, const RunArguments& arguments) {
+Json plan_summary(const PlannedRun& run, const Scaling& scaling, const RunArguments& arguments) {
   Json json = common_summary(run, arguments, run.prediction.peak_bytes, run.prediction.average_bytes,
                              run.prediction.host_bytes);
   json["predicted_step_seconds"] = run.prediction.step_seconds;
+  json["predicted_micro_step_seconds"] = run.prediction.micro_step_seconds;
+  json["predicted_update_seconds"] = scaling.update_seconds;
+  json["predicted_images_per_second"] = scaling.images_per_second;
+  json["predicted_efficiency"] = scaling.efficiency;
+  json["predicted_reduce_seconds"] = scaling.reduce_seconds;
+  json["predicted_exposed_reduce_seconds"] = scaling.exposed_reduce_seconds;
   json["oracle_step_seconds"] = oracle_step_seconds(run);
   json["lower_bound_step_seconds"] = lower_bound_step_seconds(run);
   return json;
@@ -74,6 +101,7 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
                    const TrainingArguments& training) {
   Json json = common_summary(run, arguments, result.peak_bytes, result.average_bytes, result.host_bytes);
   json["options"].update(to_json(training));
+  json["rank_peak_bytes"] = result.rank_peak_bytes;
   json["predicted_peak_bytes"] = result.predicted_peak_bytes;
   json["step_seconds"] = result.step_seconds;
   json["stall_seconds"] = value_or_null(result.stall_seconds);
@@ -94,12 +122,17 @@ void print_run(std::ostream& out, const PlannedRun& run) {
   } else if (run.options.profile) {
     out << " (" << run.algorithms_source() << ")";
   }
+  if (!updates_with_every_batch(run)) {
+    out << "\nglobal batch " << run.global_batch() << ": " << run.network.batch() << " x " << run.devices()
+        << " devices x " << run.options.machines << " machines x " << run.options.training.micro_steps
+        << " batches an update";
+  }
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)
       << ", smallest possible " << format_size(run.smallest_budget_bytes()) << "\n";
 }
 
-void print_prediction(std::ostream& out, const PlannedRun& run) {
+void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {
   const Prediction& prediction = run.prediction;
   const std::uint64_t baseline = baseline_peak_bytes(run);
   out << std::fixed << std::setprecision(1) << (run.fits() ? "fits" : "does not fit") << ": predicted peak "
@@ -111,6 +144,9 @@ void print_prediction(std::ostream& out, const PlannedRun& run) {
       << "predicted step " << prediction.step_seconds * 1e3 << " ms, of it stalled "
       << prediction.stall_seconds * 1e3 << " ms; oracle " << oracle_step_seconds(run) * 1e3
       << " ms, lower bound " << lower_bound_step_seconds(run) * 1e3 << " ms\n";
+  if (!updates_with_every_batch(run)) {
+    print_scaling(out, run, scaling);
+  }
 }
 
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result) {

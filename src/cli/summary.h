@@ -5,19 +5,21 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/options.h"
+#include "src/train/scaling.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/trainer.h"
 
 namespace vdnn {
 
 // The arguments are those in force (options.h).
-nlohmann::ordered_json plan_summary(const PlannedRun& run, const RunArguments& arguments);
+nlohmann::ordered_json plan_summary(const PlannedRun& run, const Scaling& scaling,
+                                    const RunArguments& arguments);
 nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult& result,
                                      const RunArguments& arguments, const TrainingArguments& training);
 
 // What is about to happen, in a few lines.
 void print_run(std::ostream& out, const PlannedRun& run);
-void print_prediction(std::ostream& out, const PlannedRun& run);
+void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling);
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result);
 
 }  // namespace vdnn

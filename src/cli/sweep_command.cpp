@@ -168,7 +168,8 @@ void sweep(const SweepArguments& arguments) {
     write_file(arguments.outputs.svg, [&](std::ostream& file) { write_sweep_chart(file, found); });
   }
   if (json) {
-    const nlohmann::ordered_json summary = plan_summary(found.last, in_force(run_arguments, found.last));
+    const nlohmann::ordered_json summary =
+        plan_summary(found.last, predict_scaling(found.last), in_force(run_arguments, found.last));
     write_output([&] { json->write(summary); });
   }
 }

@@ -1,12 +1,16 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <iostream>
+#include <memory>
 
 #include "src/cli/commands.h"
+#include "src/cli/exit_status.h"
 #include "src/cli/fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/ranks.h"
 #include "src/cli/replan_lines.h"
 #include "src/cli/resume.h"
 #include "src/cli/summary.h"
@@ -25,7 +29,12 @@ struct TrainArguments {
   OutputArguments outputs;
 };
 
-TrainOptions to_train_options(const TrainArguments& arguments) {
+// Of the ranks that train together, if there are several: one writes and speaks for all.
+bool is_first(const ProcessGroup* processes) {
+  return processes == nullptr || processes->rank() == 0;
+}
+
+TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* processes) {
   const TrainingArguments& training = arguments.training;
   TrainOptions options{.learning_rate = training.lr,
                        .learning_rate_schedule = training.lr_schedule,
@@ -33,7 +42,9 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
                        .steps = training.steps.value_or(0),
                        .session = {.seed = arguments.run.seed.value_or(1),
                                    .link_gbytes_per_second = training.link_gbytes_per_s},
+                       .processes = processes,
                        .trace = !arguments.outputs.trace.empty()};
+  options.compare_ranks_every = training.check_ranks.value_or(0);
   if (training.replan_after || training.replan_every) {
     options.replan =
         ReplanRule{.after_steps = training.replan_after.value_or(training.replan_every.value_or(0)),
@@ -42,8 +53,10 @@ TrainOptions to_train_options(const TrainArguments& arguments) {
   }
   options.learn = training.learned.has_value();
   if (training.save) {
-    options.save = [path = *training.save](Session& session) {
-      write_output([&] { save_checkpoint(path, session); });
+    options.save = [path = *training.save, writes = is_first(processes)](Session& session) {
+      if (writes) {
+        write_output([&] { save_checkpoint(path, session); });
+      }
     };
     options.save_every = training.save_every.value_or(0);
   }
@@ -81,9 +94,9 @@ nlohmann::ordered_json to_json(const StepReport& report) {
 
 // A function of its own, so that the state that was read does not outlive it.
 Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
-                     const std::optional<Checkpoint>& checkpoint,
+                     const std::optional<Checkpoint>& checkpoint, ProcessGroup* processes,
                      const std::function<void(const Replanning&)>& replanned) {
-  TrainOptions options = to_train_options(arguments);
+  TrainOptions options = to_train_options(arguments, processes);
   options.replanned = replanned;
   if (checkpoint) {
     options.start = checkpoint->state(run);
@@ -99,7 +112,21 @@ TrainArguments completed(const TrainArguments& given, const std::optional<Checkp
   return arguments;
 }
 
-void train(const TrainArguments& given) {
+// What is alike on all ranks. What was not asked for, as memory, each may have as its machine has it.
+nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
+                                       const std::optional<Checkpoint>& checkpoint,
+                                       const DatasetSplits& data) {
+  nlohmann::ordered_json json = to_json(arguments.run);
+  json.update(to_json(arguments.training));
+  json["seed"] = arguments.run.seed.value_or(1);
+  json["steps in the checkpoint"] = checkpoint ? checkpoint->info().step : 0;
+  json["training samples"] = data.training->size();
+  json["test samples"] = data.test ? data.test->size() : 0;
+  return json;
+}
+
+// Alone, or as one of several ranks.
+void train(const TrainArguments& given, ProcessGroup* processes) {
   const OutputArguments& outputs = given.outputs;
   check_outputs(outputs,
                 {{"--save", given.training.save, given.run.resume},
@@ -110,7 +137,11 @@ void train(const TrainArguments& given) {
   const TrainArguments arguments = completed(given, checkpoint);
   const PlannedRun run = plan_from(checkpoint, to_run_options(arguments.run));
   const DatasetSplits data = open_data(arguments, run);
-  std::ostream& out = people(outputs);
+  if (processes != nullptr) {
+    require_agreement(to_be_agreed_on(arguments, checkpoint, data), run.target, *processes);
+  }
+  std::ofstream nobody;
+  std::ostream& out = is_first(processes) ? people(outputs) : nobody;
   const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
   if (arguments.run.device == "auto") {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
@@ -118,13 +149,14 @@ void train(const TrainArguments& given) {
   print_run(out, run);
   std::optional<JsonLines> json;
   ProgressBar progress(out, terminal);
-  Trainer trainer = make_trainer(arguments, run, data, checkpoint, [&](const Replanning& replanning) {
-    progress.finish();
-    print_replanning(out, replanning);
-    if (json) {
-      write_output([&] { json->write(to_json(replanning)); });
-    }
-  });
+  Trainer trainer =
+      make_trainer(arguments, run, data, checkpoint, processes, [&](const Replanning& replanning) {
+        progress.finish();
+        print_replanning(out, replanning);
+        if (json) {
+          write_output([&] { json->write(to_json(replanning)); });
+        }
+      });
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
@@ -136,7 +168,7 @@ void train(const TrainArguments& given) {
   });
   progress.finish();
   print_result(out, trainer.run(), result);
-  if (arguments.training.learned) {
+  if (arguments.training.learned && is_first(processes)) {
     const std::string& path = *arguments.training.learned;
     replace_file(path, to_text(result.learned.value()));
     out << "learned: " << path << " (for --profile)\n";
@@ -154,6 +186,33 @@ void train(const TrainArguments& given) {
       write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
     });
     out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
+  }
+}
+
+// Of the ranks only the first writes files.
+TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
+  TrainArguments arguments = given;
+  arguments.run = arguments_of_rank(given.run, processes);
+  if (processes.rank() != 0) {
+    arguments.outputs = {};
+  }
+  return arguments;
+}
+
+void train(const TrainArguments& given) {
+  to_run_options(given.run);  // what is wrong is said once, not by every rank
+  in_force(given.training);
+  start_ranks(given.run);
+  const std::unique_ptr<ProcessGroup> processes = ProcessGroup::join();
+  if (processes->size() == 1) {
+    train(given, nullptr);
+    return;
+  }
+  try {
+    train(of_rank(given, *processes), processes.get());
+  } catch (...) {
+    const Failure failure = current_failure();
+    processes->abort(failure.text, failure.status);
   }
 }
 

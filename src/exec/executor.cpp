@@ -7,15 +7,15 @@
 
 namespace vdnn {
 
-StreamSet::StreamSet(Device& device) {
-  for (std::size_t role = 0; role < kStreamRoles; ++role) {
+StreamSet::StreamSet(Device& device, bool reduces) : count_(reduces ? kStreamRoles : kStreamRoles - 1) {
+  for (std::size_t role = 0; role < count_; ++role) {
     streams_[role] = device.create_stream(to_string(static_cast<StreamRole>(role)));
   }
 }
 
 Frontier StreamSet::everything(const Device& device) const {
   Frontier result;
-  for (const StreamId stream : streams_) {
+  for (const StreamId stream : all()) {
     result.join(device.frontier(stream));
   }
   return result;
@@ -50,18 +50,30 @@ struct Executor::BufferState {
 struct Executor::StepGraph {
   std::vector<AddressRange> inputs;
   std::uint64_t parity = 0;
+  bool updates = true;
   std::unique_ptr<DeviceGraph> graph;  // null: to be captured
 };
 
-std::string why_not_graph(const Device& device, const OpProgram* program) {
+std::string why_not_graph(const Device& device, const Tape& tape, const OpProgram* program) {
+  if (tape.collective()) {
+    return "what ranks do together is submitted anew in each step";
+  }
   std::string reason = device.why_not_capture();
   return reason.empty() && program != nullptr ? program->why_not_replay() : reason;
 }
 
 namespace {
 
-// For the batches that a loader stages, each with either slot of results.
-constexpr std::size_t kMostGraphs = std::size_t{2} * kStagedBatches;
+// For the batches that a loader stages, each with either slot of results, with and without update.
+constexpr std::size_t kMostGraphs = std::size_t{4} * kStagedBatches;
+
+// Does it change parameters, or say what only an update makes?
+bool is_of_update(const Tape& tape, const Instruction& instruction) {
+  const OpId op = instruction.kind == InstructionKind::kReadResult ? tape.producer(instruction.value)
+                  : is_launch(instruction.kind)                    ? instruction.op
+                                                                   : kNone;
+  return op != kNone && tape.op(op).phase == Phase::kUpdate;
+}
 
 // Where any type is aligned.
 constexpr std::uint64_t kResultAlignment = 64;
@@ -85,7 +97,12 @@ Executor::Executor(const ExecutorParts& parts)
       frontier_index_(parts.schedule->instructions.size(), kNone) {
   for (const Instruction& instruction : parts_.schedule->instructions) {
     names_.push_back(trace_name(*parts_.tape, instruction));
+    of_update_.push_back(is_of_update(*parts_.tape, instruction));
     uses_.push_back(uses(*parts_.tape, instruction));
+  }
+  if (parts_.tape->collective() && parts_.communicator == nullptr) {
+    throw InvalidArgument("'" + parts_.tape->model() +
+                          "' is trained by several ranks together: its executor wants a communicator");
   }
   number_awaited_instructions();
   try {
@@ -193,7 +210,7 @@ void Executor::take_result_slots() {
 }
 
 void Executor::take_step_numbers() {
-  replays_ = why_not_graph(*parts_.device, parts_.program).empty();
+  replays_ = why_not_graph(*parts_.device, *parts_.tape, parts_.program).empty();
   graphs_.reserve(kMostGraphs);
   numbers_.range = parts_.pool->allocate(kStepNumbersBytes, (*parts_.streams)[StreamRole::kCompute]);
   if (!numbers_.range) {
@@ -361,7 +378,8 @@ void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepS
     submit_instructions(inputs, scalars);
   };
   join_streams();
-  StepGraph* const step = step_ > 0 && replays_ && !parts_.device->tracing() ? find_graph(inputs) : nullptr;
+  StepGraph* const step =
+      step_ > 0 && replays_ && !parts_.device->tracing() ? find_graph(inputs, scalars.updates()) : nullptr;
   if (step == nullptr) {
     submit_all();
   } else if (step->graph) {
@@ -372,10 +390,10 @@ void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepS
   join_streams();
 }
 
-Executor::StepGraph* Executor::find_graph(std::span<const AddressRange> inputs) {
+Executor::StepGraph* Executor::find_graph(std::span<const AddressRange> inputs, bool updates) {
   const std::uint64_t parity = step_ % 2;
   const auto found = std::ranges::find_if(graphs_, [&](const StepGraph& graph) {
-    return graph.parity == parity && std::ranges::equal(graph.inputs, inputs);
+    return graph.parity == parity && graph.updates == updates && std::ranges::equal(graph.inputs, inputs);
   });
   if (found != graphs_.end()) {
     return &*found;
@@ -383,7 +401,8 @@ Executor::StepGraph* Executor::find_graph(std::span<const AddressRange> inputs) 
   if (graphs_.size() == kMostGraphs) {
     return nullptr;
   }
-  graphs_.push_back({.inputs = {inputs.begin(), inputs.end()}, .parity = parity, .graph = nullptr});
+  graphs_.push_back(
+      {.inputs = {inputs.begin(), inputs.end()}, .parity = parity, .updates = updates, .graph = nullptr});
   return &graphs_.back();
 }
 
@@ -423,7 +442,8 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   StepMetrics metrics;
   metrics.losses.reserve(parts_.tape->losses());
   try {
-    parts_.device->synchronize(slots_ready_[ticket.step % 2]);
+    const Frontier& ready = slots_ready_[ticket.step % 2];
+    parts_.communicator == nullptr ? parts_.device->synchronize(ready) : parts_.communicator->wait(ready);
   } catch (...) {
     failed_ = true;
     throw;
@@ -432,10 +452,13 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   if (!parts_.device->properties().touches_memory) {
     return {};
   }
+  const bool summed = parts_.tape->collective();
+  const float ranks = summed ? static_cast<float>(parts_.communicator->size()) : 1.0F;
   for (std::size_t loss = 0; loss < parts_.tape->losses(); ++loss) {
     const float* numbers = pointer_to<const float>(result(ticket.step, loss).begin);
-    metrics.losses.push_back({.loss = numbers[0], .correct = numbers[1], .counted = numbers[2]});
-    metrics.loss += static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(numbers[0]);
+    metrics.losses.push_back({.loss = numbers[0] / ranks, .correct = numbers[1], .counted = numbers[2]});
+    metrics.loss +=
+        static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(metrics.losses.back().loss);
   }
   return metrics;
 }
@@ -472,9 +495,19 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
     return;
   }
   parts_.device->wait(stream, waited_for(instruction));
+  if (scalars.updates() || !of_update_[index]) {
+    do_work(index, instruction, inputs, scalars);
+  }
+  if (frontier_index_[index] != kNone) {
+    frontiers_[step_ % 2][frontier_index_[index]] = parts_.device->frontier(stream);
+  }
+}
+
+void Executor::do_work(std::uint32_t index, const Instruction& instruction,
+                       std::span<const AddressRange> inputs, const StepScalars& scalars) {
   switch (instruction.kind) {
     case InstructionKind::kAllocate:
-      take(instruction.buffer, stream);
+      take(instruction.buffer, (*parts_.streams)[instruction.stream]);
       mark_memory();
       break;
     case InstructionKind::kLoad:
@@ -482,7 +515,11 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
       break;
     case InstructionKind::kLaunch:
     case InstructionKind::kRecompute:
-      launch(index, instruction, scalars);
+      if (parts_.tape->op(instruction.op).collective()) {
+        reduce(index, instruction);
+      } else {
+        launch(index, instruction, scalars);
+      }
       break;
     case InstructionKind::kOffload:
       move(index, instruction, instruction.buffer, instruction.host_buffer);
@@ -495,9 +532,6 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
       break;
     case InstructionKind::kRelease:
       break;
-  }
-  if (frontier_index_[index] != kNone) {
-    frontiers_[step_ % 2][frontier_index_[index]] = parts_.device->frontier(stream);
   }
 }
 
@@ -572,6 +606,23 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
     };
   }
   parts_.device->submit((*parts_.streams)[instruction.stream], work);
+}
+
+// In place, as the checker has seen to.
+void Executor::reduce(std::uint32_t index, const Instruction& instruction) {
+  const std::span<const BufferUse> all(uses_[index]);
+  const std::span<const BufferUse> reads = all.first(all.size() / 2);
+  const std::span<const BufferUse> writes = all.subspan(reads.size());
+  bucket_.clear();
+  for (std::size_t operand = 0; operand < reads.size(); ++operand) {
+    const std::uint64_t before = version_of(reads[operand].buffer, reads[operand].value);
+    bucket_.push_back({.name = names_[index],
+                       .range = operand_range(writes[operand].buffer, writes[operand].value),
+                       .version_before = before,
+                       .version_after = new_version(writes[operand].buffer, writes[operand].value),
+                       .cost = parts_.tape->op(instruction.op).cost});
+  }
+  parts_.communicator->all_reduce((*parts_.streams)[instruction.stream], bucket_, Reduction::kSum);
 }
 
 void Executor::copy(std::uint32_t index, CopyDirection direction, const Access& destination,

@@ -16,9 +16,13 @@ ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& ta
       parameter_slots_.push_back(slots_.size());
       shapes_.push_back(
           {.layout = parameter.recipe.storage_layout, .elements = parameter.recipe.type.elements()});
-      take(parameter.recipe.storage_bytes);
+      slots_.emplace_back().range = take(parameter.recipe.storage_bytes);
       for (const ValueId state : parameter.state) {
-        take(tape.value(state).bytes);
+        slots_.emplace_back().range = take(tape.value(state).bytes);
+      }
+      Slot& sum = sums_.emplace_back();
+      if (parameter.gradient_sum != kNone) {
+        sum.range = take(tape.value(parameter.gradient_sum).bytes);
       }
     }
   } catch (...) {
@@ -33,24 +37,25 @@ ParameterStore::~ParameterStore() {
 
 // Blocks of no bytes are places that nothing was taken for.
 void ParameterStore::give_back() noexcept {
-  for (const Slot& slot : slots_) {
-    try {
-      if (slot.range.bytes != 0) {
-        pool_.free(slot.range, pool_.device().frontier(stream_));
+  for (const std::vector<Slot>* const slots : {&slots_, &sums_}) {
+    for (const Slot& slot : *slots) {
+      try {
+        if (slot.range.bytes != 0) {
+          pool_.free(slot.range, pool_.device().frontier(stream_));
+        }
+      } catch (...) {
+        // Without memory to remember many streams in, the block stays in use until the pool goes.
       }
-    } catch (...) {
-      // Without memory to remember many streams in, the block stays in use until the pool goes.
     }
   }
 }
 
-void ParameterStore::take(std::uint64_t bytes) {
-  Slot& slot = slots_.emplace_back();
+AddressRange ParameterStore::take(std::uint64_t bytes) {
   const auto range = pool_.allocate(bytes, stream_);
   if (!range) {
     throw OutOfMemory("parameters and optimizer state", pool_.shortage(bytes));
   }
-  slot.range = *range;
+  return *range;
 }
 
 std::span<ParameterStore::Slot> ParameterStore::slots_of(std::size_t parameter) {
@@ -73,6 +78,9 @@ std::vector<ParameterStore::Slot*> ParameterStore::slots(const Tape& tape) {
     }
     for (std::size_t state = 0; state < parameter.state.size() && state + 1 < held.size(); ++state) {
       hold(parameter.state[state], held[1 + state]);
+    }
+    if (parameter.gradient_sum != kNone) {
+      hold(parameter.gradient_sum, sums_[index]);
     }
   }
   return result;

@@ -1,11 +1,13 @@
 #include "vdnn/predictor.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "src/exec/sim_communicator.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/error.h"
 #include "vdnn/executor.h"
@@ -18,8 +20,11 @@ namespace {
 
 // More than any schedule takes, less than would overflow when granules are added.
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
-// Steps before the one that is measured: the first fills the pools, the second is the first that overlaps.
-constexpr int kWarmUpSteps = 2;
+// Steps before those that are measured: the first fills the pools, the second is the first that overlaps.
+constexpr std::uint32_t kWarmUpSteps = 2;
+// Of the micro-steps of an update, the first follows one that updates and the last is one. Those between them
+// are alike: one is simulated.
+constexpr std::uint32_t kDifferentMicroSteps = 3;
 
 // Runs `simulation`. kBoundless is nobody's budget: what exceeds it cannot be, on any device.
 template <class Simulation>
@@ -78,7 +83,8 @@ class SimulatedRun {
                                 .page_aligned_blocks = options.page_aligned_blocks})),
         pool(*device, {}),
         pinned(*device),
-        streams(*device),
+        communicator(make_sim_communicator(*device, options.collectives)),
+        streams(*device, training.collective()),
         parameters(pool, streams[StreamRole::kCompute], training) {
     parameters.upload(pinned, streams[StreamRole::kCompute], nullptr, {});
   }
@@ -90,7 +96,8 @@ class SimulatedRun {
             .streams = &streams,
             .parameters = &parameters,
             .tape = &tape,
-            .schedule = &schedule};
+            .schedule = &schedule,
+            .communicator = communicator.get()};
   }
   double compute_waited_seconds() const {
     return device->times(streams[StreamRole::kCompute]).waiting_seconds;
@@ -99,6 +106,7 @@ class SimulatedRun {
   std::unique_ptr<SimDevice> device;
   DevicePool pool;
   PinnedPool pinned;
+  std::unique_ptr<Communicator> communicator;
   StreamSet streams;
   ParameterStore parameters;
 };
@@ -147,27 +155,61 @@ std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::sp
   return times;
 }
 
+// Steps one after the other, each update's micro-steps in turn. As in training, the host reads each step's
+// loss when it has submitted the next.
+class Steps {
+ public:
+  Steps(Executor& executor, std::span<const AddressRange> inputs, std::uint32_t micro_steps)
+      : executor_(executor), inputs_(inputs), micro_steps_(micro_steps) {}
+
+  void step() {
+    const StepTicket next =
+        executor_.submit(inputs_, {.micro_step = steps_++ % micro_steps_, .micro_steps = micro_steps_});
+    if (const std::optional<StepTicket> last = std::exchange(last_, next)) {
+      executor_.wait(*last);
+    }
+  }
+  std::uint32_t taken() const { return steps_; }
+
+ private:
+  Executor& executor_;
+  std::span<const AddressRange> inputs_;
+  std::uint32_t micro_steps_;
+  std::uint32_t steps_ = 0;
+  std::optional<StepTicket> last_;
+};
+
+// Steps up to the last of an update, from one to the next.
+double mean_micro_step_seconds(SimDevice& device, Steps& steps, std::uint32_t micro_steps) {
+  const std::uint32_t others = micro_steps - 1;
+  double seconds = 0;
+  for (std::uint32_t micro_step = 0; micro_step < std::min(others, kDifferentMicroSteps - 1); ++micro_step) {
+    const double begin = device.finish_seconds();
+    steps.step();
+    // The second stands for all that follow it.
+    seconds += (micro_step == 0 ? 1 : others - 1) * (device.finish_seconds() - begin);
+  }
+  return others == 0 ? 0 : seconds / others;
+}
+
 Prediction simulate(const Tape& tape, const Schedule& schedule, const PredictionOptions& options) {
   SimulatedRun run(tape, options);
   const Staging staging(run.pinned, tape);
   ExecutorParts parts = run.parts(tape, schedule);
   parts.graph = options.graph;
   Executor executor(parts);
-  // As in training, the host reads each step's loss when it has submitted the next.
-  StepTicket last = executor.submit(staging.inputs(), {});
-  const auto step = [&] {
-    const StepTicket next = executor.submit(staging.inputs(), {});
-    executor.wait(std::exchange(last, next));
-  };
-  for (int warm_up = 1; warm_up < kWarmUpSteps; ++warm_up) {
-    step();
+  const std::uint32_t cycle = std::min(options.micro_steps, kDifferentMicroSteps);
+  Steps steps(executor, staging.inputs(), cycle);
+  while (steps.taken() < kWarmUpSteps || steps.taken() % cycle != 0) {
+    steps.step();
   }
+  Prediction result;
+  result.micro_step_seconds = mean_micro_step_seconds(*run.device, steps, options.micro_steps);
   const double begin = run.device->finish_seconds();
   const double waited = run.compute_waited_seconds();
   run.device->set_tracing(options.trace);
-  step();
+  steps.step();
 
-  Prediction result;
   result.step_seconds = run.device->finish_seconds() - begin;
   result.stall_seconds = run.compute_waited_seconds() - waited;
   result.average_bytes = executor.memory().average_bytes;
@@ -243,7 +285,8 @@ PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options) {
   for (const Op& op : tape.ops()) {
     std::vector<double>& seconds = costs.op_seconds.emplace_back();
     for (std::uint32_t algorithm = 0; algorithm < op.algorithms.size(); ++algorithm) {
-      seconds.push_back(profile.seconds(op.cost_with(algorithm)));
+      // What ranks do together keeps no compute stream.
+      seconds.push_back(op.collective() ? 0 : profile.seconds(op.cost_with(algorithm)));
     }
   }
   return costs;

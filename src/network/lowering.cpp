@@ -4,7 +4,8 @@
 // the contributions to its gradient are added in the order in which the backward pass makes them, each as
 // soon as it is made, so that no more than two of them are alive. And a parameter is updated right after the
 // last backward op of its layer that reads it or makes its gradient, so that gradients do not pile up; but
-// where they are clipped by their common norm, all updates follow the backward pass.
+// where they are clipped by their common norm, or summed over ranks, all updates follow the backward pass:
+// one that stood in it would make the rest of it wait for the ranks.
 
 #include <algorithm>
 #include <array>
@@ -72,6 +73,7 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
         return recipe.saved.size();
       case OperandRole::kState:
       case OperandRole::kGradientNorm:
+      case OperandRole::kGradientSum:
         break;
     }
     return 0;
@@ -124,6 +126,18 @@ float loss_weight(const OpSpec& spec) {
       spec);
 }
 
+// The same loss, its gradients so many times as large.
+OpSpec scaled(OpSpec spec, float factor) {
+  std::visit(
+      [factor](auto& loss) {
+        if constexpr (requires { loss.weight; }) {
+          loss.weight *= factor;
+        }
+      },
+      spec);
+  return spec;
+}
+
 bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_t index) {
   return std::ranges::any_of(operands, [role, index](const Operand& operand) {
     return operand.role == role && operand.index == index;
@@ -145,6 +159,7 @@ class Lowering {
 
  private:
   const Layer& layer(std::uint32_t id) const { return network_.layers()[id]; }
+  OpSpec spec_of(std::uint32_t id) const;
   std::vector<TensorType> input_types(std::uint32_t id) const;
 
   void declare_inputs();
@@ -160,17 +175,25 @@ class Lowering {
   void lower_forward(std::uint32_t id);
   void lower_backward(std::uint32_t id);
   void take_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value);
+  bool updates_follow_backward() const { return training_->clip_norm || training_->ranks > 1; }
   void lower_updates(std::uint32_t id, std::size_t position);
+  void take_gradient(std::uint32_t id, std::uint32_t parameter);
+  void accumulate(std::uint32_t id, std::uint32_t parameter);
+  void reduce_saved(std::uint32_t id, const OpRecipe& recipe);
+  void reduce_bucket();
+  void reduce_metrics();
+  Op all_reduce(std::string name, Phase phase, std::vector<ValueId> values);
   void lower_update(std::uint32_t id, std::size_t parameter);
-  void lower_clipping();
+  void lower_gradient_norm();
+  void lower_all_updates();
   void list_results();
   bool last_use_of_parameter(std::uint32_t id, std::size_t position, std::size_t parameter) const;
 
   ValueId declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes);
   ValueId read(std::uint32_t id, const Operand& operand) const;
-  ValueId make(std::uint32_t id, const Operand& operand);
+  ValueId make(std::uint32_t id, Phase phase, const Operand& operand);
   ValueId make_output(std::uint32_t id);
-  ValueId make_saved(std::uint32_t id, std::uint32_t index);
+  ValueId make_saved(std::uint32_t id, Phase phase, std::uint32_t index);
   ValueId make_input_gradient(std::uint32_t id, std::uint32_t index);
   ValueId make_parameter_gradient(std::uint32_t id, std::uint32_t index);
   Op layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes, std::size_t position);
@@ -183,8 +206,24 @@ class Lowering {
   std::vector<GradientSum> gradients_;  // a feature map
   std::vector<bool> reaches_loss_;      // a layer: what only the host looks at has no gradient
   ValueId gradient_norm_ = kNone;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> bucket_;  // layer, parameter: not reduced yet
+  std::uint64_t bucket_bytes_ = 0;
+  std::uint32_t buckets_ = 0;     // that were reduced
+  std::vector<ValueId> metrics_;  // a loss: what the host is given
   Tape::Parts parts_;
 };
+
+// As the catalog and its ops are given it.
+OpSpec Lowering::spec_of(std::uint32_t id) const {
+  OpSpec spec = layer(id).spec;
+  if (auto* const normalization = std::get_if<BatchNormalizationSpec>(&spec)) {
+    normalization->ranks = training_ != nullptr && training_->sync_batch_normalization ? training_->ranks : 1;
+  } else if (training_ != nullptr && is_loss(spec)) {
+    const auto batches = static_cast<float>(training_->ranks) * static_cast<float>(training_->micro_steps);
+    return scaled(std::move(spec), 1 / batches);
+  }
+  return spec;
+}
 
 std::vector<TensorType> Lowering::input_types(std::uint32_t id) const {
   std::vector<TensorType> types;
@@ -243,7 +282,7 @@ void Lowering::fetch_recipe(std::uint32_t id) {
   const std::array<TensorType, 1> outputs{network_.type(layer(id).output)};
   LayerState& state = layers_[id];
   try {
-    state.recipe = catalog_.recipe(layer(id).spec, input_types(id), outputs,
+    state.recipe = catalog_.recipe(spec_of(id), input_types(id), outputs,
                                    training_ == nullptr ? Mode::kInference : Mode::kTraining);
   } catch (const InvalidArgument& error) {  // catalogs know kinds of layers, not their names
     throw InvalidArgument("layer " + layer(id).name + ": " + error.what());
@@ -346,6 +385,7 @@ ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
     case OperandRole::kInputGradient:
     case OperandRole::kState:
     case OperandRole::kGradientNorm:
+    case OperandRole::kGradientSum:
       break;
   }
   return kNone;
@@ -360,11 +400,16 @@ ValueId Lowering::make_output(std::uint32_t id) {
   return feature_maps_[output];
 }
 
-ValueId Lowering::make_saved(std::uint32_t id, std::uint32_t index) {
+ValueId Lowering::make_saved(std::uint32_t id, Phase phase, std::uint32_t index) {
   LayerState& state = layers_[id];
   const SavedRecipe& recipe = state.recipe.saved[index];
+  std::string name = layer(id).name + "." + recipe.name;
+  if (recipe.summed_over_ranks) {
+    name += ".local";
+  }
   state.saved[index] =
-      declare(layer(id).name + "." + recipe.name, ValueKind::kSaved, recipe.type, recipe.type.bytes());
+      declare(std::move(name), phase == Phase::kForward ? ValueKind::kSaved : ValueKind::kGradientNorm,
+              recipe.type, recipe.type.bytes());
   return state.saved[index];
 }
 
@@ -386,12 +431,13 @@ ValueId Lowering::make_input_gradient(std::uint32_t id, std::uint32_t index) {
 ValueId Lowering::make_parameter_gradient(std::uint32_t id, std::uint32_t index) {
   LayerState& state = layers_[id];
   const Value parameter = parts_.values[state.parameters[index]];
-  state.parameter_gradients[index] =
-      declare(parameter.name + ".gradient", ValueKind::kParameterGradient, parameter.type, parameter.bytes);
+  const bool local = training_->ranks > 1 && training_->micro_steps == 1;  // the sum has the name
+  state.parameter_gradients[index] = declare(parameter.name + (local ? ".gradient.local" : ".gradient"),
+                                             ValueKind::kParameterGradient, parameter.type, parameter.bytes);
   return state.parameter_gradients[index];
 }
 
-ValueId Lowering::make(std::uint32_t id, const Operand& operand) {
+ValueId Lowering::make(std::uint32_t id, Phase phase, const Operand& operand) {
   switch (operand.role) {
     case OperandRole::kParameter:  // running statistics follow the forward pass
       return layers_[id].recipe.parameters[operand.index].trainable ? kNone
@@ -399,7 +445,7 @@ ValueId Lowering::make(std::uint32_t id, const Operand& operand) {
     case OperandRole::kOutput:
       return make_output(id);
     case OperandRole::kSaved:
-      return make_saved(id, operand.index);
+      return make_saved(id, phase, operand.index);
     case OperandRole::kInputGradient:
       return make_input_gradient(id, operand.index);
     case OperandRole::kParameterGradient:
@@ -418,7 +464,7 @@ Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>
         .phase = phase,
         .direction = recipe.direction,
         .position = static_cast<std::uint32_t>(position),
-        .spec = layer(id).spec,
+        .spec = spec_of(id),
         .layer_inputs = input_types(id),
         .layer_outputs = {network_.type(layer(id).output)},
         .reads = {},
@@ -433,7 +479,7 @@ Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>
     }
   }
   for (const Operand& operand : recipe.writes) {
-    op.writes.push_back(make(id, operand));
+    op.writes.push_back(make(id, phase, operand));
     if (op.writes.back() == kNone) {
       reject(layer(id).name, "writes an operand that is not its own, in op " + op.name);
     }
@@ -445,6 +491,7 @@ void Lowering::lower_forward(std::uint32_t id) {
   const std::vector<OpRecipe>& recipes = layers_[id].recipe.forward;
   for (std::size_t position = 0; position < recipes.size(); ++position) {
     parts_.ops.push_back(layer_op(id, Phase::kForward, recipes, position));
+    reduce_saved(id, recipes[position]);
   }
 }
 
@@ -455,15 +502,136 @@ void Lowering::lower_backward(std::uint32_t id) {
     Op op = layer_op(id, Phase::kBackward, state.recipe.backward, position);
     const std::vector<ValueId> writes = op.writes;
     parts_.ops.push_back(std::move(op));
+    reduce_saved(id, recipe);
     for (std::size_t i = 0; i < writes.size(); ++i) {
       if (recipe.writes[i].role == OperandRole::kInputGradient && wanted(id, recipe.writes[i])) {
         take_contribution(id, layer(id).inputs[recipe.writes[i].index], writes[i]);
       }
     }
-    if (!training_->clip_norm) {
+    for (const Operand& write : recipe.writes) {
+      if (write.role == OperandRole::kParameterGradient && wanted(id, write)) {
+        take_gradient(id, write.index);
+      }
+    }
+    if (!updates_follow_backward()) {
       lower_updates(id, position);
     }
   }
+}
+
+// What becomes of the gradient before its parameter is updated.
+void Lowering::take_gradient(std::uint32_t id, std::uint32_t parameter) {
+  if (training_->micro_steps > 1) {
+    accumulate(id, parameter);
+  }
+  if (training_->ranks > 1) {
+    bucket_.emplace_back(id, parameter);
+    bucket_bytes_ += parts_.values[layers_[id].parameter_gradients[parameter]].bytes;
+    if (bucket_bytes_ >= training_->bucket_bytes) {
+      reduce_bucket();
+    }
+  }
+}
+
+void Lowering::accumulate(std::uint32_t id, std::uint32_t index) {
+  ValueId& gradient = layers_[id].parameter_gradients[index];
+  TapeParameter& parameter = parts_.parameters[layers_[id].first_parameter + index];
+  const Value of_batch = parts_.values[gradient];
+  parameter.gradient_sum =
+      declare(of_batch.name + "_sum", ValueKind::kGradientSum, of_batch.type, of_batch.bytes);
+  const OpRecipe recipe = catalog_.gradient_sum_recipe(parameter.recipe);
+  const auto resolve = [&](const Operand& operand) {
+    return operand.role == OperandRole::kGradientSum ? parameter.gradient_sum : gradient;
+  };
+  Op op{.name = of_batch.name + ".accumulate",
+        .layer = id,
+        .phase = Phase::kBackward,
+        .direction = Direction::kUpdate,
+        .spec = GradientSumSpec{},
+        .layer_inputs = {parameter.recipe.type},
+        .layer_outputs = {parameter.recipe.type},
+        .reads = {},
+        .writes = {},
+        .may_overwrite = recipe.may_overwrite,
+        .algorithms = recipe.algorithms,
+        .cost = recipe.cost};
+  std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
+  std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
+  parts_.ops.push_back(std::move(op));
+  gradient = parameter.gradient_sum;
+}
+
+// The op without its writes, each of which lies where the read lies.
+Op Lowering::all_reduce(std::string name, Phase phase, std::vector<ValueId> values) {
+  Op op{.name = std::move(name),
+        .phase = phase,
+        .direction = Direction::kUpdate,
+        .spec = AllReduceSpec{},
+        .reads = std::move(values),
+        .algorithms = {{.name = "all-reduce"}}};
+  for (std::uint32_t index = 0; index < op.reads.size(); ++index) {
+    op.may_overwrite.push_back({.write = index, .read = index});
+  }
+  return op;
+}
+
+// What the op before has made of it, as its recipe wants it.
+void Lowering::reduce_saved(std::uint32_t id, const OpRecipe& recipe) {
+  LayerState& state = layers_[id];
+  std::vector<std::uint32_t> summed;
+  std::vector<ValueId> shares;
+  for (const Operand& write : recipe.writes) {
+    if (write.role == OperandRole::kSaved && state.recipe.saved[write.index].summed_over_ranks) {
+      summed.push_back(write.index);
+      shares.push_back(state.saved[write.index]);
+    }
+  }
+  if (summed.empty()) {
+    return;
+  }
+  Op op = all_reduce(parts_.ops.back().name + ".reduce", parts_.ops.back().phase, std::move(shares));
+  op.layer = id;
+  for (const std::uint32_t index : summed) {
+    const Value share = parts_.values[state.saved[index]];
+    state.saved[index] =
+        declare(layer(id).name + "." + state.recipe.saved[index].name, share.kind, share.type, share.bytes);
+    op.writes.push_back(state.saved[index]);
+  }
+  parts_.ops.push_back(std::move(op));
+}
+
+void Lowering::reduce_bucket() {
+  std::vector<ValueId> values;
+  for (const auto& [id, parameter] : bucket_) {
+    values.push_back(layers_[id].parameter_gradients[parameter]);
+  }
+  if (values.empty()) {
+    return;
+  }
+  Op op = all_reduce("gradients.reduce" + std::to_string(buckets_++), Phase::kUpdate, values);
+  op.layer = bucket_.back().first;
+  for (const auto& [id, parameter] : bucket_) {
+    ValueId& gradient = layers_[id].parameter_gradients[parameter];
+    if (const Value local = parts_.values[gradient]; !local.persistent()) {
+      const std::string name = parts_.values[layers_[id].parameters[parameter]].name + ".gradient";
+      gradient = declare(name, ValueKind::kParameterGradient, local.type, local.bytes);
+    }
+    op.writes.push_back(gradient);
+  }
+  parts_.ops.push_back(std::move(op));
+  bucket_.clear();
+  bucket_bytes_ = 0;
+}
+
+// The sums over all ranks of what the losses say, in every micro-step.
+void Lowering::reduce_metrics() {
+  Op op = all_reduce("metrics.reduce", Phase::kBackward, metrics_);
+  for (ValueId& metrics : metrics_) {
+    const Value local = parts_.values[metrics];
+    metrics = declare(local.name + ".sum", ValueKind::kMetrics, local.type, local.bytes);
+    op.writes.push_back(metrics);
+  }
+  parts_.ops.push_back(std::move(op));
 }
 
 // Adds what layer `id` contributes to the gradient of a feature map to what has arrived before.
@@ -563,8 +731,8 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
   parts_.ops.push_back(std::move(op));
 }
 
-// The norm of all gradients, then every update; nothing where the losses reach no parameter.
-void Lowering::lower_clipping() {
+// Of all gradients; nothing where the losses reach no parameter.
+void Lowering::lower_gradient_norm() {
   std::vector<ParameterRecipe> recipes;
   Op op{.name = "gradients.norm",
         .phase = Phase::kUpdate,
@@ -590,6 +758,9 @@ void Lowering::lower_clipping() {
   op.algorithms = recipe.algorithms;
   op.cost = recipe.cost;
   parts_.ops.push_back(std::move(op));
+}
+
+void Lowering::lower_all_updates() {
   for (std::uint32_t id = static_cast<std::uint32_t>(layers_.size()); id-- > 0;) {
     for (std::size_t index = 0; index < layers_[id].parameters.size(); ++index) {
       lower_update(id, index);
@@ -601,7 +772,7 @@ void Lowering::lower_clipping() {
 void Lowering::list_results() {
   for (const Layer& each : network_.layers()) {
     if (is_loss(each.spec)) {
-      parts_.results.push_back(feature_maps_[each.output]);
+      parts_.results.push_back(metrics_[parts_.loss_weights.size()]);
       parts_.loss_weights.push_back(loss_weight(each.spec));
     }
   }
@@ -644,7 +815,15 @@ std::shared_ptr<const Tape> Lowering::run() {
         below || std::ranges::any_of(layers_[id].recipe.parameters, &ParameterRecipe::trainable);
     lower_forward(id);
   }
+  for (const Layer& each : network_.layers()) {
+    if (is_loss(each.spec)) {
+      metrics_.push_back(feature_maps_[each.output]);
+    }
+  }
   if (training_ != nullptr) {
+    if (training_->ranks > 1) {
+      reduce_metrics();
+    }
     for (std::uint32_t id = count; id-- > 0;) {
       if (reaches_loss_[id]) {
         choose_backward_ops(id);
@@ -654,8 +833,12 @@ std::shared_ptr<const Tape> Lowering::run() {
     for (std::uint32_t id = count; id-- > 0;) {
       lower_backward(id);
     }
+    reduce_bucket();
     if (training_->clip_norm) {
-      lower_clipping();
+      lower_gradient_norm();
+    }
+    if (updates_follow_backward()) {
+      lower_all_updates();
     }
   }
   list_results();
@@ -669,6 +852,11 @@ std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalo
   if (options.clip_norm && !(*options.clip_norm > 0 && std::isfinite(*options.clip_norm))) {
     throw InvalidArgument("gradients clipped to a norm of " + std::to_string(*options.clip_norm) +
                           ": it must be positive");
+  }
+  if (options.ranks == 0 || options.micro_steps == 0 || options.bucket_bytes == 0) {
+    throw InvalidArgument("training by " + std::to_string(options.ranks) + " ranks, " +
+                          std::to_string(options.micro_steps) + " micro-steps an update, in buckets of " +
+                          std::to_string(options.bucket_bytes) + " bytes: all must be at least 1");
   }
   return Lowering(network, catalog, &options).run();
 }

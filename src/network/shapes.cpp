@@ -178,6 +178,8 @@ class ShapeRules {
   TensorType operator()(const SgdSpec&) const { not_a_layer(); }
   TensorType operator()(const AdamSpec&) const { not_a_layer(); }
   TensorType operator()(const GradientNormSpec&) const { not_a_layer(); }
+  TensorType operator()(const GradientSumSpec&) const { not_a_layer(); }
+  TensorType operator()(const AllReduceSpec&) const { not_a_layer(); }
 
   // N x K x space...: a class a place.
   TensorType class_targets() const {

@@ -289,6 +289,65 @@ LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes
   return recipe;
 }
 
+namespace {
+
+// The running statistics.
+OpRecipe follow(const TensorType& statistics, const std::vector<Algorithm>& algorithms) {
+  using enum OperandRole;
+  return {.direction = Direction::kForward,
+          .reads = {{kSaved, 0}, {kSaved, 1}, {kParameter, 2}, {kParameter, 3}},
+          .writes = {{kParameter, 2}, {kParameter, 3}},
+          .may_overwrite = {{.write = 0, .read = 2}, {.write = 1, .read = 3}},
+          .algorithms = algorithms,
+          .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}};
+}
+
+// Of several ranks' batch; costs are those of passes over X, dY and Y.
+void synchronize(LayerRecipe& recipe, const TensorType& type,
+                 const BatchNormalizationAlgorithms& algorithms) {
+  using enum OperandRole;
+  const TensorType statistics{.dims = {type.dims[1]}};
+  recipe.saved = {{.name = "mean", .type = statistics, .summed_over_ranks = true},
+                  {.name = "variance", .type = statistics, .summed_over_ranks = true},
+                  {.name = "own_mean", .type = statistics},
+                  {.name = "own_variance", .type = statistics},
+                  {.name = "gradient_means", .type = {.dims = {2, type.dims[1]}}, .summed_over_ranks = true}};
+  recipe.forward = {{.direction = Direction::kForward,
+                     .reads = {{kInput, 0}},
+                     .writes = {{kSaved, 0}, {kSaved, 2}, {kSaved, 3}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.statistics,
+                     .cost = {.flops = 3 * elements_of(type), .bytes = bytes_of(type)}},
+                    {.direction = Direction::kForward,
+                     .reads = {{kSaved, 0}, {kSaved, 2}, {kSaved, 3}},
+                     .writes = {{kSaved, 1}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.variance,
+                     .cost = {.flops = 4 * elements_of(statistics), .bytes = 4 * bytes_of(statistics)}},
+                    {.direction = Direction::kForward,
+                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}, {kSaved, 0}, {kSaved, 1}},
+                     .writes = {{kOutput, 0}},
+                     .may_overwrite = {},
+                     .algorithms = algorithms.forward,
+                     .cost = {.flops = 4 * elements_of(type), .bytes = 2 * bytes_of(type)}},
+                    follow(statistics, algorithms.follow)};
+  recipe.backward = {
+      {.direction = Direction::kBackwardFilter,
+       .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}},
+       .writes = {{kSaved, 4}, {kParameterGradient, 0}, {kParameterGradient, 1}},
+       .may_overwrite = {},
+       .algorithms = algorithms.sums,
+       .cost = {.flops = 4 * elements_of(type), .bytes = 2 * bytes_of(type)}},
+      {.direction = Direction::kBackwardData,
+       .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}, {kParameter, 0}, {kSaved, 4}},
+       .writes = {{kInputGradient, 0}},
+       .may_overwrite = {{.write = 0, .read = 3}},
+       .algorithms = algorithms.backward,
+       .cost = {.flops = 7 * elements_of(type), .bytes = 3 * bytes_of(type)}}};
+}
+
+}  // namespace
+
 LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const BatchNormalizationAlgorithms& algorithms) {
   using enum OperandRole;
@@ -301,6 +360,9 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
   const TensorType& type = types.inputs[0];
   require_channels(type, kLayer);
   const std::int64_t channels = type.dims[1];
+  if (spec.ranks < 1) {
+    reject(kLayer, "over the batches of no rank");
+  }
   if (type.elements() == static_cast<std::uint64_t>(channels)) {
     reject(kLayer, "one element a channel has no variance, got " + to_string(type.dims));
   }
@@ -318,6 +380,10 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
          .cost = {.flops = 2 * elements_of(type), .bytes = 2 * bytes_of(type)}}};
     return recipe;
   }
+  if (spec.ranks > 1) {
+    synchronize(recipe, type, algorithms);
+    return recipe;
+  }
   const TensorType statistics{.dims = {channels}};
   recipe.saved = {{.name = "mean", .type = statistics}, {.name = "variance", .type = statistics}};
   recipe.forward = {{.direction = Direction::kForward,
@@ -326,12 +392,7 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
                      .may_overwrite = {},
                      .algorithms = algorithms.forward,
                      .cost = normalisation_cost(type)},
-                    {.direction = Direction::kForward,
-                     .reads = {{kSaved, 0}, {kSaved, 1}, {kParameter, 2}, {kParameter, 3}},
-                     .writes = {{kParameter, 2}, {kParameter, 3}},
-                     .may_overwrite = {{.write = 0, .read = 2}, {.write = 1, .read = 3}},
-                     .algorithms = algorithms.follow,
-                     .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}}};
+                    follow(statistics, algorithms.follow)};
   recipe.backward = {normalisation_backward(type, algorithms.backward)};
   return recipe;
 }

@@ -100,4 +100,15 @@ OpRecipe standard_gradient_norm(const GradientNormSpec& spec, std::span<const Pa
   return recipe;
 }
 
+OpRecipe standard_gradient_sum(const ParameterRecipe& parameter, std::vector<Algorithm> algorithms) {
+  using enum OperandRole;
+  const auto bytes = static_cast<double>(parameter.storage_bytes);
+  return {.direction = Direction::kUpdate,
+          .reads = {{kParameterGradient, 0}, {kGradientSum, 0}},
+          .writes = {{kGradientSum, 0}},
+          .may_overwrite = {{.write = 0, .read = 1}},
+          .algorithms = std::move(algorithms),
+          .cost = {.flops = bytes / sizeof(float), .bytes = 3 * bytes}};
+}
+
 }  // namespace vdnn::ops

@@ -21,4 +21,6 @@ UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parame
 OpRecipe standard_gradient_norm(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters,
                                 std::vector<Algorithm> algorithms);
 
+OpRecipe standard_gradient_sum(const ParameterRecipe& parameter, std::vector<Algorithm> algorithms);
+
 }  // namespace vdnn::ops

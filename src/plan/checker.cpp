@@ -198,10 +198,11 @@ class Checker {
         break;
       case InstructionKind::kLaunch:
       case InstructionKind::kRecompute:
-        // One stream computes: ops of one program share what they are built from (op_library.h).
-        right = instruction.stream == StreamRole::kCompute && launch_has_form(instruction);
+        right = launch_has_form(instruction);
         break;
     }
+    // Nothing else may stand in line with what other ranks wait for.
+    right = right && (instruction.stream == StreamRole::kReduce) == is_collective(instruction);
     if (!right) {
       find(here() + " names what is not there");
       return;
@@ -215,6 +216,16 @@ class Checker {
     return std::ranges::find(tape_.results(), value) != tape_.results().end();
   }
 
+  bool is_collective(const Instruction& instruction) const {
+    return instruction.kind == InstructionKind::kLaunch && tape_.op(instruction.op).collective();
+  }
+
+  static bool in_place(const Op& op, const Instruction& instruction) {
+    const auto writes = instruction.operands.begin() + static_cast<std::ptrdiff_t>(op.reads.size());
+    return op.reads.size() == op.writes.size() &&
+           std::equal(instruction.operands.begin(), writes, writes, instruction.operands.end() - 1);
+  }
+
   bool launch_has_form(const Instruction& instruction) const {
     if (instruction.op >= tape_.ops().size()) {
       return false;
@@ -222,6 +233,14 @@ class Checker {
     const Op& op = tape_.op(instruction.op);
     const std::size_t values = op.reads.size() + op.writes.size();
     if (instruction.operands.size() != values + 1) {
+      return false;
+    }
+    // One stream computes: ops of one program share what they are built from (op_library.h).
+    if (!op.collective() && instruction.stream != StreamRole::kCompute) {
+      return false;
+    }
+    // Launched again, it would wait for ranks that are elsewhere.
+    if (op.collective() && (instruction.kind != InstructionKind::kLaunch || !in_place(op, instruction))) {
       return false;
     }
     const BufferId workspace = instruction.operands.back();

@@ -73,7 +73,9 @@ class Lowering {
 
   void emit_launch(OpId id, BufferId workspace) {
     const Op& op = tape_.op(id);
-    Instruction launch{.kind = InstructionKind::kLaunch, .stream = StreamRole::kCompute, .op = id};
+    Instruction launch{.kind = InstructionKind::kLaunch,
+                       .stream = op.collective() ? StreamRole::kReduce : StreamRole::kCompute,
+                       .op = id};
     for (const ValueId value : op.reads) {
       if (location_[value] == kNone) {
         throw InvalidArgument("the plan leaves " + op.name + " without " + tape_.value(value).name);

@@ -1,5 +1,7 @@
 #include "src/plan/overwrite.h"
 
+#include <algorithm>
+
 namespace vdnn {
 
 namespace {
@@ -12,20 +14,25 @@ bool may_take(const Tape& tape, OpId id, const Overwrite& permission) {
          tape.value(write).bytes <= tape.value(read).bytes;
 }
 
+// May an earlier write of the op take the memory of `read`, and does it?
+bool is_taken_before(const Tape& tape, OpId id, std::uint32_t write, ValueId read) {
+  const Op& op = tape.op(id);
+  return std::ranges::any_of(op.may_overwrite, [&](const Overwrite& permission) {
+    if (permission.write >= write || op.reads[permission.read] != read) {
+      return false;
+    }
+    const auto other = overwritten_read(tape, id, permission.write);
+    return other && op.reads[*other] == read;
+  });
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> overwritten_read(const Tape& tape, OpId id, std::uint32_t write) {
   const Op& op = tape.op(id);
   for (const Overwrite& permission : op.may_overwrite) {
-    if (permission.write != write || !may_take(tape, id, permission)) {
-      continue;
-    }
-    bool taken = false;
-    for (std::uint32_t earlier = 0; earlier < write; ++earlier) {
-      const auto other = overwritten_read(tape, id, earlier);
-      taken = taken || (other && op.reads[*other] == op.reads[permission.read]);
-    }
-    if (!taken) {
+    if (permission.write == write && may_take(tape, id, permission) &&
+        !is_taken_before(tape, id, write, op.reads[permission.read])) {
       return permission.read;
     }
   }

@@ -90,7 +90,7 @@ std::uint64_t least_workspace_limit(const Tape& tape) {
 }
 
 std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions& options) {
-  if (!options.recorded.empty()) {
+  if (!options.recorded.empty() && op.recorded()) {
     return recorded_algorithm(op, options);
   }
   for (const std::uint32_t index : by_preference(op, options.preference)) {

@@ -16,7 +16,7 @@
 namespace vdnn {
 
 std::string to_string(StreamRole role) {
-  constexpr std::array<const char*, kStreamRoles> kNames{"compute", "offload", "prefetch", "load"};
+  constexpr std::array<const char*, kStreamRoles> kNames{"compute", "offload", "prefetch", "load", "reduce"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
@@ -64,7 +64,7 @@ std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
 
 bool may_run_again(const Tape& tape, OpId id) {
   const Op& op = tape.op(id);
-  return op.phase == Phase::kForward &&
+  return op.phase == Phase::kForward && !op.collective() &&
          std::ranges::none_of(op.writes, [&](ValueId value) { return tape.value(value).persistent(); });
 }
 

@@ -53,8 +53,10 @@ class Moment {
                     .name = value == kNone ? buffer.name : tape_.value(value).name,
                     .bytes = buffer.bytes};
     if (value != kNone && tape_.value(value).persistent()) {
-      result.reason =
-          tape_.value(value).kind == ValueKind::kParameter ? Reason::kParameter : Reason::kOptimizerState;
+      const ValueKind kind = tape_.value(value).kind;
+      result.reason = kind == ValueKind::kParameter        ? Reason::kParameter
+                      : kind == ValueKind::kOptimizerState ? Reason::kOptimizerState
+                                                           : Reason::kForGood;
       return result;
     }
     result.needed_by = next_op_[residence.buffer];

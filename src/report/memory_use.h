@@ -15,7 +15,7 @@ namespace vdnn {
 enum class Reason : std::uint8_t {
   kParameter,
   kOptimizerState,
-  kForGood,    // what `baseline` allocates once
+  kForGood,    // sums of gradients, and what `baseline` allocates once
   kOperand,    // the op of the moment reads or makes it
   kWorkspace,  // of that op
   kNeeded,     // by a later op

@@ -90,12 +90,22 @@ class Page {
   // The part of that name in the template.
   void write(std::ostream& out, std::string_view part) const {
     using Writer = void (Page::*)(std::ostream&) const;
-    static const std::map<std::string_view, Writer> kParts{
-        {"title", &Page::write_title},   {"badges", &Page::write_badges}, {"tiles", &Page::write_tiles},
-        {"facts", &Page::write_facts},   {"box", &Page::write_box},       {"marks", &Page::write_marks},
-        {"memory", &Page::write_memory}, {"places", &Page::write_places}, {"streams", &Page::write_streams},
-        {"axis", &Page::write_axis},     {"peak", &Page::write_peak},     {"values", &Page::write_values},
-        {"ops", &Page::write_ops},       {"data", &Page::write_data}};
+    static const std::map<std::string_view, Writer> kParts{{"title", &Page::write_title},
+                                                           {"badges", &Page::write_badges},
+                                                           {"tiles", &Page::write_tiles},
+                                                           {"facts", &Page::write_facts},
+                                                           {"box", &Page::write_box},
+                                                           {"marks", &Page::write_marks},
+                                                           {"memory", &Page::write_memory},
+                                                           {"places", &Page::write_places},
+                                                           {"streams", &Page::write_streams},
+                                                           {"lanes", &Page::write_lanes},
+                                                           {"reductions", &Page::write_reductions},
+                                                           {"axis", &Page::write_axis},
+                                                           {"peak", &Page::write_peak},
+                                                           {"values", &Page::write_values},
+                                                           {"ops", &Page::write_ops},
+                                                           {"data", &Page::write_data}};
     (this->*kParts.at(part))(out);
   }
 
@@ -190,6 +200,23 @@ class Page {
   void write_memory(std::ostream& out) const { draw_memory(out, picture_, top_); }
   void write_places(std::ostream& out) const { draw_places(out, picture_, top_); }
   void write_streams(std::ostream& out) const { draw_streams(out, picture_); }
+
+  void write_lanes(std::ostream& out) const {
+    const std::size_t count = lanes(picture_);
+    const double height = 100 / static_cast<double>(count);
+    for (std::size_t lane = 0; lane < count; ++lane) {
+      out << "<div class=\"lane\" style=\"top:" << number("%g", static_cast<double>(lane) * height)
+          << "%;height:" << number("%g", height) << "%\">" << to_string(static_cast<StreamRole>(lane))
+          << "</div>\n";
+    }
+  }
+
+  // In the legend, of a step that has any.
+  void write_reductions(std::ostream& out) const {
+    if (lanes(picture_) == kStreamRoles) {
+      out << "\n&nbsp;<i class=\"swatch reduce\"></i>reductions over the devices";
+    }
+  }
 
   // The largest first, then the small ones of each content as one.
   static std::vector<Resident> shown(const FullestMoment& peak) {

@@ -12,8 +12,8 @@ std::string phase_name(Phase phase) {
 }
 
 std::string kind_name(ValueKind kind) {
-  constexpr std::array<const char*, 10> kNames{
-      "input", "target",       "parameter",          "optimizer state", "feature map",
+  constexpr std::array<const char*, 11> kNames{
+      "input", "target",       "parameter",          "optimizer state", "gradient sum", "feature map",
       "saved", "gradient map", "parameter gradient", "metrics",         "gradient norm"};
   return kNames[static_cast<std::size_t>(kind)];
 }

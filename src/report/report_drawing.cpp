@@ -16,6 +16,9 @@ const char* css_class(Content content) {
 
 const char* css_class(const PicturedWork& work) {
   constexpr std::array<const char*, 3> kPhases{"forward", "backward", "update"};
+  if (work.stream == StreamRole::kReduce) {
+    return "reduce";
+  }
   switch (work.kind) {
     case InstructionKind::kRecompute:
       return "recompute";
@@ -236,12 +239,17 @@ void draw_places(std::ostream& out, const StepPicture& picture, std::uint64_t to
   }
 }
 
+std::size_t lanes(const StepPicture& picture) {
+  const bool reduces = std::ranges::count(picture.work, StreamRole::kReduce, &PicturedWork::stream) > 0;
+  return reduces ? kStreamRoles : kStreamRoles - 1;
+}
+
 void draw_streams(std::ostream& out, const StepPicture& picture) {
-  constexpr std::int64_t kLane = kDrawingHeight / static_cast<std::int64_t>(kStreamRoles);
-  constexpr std::int64_t kMargin = kLane / 8;
+  const std::int64_t height = kDrawingHeight / static_cast<std::int64_t>(lanes(picture));
+  const std::int64_t margin = height / 8;
   const TimeScale time(picture.step_seconds);
-  const auto lane = [](StreamRole stream) {
-    return Box{.y = static_cast<std::int64_t>(stream) * kLane + kMargin, .height = kLane - 2 * kMargin};
+  const auto lane = [&](StreamRole stream) {
+    return Box{.y = static_cast<std::int64_t>(stream) * height + margin, .height = height - 2 * margin};
   };
   for (std::size_t index = 0; index < picture.stalls.size(); ++index) {
     const Stall& stall = picture.stalls[index];

@@ -23,6 +23,8 @@ const char* css_class(const PicturedWork& work);
 void draw_memory(std::ostream& out, const StepPicture& picture, std::uint64_t top);
 // A rectangle a stay, where it lies.
 void draw_places(std::ostream& out, const StepPicture& picture, std::uint64_t top);
+// Streams that are drawn: what devices reduce together has a lane only where there is any.
+std::size_t lanes(const StepPicture& picture);
 // A lane a stream, in the order of StreamRole; what the compute stream waits is in its lane.
 void draw_streams(std::ostream& out, const StepPicture& picture);
 

@@ -37,6 +37,7 @@ Content content_of(ValueKind kind) {
       return Content::kSaved;
     case ValueKind::kGradientMap:
       return Content::kGradientMaps;
+    case ValueKind::kGradientSum:
     case ValueKind::kParameterGradient:
       return Content::kParameterGradients;
     case ValueKind::kMetrics:

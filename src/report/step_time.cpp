@@ -22,6 +22,15 @@ bool is_copy(InstructionKind kind) {
          kind == InstructionKind::kPrefetch || kind == InstructionKind::kReadResult;
 }
 
+// What the compute stream may wait for: a copy, or what ranks reduce together.
+bool is_awaited(const Instruction& instruction) {
+  return is_copy(instruction.kind) || instruction.stream == StreamRole::kReduce;
+}
+
+bool computes(const Instruction& instruction) {
+  return is_launch(instruction.kind) && instruction.stream == StreamRole::kCompute;
+}
+
 class Accounts {
  public:
   Accounts(const Schedule& schedule, const Prediction& prediction)
@@ -33,8 +42,8 @@ class Accounts {
     // Steps follow each other: the first launch comes after the last of the step before.
     double ready = last_end() - time_.step_seconds;
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
-      const InstructionKind kind = schedule_.instructions[index].kind;
-      if (is_launch(kind)) {
+      if (computes(schedule_.instructions[index])) {
+        const InstructionKind kind = schedule_.instructions[index].kind;
         const InstructionTime& run = step_.times[index];
         (kind == InstructionKind::kLaunch ? time_.compute_seconds : time_.recompute_seconds) +=
             run.end_seconds - run.begin_seconds;
@@ -53,7 +62,7 @@ class Accounts {
   double last_end() const {
     double end = 0;
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
-      if (is_launch(schedule_.instructions[index].kind)) {
+      if (computes(schedule_.instructions[index])) {
         end = step_.times[index].end_seconds;
       }
     }
@@ -90,7 +99,7 @@ class Accounts {
     }
   }
   bool ends_at(std::uint32_t index, double seconds) const {
-    return is_copy(schedule_.instructions[index].kind) &&
+    return is_awaited(schedule_.instructions[index]) &&
            std::abs(step_.times[index].end_seconds - seconds) <= rounding();
   }
 

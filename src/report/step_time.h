@@ -1,6 +1,6 @@
 #pragma once
 // Where the time of a predicted step goes: the compute stream computes, computes again, or waits, and for
-// which transfer.
+// which transfer, or for which reduction over the ranks.
 
 #include <cstdint>
 #include <span>
@@ -16,9 +16,9 @@ struct StalledLaunch {
   std::uint32_t launch = kNone;  // an instruction
   double begin_seconds = 0;
   double seconds = 0;
-  // The copy after which it begins; kNone: none ends just then.
+  // The copy or reduction after which it begins; kNone: none ends just then.
   std::uint32_t transfer = kNone;
-  bool of_the_step_before = false;  // that copy
+  bool of_the_step_before = false;  // that transfer
 };
 
 // They add up to the step.

@@ -105,6 +105,7 @@ bool is_classifier_weight(const Tape& tape, ValueId id) {
 bool paper_counts(const Tape& tape, ValueId id, ClassifierWeights classifier) {
   const ValueKind kind = tape.value(id).kind;
   return kind != ValueKind::kOptimizerState && kind != ValueKind::kParameterGradient &&
+         kind != ValueKind::kGradientSum &&
          (classifier == ClassifierWeights::kCounted || !is_classifier_weight(tape, id));
 }
 

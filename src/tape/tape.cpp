@@ -58,7 +58,10 @@ void check_op(const Op& op, std::size_t values, std::size_t layers) {
 // Persistent values are rewritten in place: an op that writes one reads it too, so that its last reader is
 // its last user. Running statistics follow the forward pass, everything else is updated.
 void check_persistent_write(const Op& op, const Value& value, ValueId id, bool statistic) {
-  if (op.phase != (statistic ? Phase::kForward : Phase::kUpdate)) {
+  const Phase phase = statistic                                          ? Phase::kForward
+                      : std::holds_alternative<GradientSumSpec>(op.spec) ? Phase::kBackward
+                                                                         : Phase::kUpdate;
+  if (op.phase != phase) {
     reject(op.name, "writes " + value.name + ", which is persistent, and is not an update");
   }
   if (!contains(op.reads, id)) {
@@ -105,6 +108,14 @@ void check_listed(const Tape::Parts& parts) {
       check_id("parameters", "a state", id, parts.values.size());
       if (parts.values[id].kind != ValueKind::kOptimizerState) {
         reject("parameters", parts.values[id].name + " is not a state of the optimizer");
+      }
+    }
+  }
+  for (const TapeParameter& parameter : parts.parameters) {
+    if (parameter.gradient_sum != kNone) {
+      check_id("parameters", "a sum of gradients", parameter.gradient_sum, parts.values.size());
+      if (parts.values[parameter.gradient_sum].kind != ValueKind::kGradientSum) {
+        reject("parameters", parts.values[parameter.gradient_sum].name + " is not a sum of gradients");
       }
     }
   }
@@ -183,6 +194,10 @@ void Tape::index_uses() {
       reject(value.name, "no op makes this value");
     }
   }
+}
+
+bool Tape::collective() const {
+  return std::ranges::any_of(parts_.ops, &Op::collective);
 }
 
 ValueId Tape::find_value(std::string_view name) const {

@@ -77,7 +77,7 @@ class Ring {
 
 std::uint64_t checked_places(const BatchOrder& order) {
   order.batches_per_epoch();  // throws for an order that cannot be
-  return static_cast<std::uint64_t>(order.batch);
+  return static_cast<std::uint64_t>(order.part());
 }
 
 }  // namespace

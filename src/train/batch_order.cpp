@@ -19,6 +19,15 @@ void check(const BatchOrder& order) {
   if (order.batch < 1) {
     throw InvalidArgument("batches of " + std::to_string(order.batch) + " samples: expected at least 1");
   }
+  if (order.parts < 1 || order.batch % order.parts != 0) {
+    throw InvalidArgument("batches of " + std::to_string(order.batch) + " samples in " +
+                          std::to_string(order.parts) + " parts");
+  }
+  if (order.own_parts < 1 || order.own_parts > order.parts ||
+      order.first_part > order.parts - order.own_parts) {
+    throw InvalidArgument(std::to_string(order.own_parts) + " parts of a batch from part " +
+                          std::to_string(order.first_part) + " on, of " + std::to_string(order.parts));
+  }
 }
 
 // Fisher and Yates's shuffle, in Durstenfeld's form.
@@ -52,7 +61,7 @@ std::uint64_t BatchOrder::batches_per_epoch() const {
 }
 
 std::uint64_t BatchOrder::epoch(std::uint64_t number) const {
-  return number / batches_per_epoch();
+  return number / own_parts / batches_per_epoch();
 }
 
 std::vector<std::uint64_t> BatchOrder::indices(std::uint64_t number) const {
@@ -71,8 +80,11 @@ std::span<const std::uint64_t> BatchCursor::indices(std::uint64_t number) {
     samples_ = epoch_of(order_, epoch);
     epoch_ = epoch;
   }
-  const auto places = static_cast<std::uint64_t>(order_.batch);
-  const std::uint64_t begin = number % order_.batches_per_epoch() * places;
+  const std::uint64_t batch = number / order_.own_parts % order_.batches_per_epoch();
+  const std::uint64_t part = order_.first_part + number % order_.own_parts;
+  const auto places = static_cast<std::uint64_t>(order_.part());
+  const std::uint64_t begin =
+      std::min(batch * static_cast<std::uint64_t>(order_.batch) + part * places, samples_.size());
   return std::span(samples_).subspan(begin, std::min(places, samples_.size() - begin));
 }
 

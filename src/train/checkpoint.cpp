@@ -74,7 +74,9 @@ FlatJson algorithms_of(const PlannedRun& run) {
   FlatJson algorithms;
   for (OpId id = 0; id < run.tape->ops().size(); ++id) {
     const Op& op = run.tape->op(id);
-    algorithms.emplace(op.name, op.algorithms[run.schedule.algorithms[id]].name);
+    if (op.recorded()) {
+      algorithms.emplace(op.name, op.algorithms[run.schedule.algorithms[id]].name);
+    }
   }
   return algorithms;
 }

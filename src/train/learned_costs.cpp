@@ -219,6 +219,9 @@ MeasuredCosts expected_costs(const PlannedRun& run) {
   }
   costs.setting = run.measured_setting();
   for (const Op& op : run.tape->ops()) {
+    if (op.collective()) {
+      continue;
+    }
     for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
       costs.ops[op.name][op.algorithms[index].name] = reckoned(profile.seconds(op.cost_with(index)));
     }

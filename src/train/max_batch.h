@@ -25,7 +25,7 @@ struct BatchTrial {
 };
 
 struct MaxBatchOptions {
-  RunOptions run;  // its batch is not looked at
+  RunOptions run;  // its batch is not looked at, nor its micro-steps where a global batch is given
   // A step may take so much longer than the oracle's with the same batch, 0.1 for 10 %; >= 0. Absent: as long
   // as it takes.
   std::optional<double> overhead;
@@ -42,5 +42,12 @@ struct MaxBatch {
 // throws, OutOfMemory where not even one sample fits, and InvalidArgument for an overhead that none of the
 // batches 1, 2, 4... that fit keeps to, with the least of them.
 MaxBatch find_max_batch(const MaxBatchOptions& options);
+
+// The largest batch of a device that is accepted and of which a whole number, one after the other on each
+// device of all machines, makes up that global batch: RunOptions::training has that number as its
+// micro-steps then. From the largest down, so that there are as many plans as larger divisors. Throws what
+// plan_run() throws, InvalidArgument for a global batch that the devices cannot share evenly, OutOfMemory
+// where not even one sample at a time fits, and InvalidArgument for an overhead that no batch keeps to.
+BatchTrial find_micro_batch(const MaxBatchOptions& options, std::uint64_t global_batch);
 
 }  // namespace vdnn

@@ -261,7 +261,9 @@ std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const Measured
   require_known_ops(tape, costs);
   Tape::Parts parts = parts_of(tape);
   for (Op& op : parts.ops) {
-    set_costs(op, times_of(op, costs));
+    if (!op.collective()) {  // a matter of the other ranks, not of this device
+      set_costs(op, times_of(op, costs));
+    }
   }
   return std::make_shared<const Tape>(std::move(parts));
 }

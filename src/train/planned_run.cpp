@@ -150,20 +150,30 @@ void take_profile(PlannedRun& run) {
   }
 }
 
+// How many is asked for only of devices of which it is known what that changes; those that train together
+// share what is known of.
 void share_link(PlannedRun& run) {
-  const std::uint64_t devices = run.options.link_shared_by;
-  if (devices == 0) {
+  const std::optional<std::uint64_t>& asked = run.options.link_shared_by;
+  if (asked == 0U) {
     throw InvalidArgument("link_shared_by is 0: at least the device itself copies");
   }
-  if (devices > 1 && run.target.profile.root_bytes_per_second == 0) {
-    throw InvalidArgument("--link-shared-by " + std::to_string(devices) + ": of " + run.target.name +
+  if (asked.value_or(1) > 1 && run.target.profile.root_bytes_per_second == 0) {
+    throw InvalidArgument("--link-shared-by " + std::to_string(*asked) + ": of " + run.target.name +
                           " it is not known whether devices share a root (a profile says so with "
                           "devices_on_root and root_bytes_per_second)");
   }
-  run.target.profile = with_shared_link(std::move(run.target.profile), devices);
+  run.target.profile = with_shared_link(std::move(run.target.profile), asked.value_or(run.devices()));
+}
+
+void require_network(const RunOptions& options) {
+  if (!std::isfinite(options.network_bytes_per_second) || options.network_bytes_per_second <= 0) {
+    throw InvalidArgument("--network-gbytes-per-s " + std::to_string(options.network_bytes_per_second / 1e9) +
+                          ": a network's rate is finite and above 0");
+  }
 }
 
 PlannedRun prepare(Network network, const RunOptions& options) {
+  require_network(options);
   RunTarget target = resolve_target(options);
   Lowered lowered = lower_for(network, options, target);
   PlannedRun run{.options = options,
@@ -229,7 +239,9 @@ std::map<std::string, std::string> algorithm_names(const Tape& tape,
                                                    std::span<const std::uint32_t> algorithms) {
   std::map<std::string, std::string> names;
   for (OpId id = 0; id < tape.ops().size(); ++id) {
-    names.emplace(tape.op(id).name, tape.op(id).algorithms[algorithms[id]].name);
+    if (tape.op(id).recorded()) {
+      names.emplace(tape.op(id).name, tape.op(id).algorithms[algorithms[id]].name);
+    }
   }
   return names;
 }
@@ -253,11 +265,39 @@ void decide(PlannedRun& run) {
 
 }  // namespace
 
+namespace {
+
+// Where no other way between devices is known, it is the link that copies take, both ways at once.
+PeerLink link_of_peers(const SimProfile& profile) {
+  if (profile.peer_bytes_per_second > 0) {
+    return {.bytes_per_second = profile.peer_bytes_per_second, .seconds = profile.peer_seconds};
+  }
+  const LinkRates& rates = profile.link_bytes_per_second_both_ways;
+  return {.bytes_per_second = std::min(rates.device_to_host, rates.host_to_device),
+          .seconds = profile.launch_seconds};
+}
+
+CollectiveCosts collective_costs(const PlannedRun& run) {
+  return {.devices = run.devices(),
+          .machines = run.options.machines,
+          .peers = link_of_peers(run.target.profile),
+          .network = {.bytes_per_second = run.options.network_bytes_per_second, .seconds = kNetworkSeconds}};
+}
+
+}  // namespace
+
 PredictionOptions prediction_options(const PlannedRun& run) {
   return {.profile = run.target.profile,
           .page_aligned_blocks = run.options.page_aligned_blocks,
           .graph = run.options.graph,
-          .trace = run.options.trace_prediction};
+          .trace = run.options.trace_prediction,
+          .collectives = collective_costs(run),
+          .micro_steps = run.options.training.micro_steps};
+}
+
+std::uint64_t PlannedRun::global_batch() const {
+  return checked_multiply(static_cast<std::uint64_t>(network.batch()),
+                          std::uint64_t{options.training.ranks} * options.training.micro_steps);
 }
 
 bool PlannedRun::fits() const {

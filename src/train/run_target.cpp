@@ -10,6 +10,7 @@
 
 #include "streams/host_memory.h"
 #include "vdnn/error.h"
+#include "vdnn/process_group.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -24,12 +25,13 @@ constexpr int kMostThreads = 1024;
 // What `cpu` can reserve of a 47-bit address space, with room for everything else.
 constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
 
-int compute_threads(int asked) {
+// Of a machine's cores, what each of its devices has.
+int compute_threads(int asked, std::uint32_t devices) {
   if (asked < 0 || asked > kMostThreads) {
     throw InvalidArgument("--threads " + std::to_string(asked) + ": must be 1 to " +
                           std::to_string(kMostThreads));
   }
-  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency() / devices));
 }
 
 void require_positive(const std::optional<std::uint64_t>& bytes, const char* option) {
@@ -38,10 +40,21 @@ void require_positive(const std::optional<std::uint64_t>& bytes, const char* opt
   }
 }
 
+std::uint32_t devices_of_machine(const RunOptions& options) {
+  const std::uint32_t ranks = options.training.ranks;
+  if (options.machines < 1 || ranks < 1 || ranks % options.machines != 0) {
+    throw InvalidArgument(std::to_string(ranks) + " ranks on " + std::to_string(options.machines) +
+                          " machines: each has as many, and at least one");
+  }
+  return ranks / options.machines;
+}
+
+// What is not said is shared evenly by the devices of a machine.
 void set_budgets(RunTarget& target, const RunOptions& options, std::uint64_t default_memory_bytes,
                  std::uint64_t host_memory_bytes) {
   target.budget_bytes = options.memory_bytes.value_or(default_memory_bytes);
-  target.host_budget_bytes = options.host_memory_bytes.value_or(host_memory_bytes / 2);
+  target.host_budget_bytes =
+      options.host_memory_bytes.value_or(host_memory_bytes / 2 / devices_of_machine(options));
 }
 
 bool is_file(std::string_view profile) {
@@ -78,7 +91,8 @@ void resolve_cpu(RunTarget& target, const RunOptions& options) {
                           format_size(kMostReserved));
   }
   target.profile = sim_profile("cpu");
-  set_budgets(target, options, host_memory_bytes() / 2, host_memory_bytes());
+  target.library_bytes = options.training.ranks > 1 ? MpiOptions{}.staging_bytes : 0;
+  set_budgets(target, options, host_memory_bytes() / 2 / devices_of_machine(options), host_memory_bytes());
 }
 
 // "NVIDIA GeForce RTX 4090" is rtx4090.
@@ -179,7 +193,8 @@ RunTarget resolve_target(const RunOptions& options) {
     throw InvalidArgument("a reserve is kept back of what a GPU has free, not of --memory " +
                           format_size(*options.memory_bytes));
   }
-  RunTarget target{.name = options.device, .threads = compute_threads(options.threads)};
+  RunTarget target{.name = options.device,
+                   .threads = compute_threads(options.threads, devices_of_machine(options))};
   if (options.device == "auto") {
     resolve_auto(target, options);
   } else if (options.device.starts_with(kGpuPrefix)) {

@@ -11,6 +11,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -38,7 +39,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   require_fit(run);
   std::unique_ptr<Device> device =
       target.gpu ? make_gpu(run, options)
-                 : make_cpu_device({.budget_bytes = target.budget_bytes,
+                 : make_cpu_device({.budget_bytes = target.budget_bytes - target.library_bytes,
                                     .host_budget_bytes = target.host_budget_bytes,
                                     .link_gbytes_per_second = options.link_gbytes_per_second,
                                     .delay_seed = options.delay_seed,
@@ -127,15 +128,95 @@ Session::Session(PlannedRun run, const SessionOptions& options)
       device_(make_device(run_, options)),
       pool_(*device_, {.protect_released = options.protect_released}),
       pinned_(*device_),
-      streams_(*device_),
+      streams_(*device_, run_.tape->collective()),
       parameters_(pool_, compute(), *run_.tape),
       compiled_tape_(run_.tape),
       program_(run_.library->compile(*run_.tape, run_.schedule.algorithms)) {
-  if (const std::string reason = run_.options.graph ? why_not_graph(*device_, program_.get()) : "";
+  if (const std::string reason =
+          run_.options.graph ? why_not_graph(*device_, *run_.tape, program_.get()) : "";
       !reason.empty()) {
     throw InvalidArgument("steps cannot be graphs on " + run_.target.name + ": " + reason);
   }
+  connect();
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
+  take_from_first_rank(false);
+}
+
+void Session::connect() {
+  const auto ranks = static_cast<int>(run_.options.training.ranks);
+  if (ranks == 1) {
+    return;
+  }
+  if (!options_.connect) {
+    throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
+                          " ranks: its session wants a communicator");
+  }
+  communicator_ = options_.connect(*device_);
+  if (communicator_->size() != ranks) {
+    throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
+                          " ranks, and its communicator joins " + std::to_string(communicator_->size()));
+  }
+  // A GPU's is not known before it is there.
+  const std::uint64_t taken = communicator_->library_bytes();
+  const std::uint64_t others = run_.target.gpu ? run_.target.library_bytes : 0;
+  if (run_.prediction.peak_bytes + others + taken > run_.target.budget_bytes) {
+    throw OutOfMemory(
+        "what '" + run_.tape->model() + "' takes beside " + format_size(taken) +
+            " of the library that joins the ranks",
+        {.asked = run_.prediction.peak_bytes,
+         .in_use = others + taken,
+         .budget = run_.target.budget_bytes,
+         .would_have_fitted = run_.target.budget_bytes - std::min(run_.target.budget_bytes, others + taken)});
+  }
+}
+
+// Of parameters and the optimizer's state, or of running statistics; nothing may be in flight.
+void Session::take_from_first_rank(bool statistics_alone) {
+  if (!communicator_) {
+    return;
+  }
+  const StreamId stream = streams_[StreamRole::kReduce];
+  const std::vector<ParameterStore::Slot*> slots = parameters_.slots(*run_.tape);
+  const auto take = [&](ValueId value) {
+    ParameterStore::Slot& slot = *slots[value];
+    const std::uint64_t before = slot.version;
+    slot.version = parameters_.next_version();
+    communicator_->broadcast(stream,
+                             {.name = run_.tape->value(value).name,
+                              .range = slot.range,
+                              .version_before = before,
+                              .version_after = slot.version,
+                              .cost = {}},
+                             0);
+  };
+  for (const TapeParameter& parameter : run_.tape->parameters()) {
+    if (!statistics_alone || !parameter.recipe.trainable) {
+      take(parameter.value);
+    }
+    if (!statistics_alone) {
+      std::ranges::for_each(parameter.state, take);
+    }
+  }
+  synchronize(device_->frontier(stream));
+}
+
+void Session::share_statistics() {
+  if (!communicator_) {
+    return;
+  }
+  require_idle();
+  finish();
+  take_from_first_rank(true);
+}
+
+// Blocks; who waits for other ranks does it through the communicator, which cannot hang.
+void Session::synchronize(const Frontier& frontier) {
+  try {
+    communicator_ ? communicator_->wait(frontier) : device_->synchronize(frontier);
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
 }
 
 // Whatever may fail in the middle of a step: parameters may have been updated in part then.
@@ -153,10 +234,18 @@ auto Session::guarded(const Action& action) {
 
 StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_rate) {
   open(Mode::kTraining);
-  StepTicket ticket = guarded([&] {
-    return executor_->submit(inputs, {.learning_rate = learning_rate, .step = steps_, .seed = options_.seed});
-  });
-  ++steps_;
+  const TrainingOptions& training = run_.options.training;
+  const std::uint64_t rank = communicator_ ? static_cast<std::uint64_t>(communicator_->rank()) : 0;
+  const StepScalars scalars{.learning_rate = learning_rate,
+                            .step = steps_,
+                            .seed = options_.seed,
+                            .first_sample = (rank * training.micro_steps + micro_step_) *
+                                            static_cast<std::uint64_t>(run_.network.batch()),
+                            .micro_step = micro_step_,
+                            .micro_steps = training.micro_steps};
+  StepTicket ticket = guarded([&] { return executor_->submit(inputs, scalars); });
+  steps_ += scalars.updates() ? 1 : 0;
+  micro_step_ = (micro_step_ + 1) % training.micro_steps;
   ++in_flight_;
   return ticket;
 }
@@ -200,12 +289,7 @@ void Session::finish() {
     return;
   }
   memory_ = executor_->memory();
-  try {
-    device_->synchronize(streams_.everything(*device_));
-  } catch (...) {
-    failure_ = std::current_exception();
-    throw;
-  }
+  synchronize(streams_.everything(*device_));
   close();
 }
 
@@ -409,6 +493,7 @@ std::vector<std::string> Session::parameter_names() const {
 
 TrainingState Session::state() {
   require_idle();
+  require_whole_step();
   TrainingState state = describe_state(*run_.tape);
   state.step = steps_;
   state.seed = options_.seed;
@@ -447,6 +532,8 @@ void Session::restore(const TrainingState& state) {
   failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
   failure_ = nullptr;
+  take_from_first_rank(false);
+  micro_step_ = 0;
   steps_ = state.step;
   options_.seed = state.seed;
 }
@@ -490,6 +577,14 @@ void Session::require_idle() const {
   }
 }
 
+void Session::require_whole_step() const {
+  if (micro_step_ != 0) {
+    throw InvalidArgument(std::to_string(micro_step_) + " of the " +
+                          std::to_string(run_.options.training.micro_steps) +
+                          " micro-steps of a step are done: its gradients are no part of a state");
+  }
+}
+
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
     // In the memory of the first plan, whatever came of it: other batches might have other bits.
@@ -521,6 +616,7 @@ void Session::open(Mode mode) {
                                   .tape = training ? run_.tape.get() : evaluation_->tape.get(),
                                   .schedule = training ? &run_.schedule : &evaluation_->schedule,
                                   .program = training ? program_.get() : evaluation_program_.get(),
+                                  .communicator = communicator_.get(),
                                   .graph = training && run_.options.graph,
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
@@ -569,7 +665,7 @@ StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, con
 std::vector<float> Session::numbers_of(const Tape& tape, ValueId id, const AddressRange& range) const {
   const Value& value = tape.value(id);
   if (value.kind == ValueKind::kParameterGradient) {
-    const std::string parameter = value.name.substr(0, value.name.rfind('.'));
+    const std::string parameter = value.name.substr(0, value.name.rfind(".gradient"));
     const std::uint32_t index = parameter_index(parameter);
     std::vector<float> numbers(tape.parameters()[index].recipe.type.elements());
     program_->unpack_parameter(index, pointer_to<std::byte>(range.begin), numbers);

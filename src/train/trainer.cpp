@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "src/base/median.h"
 #include "vdnn/error.h"
+#include "vdnn/initialisation.h"
 #include "vdnn/learning_rate.h"
+#include "vdnn/nccl_communicator.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -43,16 +46,45 @@ std::optional<double> median_from(const std::vector<double>& all, std::size_t fi
 
 }  // namespace
 
+// Null: this process trains alone.
+ProcessGroup* group_of(const PlannedRun& run, const TrainOptions& options) {
+  const std::uint32_t ranks = run.options.training.ranks;
+  if (ranks > 1 && (options.processes == nullptr || options.processes->size() != static_cast<int>(ranks))) {
+    throw InvalidArgument("a run planned for " + std::to_string(ranks) + " ranks, and there are " +
+                          std::to_string(options.processes == nullptr ? 1 : options.processes->size()));
+  }
+  return ranks > 1 ? options.processes : nullptr;
+}
+
+// GPUs through NCCL, cpu through messages between the processes.
+std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& processes, Device& device) {
+  if (!gpu) {
+    return processes.communicator(device);
+  }
+  return make_nccl_communicator(
+      device,
+      {.rank = processes.rank(), .size = processes.size(), .ordinal = *gpu, .exchange_id = [&](NcclId& id) {
+         processes.broadcast(id, 0, "NCCL's name of this job");
+       }});
+}
+
+SessionOptions connected(const PlannedRun& run, SessionOptions options, ProcessGroup* processes) {
+  if (processes != nullptr) {
+    options.connect = [gpu = run.target.gpu, processes](Device& device) {
+      return connect(gpu, *processes, device);
+    };
+  }
+  return options;
+}
+
 class Trainer::Impl {
  public:
   Impl(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options)
       : data_(data),
         options_((require_one_duration(options), options)),
-        session_(run, options.session),
-        order_{.samples = data.training->size(),
-               .batch = run.network.batch(),
-               .shuffle = true,
-               .seed = options.start ? options.start->seed : options.session.seed},
+        processes_(group_of(run, options)),
+        session_(run, connected(run, options.session, processes_)),
+        order_(order_of(*data.training, true, run.options.training.micro_steps)),
         total_steps_(options.epochs > 0 ? checked_multiply(options.epochs, order_.batches_per_epoch())
                                         : options.steps),
         rate_(options.learning_rate_schedule, {.base_rate = options.learning_rate,
@@ -111,12 +143,14 @@ class Trainer::Impl {
   struct Pending {
     StepTicket ticket;
     bool timed = false;
+    bool updates = true;  // the last micro-step
   };
 
   // Steps `first` to `first + count - 1`, all of one epoch.
   void train_phase(std::uint64_t first, std::uint64_t count,
                    const std::function<void(const StepReport&)>& report) {
-    BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first, count);
+    BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first * micro_steps(),
+                       count * micro_steps());
     std::optional<Pending> pending;  // submitted, its loss not read yet
     for (std::uint64_t step = first; step < first + count; ++step) {
       if (window_ && step == window_->end && step < total_steps_) {
@@ -126,19 +160,22 @@ class Trainer::Impl {
         replan(step);
       }
       trace(step);
-      const StagedBatch batch = loader.next();
-      const std::array inputs{batch.images, batch.targets};
-      Pending next{.ticket = session_.submit(inputs, rate_.rate(step)),
-                   .timed = device().why_not_timed().empty()};
-      loader.recycle(batch, next.ticket.inputs_copied);
-      count_system_allocations();
-      if (pending) {
-        finish_step(*pending, report);
+      for (std::uint32_t micro_step = 0; micro_step < micro_steps(); ++micro_step) {
+        const StagedBatch batch = loader.next();
+        const std::array inputs{batch.images, batch.targets};
+        Pending next{.ticket = session_.submit(inputs, rate_.rate(step)),
+                     .timed = device().why_not_timed().empty(),
+                     .updates = micro_step + 1 == micro_steps()};
+        loader.recycle(batch, next.ticket.inputs_copied);
+        count_system_allocations();
+        if (pending) {
+          finish_step(*pending, report);
+        }
+        pending = std::move(next);
       }
-      pending = std::move(next);
-      if (save_is_due(step + 1) && step + 1 < first + count) {
+      if (is_due(step + 1) && step + 1 < first + count) {
         finish_step(*std::exchange(pending, std::nullopt), report);
-        save();
+        do_what_is_due(step + 1);
       }
     }
     finish_step(*pending, report);
@@ -146,9 +183,7 @@ class Trainer::Impl {
     session_.finish();
     device().set_tracing(false);
     last_step_end_.reset();  // evaluation comes between this phase's last step and the next one
-    if (save_is_due(first + count)) {
-      save();
-    }
+    do_what_is_due(first + count);
   }
 
   // --- learning --------------------------------------------------------------------------------------------
@@ -261,13 +296,63 @@ class Trainer::Impl {
            (steps == total_steps_ || (options_.save_every > 0 && steps % options_.save_every == 0));
   }
 
+  bool comparison_is_due(std::uint64_t steps) const {
+    return processes_ != nullptr && options_.compare_ranks_every > 0 &&
+           steps % options_.compare_ranks_every == 0;
+  }
+
+  // Between two steps, with nothing in flight.
+  bool is_due(std::uint64_t steps) const { return comparison_is_due(steps) || save_is_due(steps); }
+  void do_what_is_due(std::uint64_t steps) {
+    if (comparison_is_due(steps)) {
+      compare_ranks(steps);
+    }
+    if (save_is_due(steps)) {
+      save();
+    }
+  }
+
+  // Running statistics are each rank's own.
+  void compare_ranks(std::uint64_t steps) {
+    TrainingState state = session_.state();
+    std::vector<std::vector<float>> values;
+    for (std::vector<ParameterValues>* const all : {&state.parameters, &state.optimizer}) {
+      for (ParameterValues& one : *all) {
+        if (one.trainable) {
+          values.push_back(std::move(one.values));
+        }
+      }
+    }
+    const std::vector<std::string> hashes =
+        processes_->gather_to_all(parameters_sha256(values), "comparison of parameters");
+    std::string others;
+    for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+      if (hashes[rank] != hashes.front()) {
+        others += (others.empty() ? "" : ", ") + std::to_string(rank);
+      }
+    }
+    if (!others.empty()) {
+      throw DeviceError("after step " + std::to_string(steps) + " parameters or optimizer states of rank " +
+                        others + " are not those of rank 0");
+    }
+    last_step_end_.reset();  // no part of the next step
+  }
+
   void save() {
+    session_.share_statistics();
     options_.save(session_);
+    if (processes_ != nullptr) {
+      processes_->barrier("checkpoint");  // one rank writes, and no step of the others waits for it
+    }
     last_step_end_.reset();  // no part of the next step
   }
 
   void finish_step(const Pending& step, const std::function<void(const StepReport&)>& report) {
-    result_.loss = session_.wait(step.ticket).loss;
+    loss_ += session_.wait(step.ticket).loss;
+    if (!step.updates) {
+      return;
+    }
+    result_.loss = std::exchange(loss_, 0) / micro_steps();
     ++result_.steps;
     const double now = device().now_seconds();
     const double stalled = device().times(session_.streams()[StreamRole::kCompute]).waiting_seconds;
@@ -315,8 +400,9 @@ class Trainer::Impl {
   }
 
   double evaluate() {
+    session_.share_statistics();
     const std::int64_t batch_size = session_.run().network.batch();
-    const BatchOrder order{.samples = data_.test->size(), .batch = batch_size};
+    const BatchOrder order = order_of(*data_.test, false, 1);
     // Staged like batches of training, so that the same page-locked blocks serve; evaluated in smaller pieces
     // where that is what the memory allows.
     BatchLoader loader(device(), session_.pinned(), *data_.test, order, 0, order.batches_per_epoch());
@@ -334,7 +420,23 @@ class Trainer::Impl {
       loader.recycle(batch, session_.streams().everything(device()));
     }
     session_.finish();
-    return correct / counted;
+    return over_all_ranks(correct) / over_all_ranks(counted);
+  }
+
+  std::vector<std::uint64_t> of_all_ranks(std::uint64_t mine) {
+    if (processes_ == nullptr) {
+      return {mine};
+    }
+    std::vector<std::uint64_t> all;
+    for (const std::string& number :
+         processes_->gather_to_all(std::to_string(mine), "what ranks have counted")) {
+      all.push_back(std::stoull(number));
+    }
+    return all;
+  }
+  double over_all_ranks(double mine) {
+    const std::vector<std::uint64_t> all = of_all_ranks(static_cast<std::uint64_t>(mine));  // whole numbers
+    return static_cast<double>(std::accumulate(all.begin(), all.end(), std::uint64_t{0}));
   }
 
   static AddressRange part_of(AddressRange whole, std::uint64_t piece, std::uint64_t pieces) {
@@ -347,9 +449,11 @@ class Trainer::Impl {
     if (options_.learn && window_) {
       learn();
     }
+    session_.share_statistics();
     result_.weights_sha256 = session_.weights_sha256();
     const DeviceCounters counters = device().counters();
     result_.peak_bytes = counters.peak_committed_bytes;
+    result_.rank_peak_bytes = of_all_ranks(result_.peak_bytes);
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
     // Of the plan in force, like all that the summary says of a plan, unless none of its steps was timed.
@@ -365,14 +469,32 @@ class Trainer::Impl {
     return std::exchange(result_, {});
   }
 
+  std::uint32_t micro_steps() const { return session_.run().options.training.micro_steps; }
+
+  // A batch of all ranks and micro-steps, of which each rank has its own.
+  BatchOrder order_of(const Dataset& data, bool shuffle, std::uint32_t micro_steps) const {
+    const TrainingOptions& training = session_.run().options.training;
+    const std::uint32_t rank = processes_ == nullptr ? 0 : static_cast<std::uint32_t>(processes_->rank());
+    const std::uint32_t parts = training.ranks * micro_steps;
+    return {.samples = data.size(),
+            .batch = session_.run().network.batch() * static_cast<std::int64_t>(parts),
+            .shuffle = shuffle,
+            .seed = options_.start ? options_.start->seed : options_.session.seed,
+            .parts = parts,
+            .first_part = rank * micro_steps,
+            .own_parts = micro_steps};
+  }
+
   const DatasetSplits& data_;
   TrainOptions options_;
+  ProcessGroup* processes_;
   Session session_;
   BatchOrder order_;
   std::uint64_t total_steps_;
   LearningRateSchedule rate_;
 
   TrainingResult result_;
+  double loss_ = 0;  // of the micro-steps so far
   bool trained_ = false;
   std::uint64_t first_step_ = 0;                     // where this training goes on from
   std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted

@@ -149,6 +149,10 @@ SimProfile parse_sim_profile(std::string_view text) {
     profile.devices_on_root = figures.count("devices_on_root", kMostDevices);
     profile.root_bytes_per_second = figures.rate("root_bytes_per_second");
   }
+  if (figures.object().has("peer_bytes_per_second") || figures.object().has("peer_seconds")) {
+    profile.peer_bytes_per_second = figures.rate("peer_bytes_per_second");
+    profile.peer_seconds = figures.seconds("peer_seconds");
+  }
   figures.finish();
   require(profile,
           profile.root_bytes_per_second == 0 ||

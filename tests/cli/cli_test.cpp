@@ -726,6 +726,35 @@ TEST_F(ProfileTest, IsNoOutput) {
   EXPECT_THAT(outcome.log, HasSubstr("is also an output"));
 }
 
+// --- several devices, simulated ----------------------------------------------------------------------------
+
+TEST_F(CliTest, PlanSaysWhatDevicesAndMachinesComeTo) {
+  const Outcome outcome =
+      run("plan --model alexnet --batch 16 --device sim:v100-16 --policy none --devices 4 --machines 2 "
+          "--accumulate 3 --json " +
+          path("plan.json") + " --report " + path("plan.html") + " --trace " + path("trace.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("global batch 384: 16 x 4 devices x 2 machines x 3 batches an update"));
+  EXPECT_THAT(outcome.out, HasSubstr("simulated"));
+  EXPECT_THAT(outcome.out, HasSubstr("of it not hidden"));
+  const json plan = json::parse(read("plan.json"));
+  expect_obeys_schema(plan);
+  EXPECT_EQ(plan["devices"], 4);
+  EXPECT_EQ(plan["machines"], 2);
+  EXPECT_EQ(plan["global_batch"], 384);
+  const double update = plan["predicted_update_seconds"];
+  EXPECT_NEAR(
+      update,
+      plan["predicted_step_seconds"].get<double>() + 2 * plan["predicted_micro_step_seconds"].get<double>(),
+      1e-12);
+  EXPECT_NEAR(plan["predicted_images_per_second"].get<double>() * update, 384, 1e-6);
+  EXPECT_GT(plan["predicted_reduce_seconds"], plan["predicted_exposed_reduce_seconds"]);
+  EXPECT_LT(plan["predicted_efficiency"], 1);
+  EXPECT_EQ(plan["options"]["network_gbytes_per_s"], 12.5);
+  EXPECT_THAT(read("plan.html"), HasSubstr("height:20%\">reduce</div>"));
+  EXPECT_THAT(read("trace.json"), HasSubstr("gradients.reduce0"));
+}
+
 // --- the largest batch -------------------------------------------------------------------------------------
 
 TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
@@ -755,6 +784,38 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
     EXPECT_EQ(train_with(largest), 0);
     EXPECT_EQ(train_with(largest + 1), 3);
   }
+}
+
+// `plan` with what it says has the global batch that was asked for, and fits; half as many batches do not.
+TEST_F(CliTest, MaxBatchSharesAGlobalBatchOut) {
+  const std::string where =
+      "--model lenet --device sim:v100-16 --memory 10MiB --policy none --devices 2 --machines 2";
+  const Outcome outcome = run("max-batch " + where + " --global-batch 4096 --json " + path("shared.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  std::istringstream lines(read("shared.json"));
+  json last;
+  for (std::string line; std::getline(lines, line);) {
+    last = json::parse(line);
+    expect_obeys_schema(last);
+  }
+  const auto batch = last["options"]["batch"].get<std::int64_t>();
+  const auto accumulate = last["options"]["accumulate"].get<std::int64_t>();
+  EXPECT_EQ(batch * accumulate, 1024);
+  EXPECT_GT(accumulate, 1);
+  EXPECT_EQ(last["global_batch"], 4096);
+  EXPECT_THAT(outcome.out, HasSubstr("--batch " + std::to_string(batch) + " --accumulate " +
+                                     std::to_string(accumulate) + "\n"));
+  const auto fits = [&](std::int64_t factor) {
+    EXPECT_EQ(run("plan " + where + " --batch " + std::to_string(batch * factor) + " --accumulate " +
+                  std::to_string(accumulate / factor) + " --json " + path("plan.json"))
+                  .status,
+              0);
+    const json plan = json::parse(read("plan.json"));
+    EXPECT_EQ(plan["global_batch"], 4096);
+    return plan["fits"].get<bool>();
+  };
+  EXPECT_TRUE(fits(1));
+  EXPECT_FALSE(fits(2));
 }
 
 TEST_F(CliTest, MaxBatchIsRefusedWhereNothingFits) {
@@ -857,15 +918,17 @@ TEST_F(CliTest, ExplainTellsOfValuesLayersAndOps) {
 }
 
 bool came_later(const std::string& key) {
-  return key == "link_shared_by" || key == "tf32" || key == "engine_timings" || key == "profile" ||
-         key == "graph";
+  return key == "link_shared_by" || key == "devices" || key == "machines" || key == "accumulate" ||
+         key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
+         key == "engine_timings" || key == "profile" || key == "graph";
 }
 
 // Those from before there was --graph were once refused for want of it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
-  for (const char* key : {"link_shared_by", "tf32", "engine_timings", "profile", "graph"}) {
+  for (const char* key : {"link_shared_by", "devices", "machines", "accumulate", "bucket", "sync_bn",
+                          "network_gbytes_per_s", "tf32", "engine_timings", "profile", "graph"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());
@@ -1120,6 +1183,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "such as 10%"},
         BadInput{"OverheadThatNothingKeeps",
                  "max-batch --model vgg16 --device sim:titan-x --policy all --overhead 0%", "the least is"},
+        BadInput{"GlobalBatchThatCannotBeShared",
+                 "max-batch --model lenet --device sim:v100-16 --devices 4 --global-batch 6",
+                 "share it evenly"},
+        BadInput{"GlobalBatchWithItsNumberOfBatches",
+                 "max-batch --model lenet --device sim:v100-16 --global-batch 8 --accumulate 2",
+                 "--accumulate"},
+        BadInput{"NetworkWithoutARate",
+                 "plan --model lenet --device sim:v100-16 --machines 2 --network-gbytes-per-s 0",
+                 "--network-gbytes-per-s"},
         BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
         BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
         BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "near: conv1.y"},

@@ -218,8 +218,8 @@ TEST_P(Fragments, Compile) {
 class Pages : public ::testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Pages,
-                         ::testing::Values("docs/allocator.md", "docs/api.md", "docs/known_defects.md",
-                                           "CONTRIBUTING.md"),
+                         ::testing::Values("docs/allocator.md", "docs/api.md", "docs/data_parallel.md",
+                                           "docs/known_defects.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
 // Code spans that look like a file or folder of the tree, but for what a build makes.

@@ -61,6 +61,16 @@ class FakeCatalog : public OpCatalog {
     return recipe;
   }
 
+  OpRecipe gradient_sum_recipe(const ParameterRecipe& parameter) const override {
+    const auto elements = static_cast<double>(parameter.type.elements());
+    return {.direction = Direction::kUpdate,
+            .reads = {kParameterGradient, kGradientSum},
+            .writes = {kGradientSum},
+            .may_overwrite = {},
+            .algorithms = only(),
+            .cost = {.flops = elements, .bytes = 12 * elements}};
+  }
+
   std::string algorithms_source() const override { return "fake"; }
 
  private:
@@ -69,6 +79,7 @@ class FakeCatalog : public OpCatalog {
   static constexpr Operand kY{OperandRole::kOutput, 0};
   static constexpr Operand kParameter{OperandRole::kParameter, 0};
   static constexpr Operand kBias{OperandRole::kParameter, 1};
+  static constexpr Operand kGradientSum{OperandRole::kGradientSum, 0};
   static constexpr Operand kSaved{OperandRole::kSaved, 0};
   static constexpr Operand kDY{OperandRole::kOutputGradient, 0};
   static constexpr Operand kDX{OperandRole::kInputGradient, 0};

@@ -252,6 +252,227 @@ TEST_F(TrainingOptionsTest, EvaluationWritesNoParameter) {
   EXPECT_EQ(tape->parameters().size(), lower({})->parameters().size());
 }
 
+// --- data parallelism ------------------------------------------------------------------------------
+
+// Values of the ops that reduce gradients, in their order.
+std::vector<std::vector<std::string>> buckets(const Tape& tape) {
+  std::vector<std::vector<std::string>> result;
+  for (const Op& op : tape.ops()) {
+    if (op.collective() && op.phase == Phase::kUpdate) {
+      result.push_back(names(tape, op.reads));
+    }
+  }
+  return result;
+}
+
+constexpr std::uint64_t kOneBucket = std::uint64_t{1} << 40U;
+
+TEST_F(TrainingOptionsTest, NothingIsReducedOrSummedWhereADeviceTrainsAlone) {
+  const TapePtr tape = lower({});
+  EXPECT_FALSE(tape->collective());
+  for (const TapeParameter& parameter : tape->parameters()) {
+    EXPECT_EQ(parameter.gradient_sum, kNone);
+  }
+}
+
+TEST_F(TrainingOptionsTest, OneBucketHasAllGradientsLastLayersFirst) {
+  const TapePtr tape = lower({.ranks = 4, .bucket_bytes = kOneBucket});
+  EXPECT_TRUE(tape->collective());
+  const auto all = buckets(*tape);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_THAT(all[0], ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient.local")));
+  const auto place = [&](const std::string& name) {
+    return std::ranges::find(all[0], name + ".gradient.local") - all[0].begin();
+  };
+  EXPECT_LT(place("fc.filter"), place("map.filter"));
+  EXPECT_LT(place("map.filter"), place("norm.scale"));
+  EXPECT_LT(place("norm.shift"), place("conv.filter"));
+}
+
+// Each is as large as was asked for, but for the last, and would not be without its last gradient.
+TEST_F(TrainingOptionsTest, BucketsAreClosedAsSoonAsTheyAreLargeEnough) {
+  for (const std::uint64_t bytes : {1ULL, 500ULL, 2000ULL}) {
+    SCOPED_TRACE(bytes);
+    const TapePtr tape = lower({.ranks = 2, .bucket_bytes = bytes});
+    const auto all = buckets(*tape);
+    ASSERT_GT(all.size(), 1U);
+    std::multiset<std::string> reduced;
+    for (const std::vector<std::string>& bucket : all) {
+      std::uint64_t sum = 0;
+      for (const std::string& name : bucket) {
+        EXPECT_LT(sum, bytes);
+        sum += tape->value(value_named(*tape, name)).bytes;
+        reduced.insert(name);
+      }
+      EXPECT_TRUE(sum >= bytes || &bucket == &all.back());
+    }
+    const auto wanted = with_suffix(trained(), ".gradient.local");
+    EXPECT_EQ(reduced, std::multiset<std::string>(wanted.begin(), wanted.end()));
+  }
+}
+
+// So that the reduction runs under the rest of the backward pass.
+TEST_F(TrainingOptionsTest, BucketsFollowTheirGradientsAndUpdatesTheBackwardPass) {
+  const TapePtr tape = lower({.optimizer = AdamSpec{}, .ranks = 2, .bucket_bytes = 1});
+  EXPECT_LT(op_named(*tape, "gradients.reduce0"), op_named(*tape, "conv.backward_filter"));
+  OpId last_backward = 0;
+  OpId first_update = kNone;
+  for (OpId id = 0; id < tape->ops().size(); ++id) {
+    const Op& op = tape->op(id);
+    if (op.phase == Phase::kBackward) {
+      last_backward = id;
+    } else if (op.phase == Phase::kUpdate && !op.collective()) {
+      first_update = std::min(first_update, id);
+    }
+    if (op.collective()) {
+      ASSERT_EQ(op.reads.size(), op.writes.size());
+      for (std::uint32_t i = 0; i < op.writes.size(); ++i) {
+        EXPECT_TRUE(std::ranges::any_of(op.may_overwrite, [i](const Overwrite& permission) {
+          return permission.write == i && permission.read == i;
+        })) << op.name;
+      }
+    }
+  }
+  EXPECT_LT(last_backward, first_update);
+  for (const std::string& name : trained()) {
+    EXPECT_EQ(tape->value(tape->op(op_named(*tape, name + ".update")).reads[1]).name, name + ".gradient");
+  }
+}
+
+TEST_F(TrainingOptionsTest, MicroStepsSumGradientsInMemoryOfTheirOwn) {
+  const TapePtr tape = lower({.optimizer = SgdSpec{.momentum = 0.9F}, .micro_steps = 3});
+  EXPECT_FALSE(tape->collective());
+  for (const TapeParameter& parameter : tape->parameters()) {
+    const Value& value = tape->value(parameter.value);
+    if (std::ranges::find(trained(), value.name) == trained().end()) {
+      EXPECT_EQ(parameter.gradient_sum, kNone) << value.name;
+      continue;
+    }
+    const Value& sum = tape->value(parameter.gradient_sum);
+    EXPECT_EQ(sum.name, value.name + ".gradient_sum");
+    EXPECT_EQ(sum.kind, ValueKind::kGradientSum);
+    EXPECT_TRUE(sum.persistent());
+    EXPECT_EQ(sum.bytes, value.bytes);
+    const Op& accumulate = tape->op(op_named(*tape, value.name + ".gradient.accumulate"));
+    EXPECT_EQ(accumulate.phase, Phase::kBackward) << "it runs in every micro-step";
+    EXPECT_THAT(names(*tape, accumulate.reads), ElementsAre(value.name + ".gradient", sum.name));
+    EXPECT_THAT(names(*tape, accumulate.writes), ElementsAre(sum.name));
+    EXPECT_THAT(names(*tape, tape->op(op_named(*tape, value.name + ".update")).reads),
+                ElementsAre(value.name, sum.name, value.name + ".momentum"));
+  }
+}
+
+// The sums of a rank's own micro-steps, in place: there is no other gradient to reduce.
+TEST_F(TrainingOptionsTest, RanksWithMicroStepsReduceTheSums) {
+  const TapePtr tape = lower({.ranks = 2, .micro_steps = 2, .bucket_bytes = kOneBucket});
+  const Op& reduce = tape->op(op_named(*tape, "gradients.reduce0"));
+  EXPECT_EQ(reduce.reads, reduce.writes);
+  EXPECT_THAT(names(*tape, reduce.reads),
+              ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient_sum")));
+}
+
+TEST_F(TrainingOptionsTest, GradientsOfLossesAreDividedByTheNumberOfBatches) {
+  const TapePtr tape = lower({.ranks = 4, .micro_steps = 2});
+  for (const Op& op : tape->ops()) {
+    if (const auto* const loss = std::get_if<SoftmaxCrossEntropySpec>(&op.spec)) {
+      EXPECT_EQ(loss->weight, 1.0F / 8) << op.name;
+    } else if (const auto* const dice = std::get_if<DiceCrossEntropySpec>(&op.spec)) {
+      EXPECT_EQ(dice->weight, 0.5F / 8) << op.name;
+    }
+  }
+  EXPECT_EQ(tape->loss_weight(0), 0.5F) << "what is reported is no gradient";
+  EXPECT_EQ(tape->loss_weight(1), 1);
+}
+
+TEST_F(TrainingOptionsTest, MetricsOfAllRanksAreSummedInEveryMicroStep) {
+  const TapePtr tape = lower({.ranks = 2, .micro_steps = 2});
+  const Op& reduce = tape->op(op_named(*tape, "metrics.reduce"));
+  EXPECT_NE(reduce.phase, Phase::kUpdate);
+  EXPECT_THAT(names(*tape, reduce.reads), ElementsAre("map_loss.metrics", "class_loss.metrics"));
+  EXPECT_THAT(names(*tape, reduce.writes), ElementsAre("map_loss.metrics.sum", "class_loss.metrics.sum"));
+  EXPECT_THAT(names(*tape, tape->results()),
+              ElementsAre("map_loss.metrics.sum", "class_loss.metrics.sum", "probe.y", "map.y"));
+}
+
+TEST_F(TrainingOptionsTest, RanksAreClippedByTheNormOfTheReducedGradients) {
+  const TapePtr tape = lower({.clip_norm = 1.0F, .ranks = 2});
+  const OpId norm = op_named(*tape, "gradients.norm");
+  EXPECT_THAT(names(*tape, tape->op(norm).reads), with_suffix(trained(), ".gradient"));
+  for (OpId id = norm; id < tape->ops().size(); ++id) {
+    EXPECT_FALSE(tape->op(id).collective());
+  }
+}
+
+TEST_F(TrainingOptionsTest, SynchronizedNormalizationMeetsTwiceInForwardAndOnceInBackward) {
+  const TapePtr tape = lower({.ranks = 4, .bucket_bytes = kOneBucket, .sync_batch_normalization = true});
+  std::vector<std::string> met;
+  for (const Op& op : tape->ops()) {
+    if (op.collective() && op.phase != Phase::kUpdate && op.name != "metrics.reduce") {
+      met.push_back(op.name);
+    }
+    if (const auto* const spec = std::get_if<BatchNormalizationSpec>(&op.spec)) {
+      EXPECT_EQ(spec->ranks, 4U) << op.name;
+    }
+  }
+  EXPECT_THAT(met,
+              ElementsAre("norm.forward0.reduce", "norm.forward1.reduce", "norm.backward_filter.reduce"));
+  const Op& mean = tape->op(op_named(*tape, "norm.forward0.reduce"));
+  EXPECT_EQ(mean.phase, Phase::kForward);
+  EXPECT_THAT(names(*tape, mean.reads), ElementsAre("norm.mean.local"));
+  EXPECT_THAT(names(*tape, mean.writes), ElementsAre("norm.mean"));
+  EXPECT_THAT(names(*tape, tape->op(op_named(*tape, "norm.backward_data")).reads),
+              ElementsAre("conv.y", "norm.mean", "norm.variance", "norm.y.gradient", "norm.scale",
+                          "norm.gradient_means"));
+  // Those of scale and shift are of the own batch, and go the way of all.
+  const auto all = buckets(*tape);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_THAT(all[0], Contains("norm.scale.gradient.local"));
+}
+
+TEST_F(TrainingOptionsTest, SynchronizedNormalizationAloneIsTheOrdinary) {
+  const TapePtr tape = lower({.sync_batch_normalization = true});
+  EXPECT_FALSE(tape->collective());
+  EXPECT_EQ(tape->ops().size(), lower({})->ops().size());
+}
+
+TEST_F(TrainingOptionsTest, RefusesNoRanksNoMicroStepsAndBucketsOfNothing) {
+  for (const TrainingOptions& options :
+       {TrainingOptions{.ranks = 0}, TrainingOptions{.micro_steps = 0}, TrainingOptions{.bucket_bytes = 0}}) {
+    EXPECT_THROW(lower(options), InvalidArgument);
+  }
+}
+
+// An update waits for the reduction of its own gradient, not for those that follow.
+TEST_F(TrainingOptionsTest, UpdatesWaitForTheirOwnBucketAlone) {
+  const TapePtr tape = lower({.ranks = 2, .bucket_bytes = 1});
+  const Schedule schedule = schedule_of(*tape, Policy::kOffloadNone);
+  const std::vector<Instruction>& all = schedule.instructions;
+  const auto reduced_by = [&](const Wait& wait) {
+    const Instruction& it = all[wait.instruction];
+    return wait.steps_ago == 0 && it.stream == StreamRole::kReduce ? it.op : kNone;
+  };
+  std::size_t own = 0;
+  OpId waited = 0;  // the last reduction that the compute stream has waited for
+  for (const Instruction& it : all) {
+    if (it.stream != StreamRole::kCompute || it.kind != InstructionKind::kLaunch) {
+      continue;
+    }
+    for (const Wait& wait : it.waits) {
+      const OpId reduce = reduced_by(wait);
+      if (reduce == kNone || tape->op(it.op).phase != Phase::kUpdate) {
+        continue;
+      }
+      EXPECT_EQ(reduce, tape->producer(tape->op(it.op).reads[1])) << tape->op(it.op).name;
+      waited = std::max(waited, reduce);
+      ++own;
+    }
+    if (tape->op(it.op).phase == Phase::kUpdate) {
+      EXPECT_GE(waited, tape->producer(tape->op(it.op).reads[1])) << tape->op(it.op).name;
+    }
+  }
+  EXPECT_GT(own, 1U);
+}
+
 // --- schedules -------------------------------------------------------------------------------------
 
 struct Variant {
@@ -268,6 +489,10 @@ std::vector<Variant> variants() {
   return {{"sgd", {.optimizer = SgdSpec{.momentum = 0.9F}}},
           {"adam", {.optimizer = AdamSpec{}}},
           {"clipped", {.optimizer = AdamSpec{}, .clip_norm = 1.0F}},
+          {"ranks", {.optimizer = AdamSpec{}, .ranks = 4, .bucket_bytes = 500, .results = results}},
+          {"micro_steps", {.optimizer = SgdSpec{.momentum = 0.9F}, .micro_steps = 3}},
+          {"synchronized", {.ranks = 2, .bucket_bytes = 500, .sync_batch_normalization = true}},
+          {"ranks_and_micro_steps", {.clip_norm = 1.0F, .ranks = 2, .micro_steps = 2, .bucket_bytes = 500}},
           {"results", {.optimizer = SgdSpec{}, .results = results}},
           {"clipped_results", {.optimizer = AdamSpec{}, .clip_norm = 1.0F, .results = with_norm}}};
 }

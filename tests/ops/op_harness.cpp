@@ -33,6 +33,12 @@ OpHarness::OpHarness(OpLibrary& library, const GradientNormSpec& spec,
   build_tape(spec, Phase::kUpdate);
 }
 
+OpHarness::OpHarness(OpLibrary& library, const GradientSumSpec& spec, const ParameterRecipe& parameter)
+    : library_(library), parameters_{parameter} {
+  ops_ = {library.catalog().gradient_sum_recipe(parameter)};
+  build_tape(spec, Phase::kBackward);
+}
+
 TensorType OpHarness::type_of(const Operand& operand) const {
   switch (operand.role) {
     case OperandRole::kInput:
@@ -43,6 +49,7 @@ TensorType OpHarness::type_of(const Operand& operand) const {
       return outputs_.at(operand.index);
     case OperandRole::kParameter:
     case OperandRole::kParameterGradient:
+    case OperandRole::kGradientSum:
       return parameters_.at(operand.index).type;
     case OperandRole::kGradientNorm:
       return {.dims = {2}};
@@ -54,7 +61,8 @@ TensorType OpHarness::type_of(const Operand& operand) const {
 }
 
 bool OpHarness::is_filter_like(const Operand& operand) const {
-  return operand.role == OperandRole::kParameter || operand.role == OperandRole::kParameterGradient;
+  return operand.role == OperandRole::kParameter || operand.role == OperandRole::kParameterGradient ||
+         operand.role == OperandRole::kGradientSum;
 }
 
 std::uint64_t OpHarness::bytes_of(const Operand& operand) const {
@@ -68,6 +76,9 @@ ValueKind OpHarness::kind_of(const Operand& operand) const {
   }
   if (operand.role == OperandRole::kState) {
     return ValueKind::kOptimizerState;
+  }
+  if (operand.role == OperandRole::kGradientSum) {
+    return ValueKind::kGradientSum;
   }
   const bool made = std::ranges::any_of(
       ops_, [&](const OpRecipe& op) { return std::ranges::find(op.writes, operand) != op.writes.end(); });

@@ -34,6 +34,8 @@ class OpHarness {
             bool clipped = false);
   // One op: the norm of the gradients of these parameters.
   OpHarness(OpLibrary& library, const GradientNormSpec& spec, const std::vector<ParameterRecipe>& parameters);
+  // One op: takes the gradient of this parameter into the sum of a step's micro-batches.
+  OpHarness(OpLibrary& library, const GradientSumSpec& spec, const ParameterRecipe& parameter);
 
   const Tape& tape() const { return *tape_; }
   const OpRecipe& recipe(OpId op) const { return ops_[op]; }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/tapes.h"
 #include "vdnn/error.h"
@@ -466,6 +467,85 @@ TEST_F(CheckerTest, TheExceptionSaysWhatAndHowMuchMore) {
     EXPECT_THAT(error.what(),
                 HasSubstr("the schedule of 'by hand' is not right: buffer 'dw' is not released in "
                           "step 0 (and 2 more)"));
+  }
+}
+
+// --- what ranks do together ----------------------------------------------------------------------
+
+class CollectiveCheckerTest : public ::testing::Test {
+ protected:
+  std::string finding() const {
+    const std::vector<std::string> all = check_schedule(*tape_, schedule_);
+    return all.empty() ? "" : all.front();
+  }
+  // The first instruction of which that holds.
+  template <class Is>
+  Instruction& first(const Is& is) {
+    return *std::ranges::find_if(schedule_.instructions, is);
+  }
+  Instruction& first_reduction() {
+    return first([](const Instruction& it) { return it.stream == StreamRole::kReduce; });
+  }
+
+  const TapePtr tape_ = collective_tape();
+  Schedule schedule_ = schedule_of(*tape_, Policy::kOffloadAll);
+};
+
+TEST_F(CollectiveCheckerTest, AcceptsTheUnbroken) {
+  EXPECT_EQ(finding(), "");
+}
+
+TEST_F(CollectiveCheckerTest, CollectivesAreOnTheStreamForThem) {
+  for (const StreamRole role : {StreamRole::kCompute, StreamRole::kOffload, StreamRole::kLoad}) {
+    Instruction& reduction = first_reduction();
+    reduction.stream = role;
+    EXPECT_THAT(finding(), HasSubstr("names what is not there")) << to_string(role);
+    reduction.stream = StreamRole::kReduce;
+  }
+}
+
+TEST_F(CollectiveCheckerTest, NothingElseIsOnThatStream) {
+  for (const InstructionKind kind : {InstructionKind::kLaunch, InstructionKind::kLoad,
+                                     InstructionKind::kOffload, InstructionKind::kReadResult}) {
+    Instruction& other =
+        first([kind](const Instruction& it) { return it.kind == kind && it.stream != StreamRole::kReduce; });
+    const StreamRole before = std::exchange(other.stream, StreamRole::kReduce);
+    EXPECT_THAT(finding(), HasSubstr("names what is not there"));
+    other.stream = before;
+  }
+}
+
+TEST_F(CollectiveCheckerTest, CollectivesAreInPlace) {
+  Instruction& reduction = first_reduction();
+  const std::size_t reads = tape_->op(reduction.op).reads.size();
+  for (std::size_t operand = 0; operand < reads; ++operand) {
+    const BufferId before = reduction.operands[reads + operand];
+    for (BufferId other = 0; other < schedule_.buffers.size(); ++other) {
+      if (other != before && schedule_.buffers[other].space == Space::kDevice) {
+        reduction.operands[reads + operand] = other;
+        EXPECT_THAT(finding(), HasSubstr("names what is not there")) << schedule_.buffers[other].name;
+      }
+    }
+    reduction.operands[reads + operand] = before;
+  }
+}
+
+// Nobody else would come to the second one.
+TEST_F(CollectiveCheckerTest, CollectivesAreNotLaunchedAgain) {
+  const auto at = &first_reduction() - schedule_.instructions.data();
+  Instruction again = schedule_.instructions[static_cast<std::size_t>(at)];
+  again.kind = InstructionKind::kRecompute;
+  for (const StreamRole role : {StreamRole::kReduce, StreamRole::kCompute}) {
+    again.stream = role;
+    Schedule broken = schedule_;
+    broken.instructions.insert(broken.instructions.begin() + at + 1, again);
+    for (Instruction& it : broken.instructions) {
+      for (Wait& wait : it.waits) {
+        wait.instruction += wait.instruction > at ? 1 : 0;
+      }
+    }
+    EXPECT_THAT(check_schedule(*tape_, broken), Contains(HasSubstr("names what is not there")))
+        << to_string(role);
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace vdnn::testing {
 
-// Values are dropped in the gap between forward and backward pass: every `offloaded`-th is offloaded, the
-// others are recomputed.
+// Values are dropped in the gap between forward and backward pass: every `offloaded`-th is offloaded, and
+// what ranks have made together; the others are recomputed.
 inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t placement_alignment = 0) {
   Plan plan = make_plan(tape, {.policy = Policy::kOffloadNone});
   plan.placement_alignment = placement_alignment;
@@ -30,7 +30,9 @@ inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t
     if (*after < before + 2) {
       continue;
     }
-    if (offloaded > 0 && ++count % offloaded == 0) {
+    // What ranks do together is not done again.
+    const bool collective = producer != kNone && tape.op(producer).collective();
+    if (collective || (offloaded > 0 && ++count % offloaded == 0)) {
       plan.transfers.push_back({.value = id,
                                 .offload_with = producer,
                                 .release_with = before,

@@ -53,7 +53,7 @@ TEST(Mutation, TheCheckerFindsAllThatChangeMeaning) {
   for (const Subject& subject : all_subjects()) {
     add(total, run_campaign(subject, {.work = 1200}));
   }
-  print(std::cout, "three networks of a fake catalog", total);
+  print(std::cout, "four networks of a fake catalog", total);
   for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
     // Otherwise this test would pass without testing anything.
     EXPECT_GT(total.at(kind).breaks(), 10) << to_string(static_cast<MutationKind>(kind));

@@ -567,15 +567,40 @@ std::string wrong_place(const Tape& tape, const Schedule& schedule) {
   return {};
 }
 
+// Does a collective write where it reads, operand by operand?
+bool is_in_place(const Op& op, const Instruction& it) {
+  for (std::size_t operand = 0; operand < op.writes.size(); ++operand) {
+    if (it.operands[op.reads.size() + operand] != it.operands[operand]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string broken_stream_rule(const Tape& tape, const Instruction& it) {
+  const bool launched = it.kind == InstructionKind::kLaunch;
+  const bool collective = launched && tape.op(it.op).collective();
+  if ((it.stream == StreamRole::kReduce) != collective) {
+    return describe(tape, it) + (collective ? " is not where ranks meet" : " stands where ranks meet");
+  }
+  if (is_launch(it.kind) && !collective && it.stream != StreamRole::kCompute) {
+    return describe(tape, it) + " is on another stream than launches are";
+  }
+  if (collective && !is_in_place(tape.op(it.op), it)) {
+    return describe(tape, it) + " is not in place";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule) {
   for (const Instruction& it : schedule.instructions) {
+    if (std::string broken = broken_stream_rule(tape, it); !broken.empty()) {
+      return broken;
+    }
     if (!is_launch(it.kind)) {
       continue;
-    }
-    if (it.stream != StreamRole::kCompute) {
-      return describe(tape, it) + " is on another stream than launches are";
     }
     const Algorithm& algorithm = tape.op(it.op).algorithms[schedule.algorithms[it.op]];
     if (it.operands.back() != kNone && algorithm.workspace_bytes == 0) {

@@ -44,6 +44,15 @@ inline TapePtr forked_tape(const fakes::FakeCatalogOptions& options = {}) {
   return lower_to_tape(forked_network(), fakes::FakeCatalog(options), kMomentum);
 }
 
+// Of two ranks with two micro-steps each; buckets so small that there are several.
+inline TapePtr collective_tape() {
+  TrainingOptions options = kMomentum;
+  options.ranks = 2;
+  options.micro_steps = 2;
+  options.bucket_bytes = 256;
+  return lower_to_tape(forked_network(), fakes::FakeCatalog(), options);
+}
+
 // A tape by hand, with the smallest of everything.
 class TapeDraft {
  public:
@@ -161,10 +170,11 @@ inline std::vector<Subject> subjects_of(const std::string& network, const TapePt
 // Every policy on several networks.
 inline std::vector<Subject> all_subjects() {
   std::vector<Subject> result;
-  for (const auto& [network, tape] : std::vector<std::pair<std::string, TapePtr>>{
-           {"lenet", model_tape("lenet")},
-           {"fashion-vgg", model_tape("fashion-vgg")},
-           {"forked", forked_tape({.pooling_reads_x_and_y = true})}}) {
+  for (const auto& [network, tape] :
+       std::vector<std::pair<std::string, TapePtr>>{{"lenet", model_tape("lenet")},
+                                                    {"fashion-vgg", model_tape("fashion-vgg")},
+                                                    {"forked", forked_tape({.pooling_reads_x_and_y = true})},
+                                                    {"collective", collective_tape()}}) {
     for (Subject& subject : subjects_of(network, tape)) {
       result.push_back(std::move(subject));
     }

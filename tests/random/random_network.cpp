@@ -506,6 +506,8 @@ struct InWords {
   std::string operator()(const GradientNormSpec& s) const {
     return ", gradients clipped to " + number(s.max_norm);
   }
+  std::string operator()(const GradientSumSpec&) const { return ", gradients accumulated"; }
+  std::string operator()(const AllReduceSpec&) const { return ", gradients summed over ranks"; }
 
  private:
   static std::string windows(std::int64_t filters, const Dims& kernel, const Dims& stride,

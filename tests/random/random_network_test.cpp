@@ -178,9 +178,9 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
                                   "adamw",
                                   "clipping",
                                   "results"};
-  // What comes last in OpSpec is no layer: two optimizers and the norm of gradients.
+  // What comes last in OpSpec is no layer: two optimizers, and the norm and the sums of gradients.
   const std::size_t layers = OpSpec(SgdSpec{}).index();
-  ASSERT_EQ(layers + 3, std::variant_size_v<OpSpec>);
+  ASSERT_EQ(layers + 5, std::variant_size_v<OpSpec>);
   for (std::size_t kind = 0; kind < layers; ++kind) {
     wanted.push_back("layer kind " + std::to_string(kind));
   }

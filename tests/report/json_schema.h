@@ -89,6 +89,10 @@ class SchemaCheck {
       if (value.is_number() && value < argument) {
         fail(where, "expected at least " + argument.dump() + ", found " + value.dump());
       }
+    } else if (keyword == "minItems") {
+      if (value.is_array() && value.size() < argument.get<std::size_t>()) {
+        fail(where, "expected at least " + argument.dump() + " items, found " + std::to_string(value.size()));
+      }
     } else if (keyword == "required") {
       for (const Json& key : argument) {
         if (value.is_object() && !value.contains(key.get<std::string>())) {

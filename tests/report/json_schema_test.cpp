@@ -42,6 +42,8 @@ TEST(JsonSchema, ChecksValues) {
   EXPECT_THAT(errors(R"({"minimum": 1})", "0"), Not(IsEmpty()));
   EXPECT_THAT(errors(R"({"minimum": 0})", "18446744073709551615"), IsEmpty());
   EXPECT_THAT(errors(R"({"minimum": 0})", "-1"), Not(IsEmpty()));
+  EXPECT_THAT(errors(R"({"minItems": 1})", "[0]"), IsEmpty());
+  EXPECT_THAT(errors(R"({"minItems": 1})", "[]"), Not(IsEmpty()));
 }
 
 TEST(JsonSchema, ChecksObjectsAndArrays) {

@@ -82,6 +82,23 @@ TEST(ReportDrawing, WhatTakesNoTimeIsStillDrawn) {
   EXPECT_THAT(drawn(draw_places, brief), HasSubstr("width=\"1\" height=\"5000\" data-stay=\"0\""));
 }
 
+// Runs of one device look as they always did.
+TEST(ReportDrawing, ReductionsHaveALaneWhereThereAreAny) {
+  StepPicture alone = picture();
+  EXPECT_EQ(lanes(alone), 4U);
+  EXPECT_THAT(drawn_streams(alone), HasSubstr("y=\"312\""));
+  StepPicture together = picture();
+  together.work.push_back({.kind = InstructionKind::kLaunch,
+                           .stream = StreamRole::kReduce,
+                           .op = 1,
+                           .phase = Phase::kUpdate,
+                           .begin = 5,
+                           .end = 7});
+  EXPECT_EQ(lanes(together), 5U);
+  EXPECT_THAT(drawn_streams(together),
+              HasSubstr("<rect class=\"reduce\" x=\"50000\" y=\"8250\" width=\"20000\" height=\"1500\""));
+}
+
 TEST(ReportDrawing, StacksContents) {
   StepPicture two = picture();
   two.stays.push_back({.content = Content::kWorkspace,

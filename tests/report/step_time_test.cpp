@@ -75,6 +75,39 @@ TEST(StepTime, NamesTheTransferThatIsWaitedFor) {
   }
 }
 
+// By hand: an op of 2 s, a reduction of its gradient of 3 s beside another of 1 s, and an update that waits.
+TEST(StepTime, ReductionsAreWaitedForAndNoComputing) {
+  Schedule schedule;
+  schedule.instructions = {{.kind = InstructionKind::kLaunch, .op = 0},
+                           {.kind = InstructionKind::kLaunch, .stream = StreamRole::kReduce, .op = 1},
+                           {.kind = InstructionKind::kLaunch, .op = 2},
+                           {.kind = InstructionKind::kLaunch, .op = 3, .waits = {{.instruction = 1}}}};
+  Prediction prediction{.step_seconds = 6};
+  prediction.step =
+      TracedStep{.begin_seconds = 10, .times = {{10, 12}, {12, 15}, {12, 13}, {15, 16}}, .placements = {}};
+  const StepTime time = step_time(schedule, prediction);
+  EXPECT_DOUBLE_EQ(time.compute_seconds, 4);
+  EXPECT_DOUBLE_EQ(time.stall_seconds, 2);
+  ASSERT_EQ(time.stalls.size(), 1U);
+  EXPECT_EQ(time.stalls[0].launch, 3U);
+  EXPECT_EQ(time.stalls[0].transfer, 1U);
+}
+
+TEST(StepTime, OfSeveralDevicesNamesTheReduction) {
+  RunOptions options{.model = {.model = "alexnet", .batch = 4},
+                     .device = "sim:titan-x",
+                     .policy = Policy::kOffloadNone,
+                     .trace_prediction = true};
+  options.training.ranks = 4;
+  const PlannedRun run = plan_run(options);
+  const StepTime time = step_time(run.schedule, run.prediction);
+  EXPECT_NEAR(time.compute_seconds + time.stall_seconds, run.prediction.step_seconds, 1e-9);
+  EXPECT_NEAR(time.stall_seconds, run.prediction.stall_seconds, 1e-9);
+  ASSERT_FALSE(time.stalls.empty());
+  ASSERT_NE(time.stalls.front().transfer, kNone);
+  EXPECT_EQ(run.schedule.instructions[time.stalls.front().transfer].stream, StreamRole::kReduce);
+}
+
 // By hand: one op of 2 s, a fetch of 5 s that begins with it, an op of 1 s that needs it.
 TEST(StepTime, ByHand) {
   Schedule schedule;

@@ -22,6 +22,9 @@ Json common_part() {
           {"type", "summary"},
           {"model", "vgg16"},
           {"batch", 64},
+          {"devices", 4},
+          {"machines", 2},
+          {"global_batch", 512},
           {"device", "cpu"},
           {"simulated", false},
           {"threads", 2},
@@ -53,6 +56,12 @@ Json common_part() {
             {"memory", "12884901888"},
             {"host_memory", "1073741824"},
             {"link_shared_by", nullptr},
+            {"devices", 1},
+            {"machines", 1},
+            {"accumulate", 1},
+            {"bucket", "26214400"},
+            {"sync_bn", false},
+            {"network_gbytes_per_s", 12.5},
             {"threads", 2},
             {"policy", "conv"},
             {"algorithms", "performance"},
@@ -74,14 +83,22 @@ Json common_part() {
 
 Json plan_summary() {
   Json summary = common_part();
-  summary.update(
-      {{"predicted_step_seconds", 0.5}, {"oracle_step_seconds", 0.25}, {"lower_bound_step_seconds", 0.1}});
+  summary.update({{"predicted_step_seconds", 0.5},
+                  {"predicted_micro_step_seconds", 0.0},
+                  {"predicted_update_seconds", 0.5},
+                  {"predicted_images_per_second", 1024.0},
+                  {"predicted_efficiency", 0.9},
+                  {"predicted_reduce_seconds", 0.1},
+                  {"predicted_exposed_reduce_seconds", 0.05},
+                  {"oracle_step_seconds", 0.25},
+                  {"lower_bound_step_seconds", 0.1}});
   return summary;
 }
 
 Json train_summary() {
   Json summary = common_part();
-  summary.update({{"predicted_peak_bytes", 65536},
+  summary.update({{"rank_peak_bytes", {65536}},
+                  {"predicted_peak_bytes", 65536},
                   {"step_seconds", 0.5},
                   {"stall_seconds", 0.0},
                   {"images_per_second", 128.0},
@@ -100,6 +117,7 @@ Json train_summary() {
                              {"deterministic", false},
                              {"save", nullptr},
                              {"save_every", nullptr},
+                             {"check_ranks", nullptr},
                              {"replan_after", nullptr},
                              {"replan_every", nullptr},
                              {"replan_algorithms", false},

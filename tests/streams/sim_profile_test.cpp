@@ -101,6 +101,26 @@ TEST(SimProfileFile, ARootHasBothFigures) {
   }
 }
 
+// Devices without a way of their own between them reach each other over the host's link.
+TEST(SimProfileFile, PeersHaveBothFiguresOrNone) {
+  EXPECT_EQ(sim_profile("titan-x").peer_bytes_per_second, 0);
+  EXPECT_EQ(sim_profile("rtx4090").peer_bytes_per_second, 0);
+  Json json = titan_x();
+  json["peer_bytes_per_second"] = {{"value", 50e9}, {"source", "a test"}};
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("lacks 'peer_seconds'"));
+  json["peer_seconds"] = {{"value", 2e-6}, {"source", "a test"}};
+  EXPECT_EQ(parse_sim_profile(json.dump()).peer_bytes_per_second, 50e9);
+  EXPECT_EQ(parse_sim_profile(json.dump()).peer_seconds, 2e-6);
+  json["peer_seconds"]["value"] = -1;
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("'peer_seconds' is"));
+  json.erase("peer_bytes_per_second");
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("lacks 'peer_bytes_per_second'"));
+  for (const char* name : {"v100-16", "v100-32", "a100", "h100", "h200", "b200"}) {
+    const SimProfile profile = sim_profile(name);
+    EXPECT_GT(profile.peer_bytes_per_second, profile.link_bytes_per_second.device_to_host) << name;
+  }
+}
+
 TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
   const SimProfile profile = parse_sim_profile(titan_x().dump());
   EXPECT_EQ(profile.memory_bytes, std::uint64_t{12} << 30);

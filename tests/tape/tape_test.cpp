@@ -116,6 +116,39 @@ TEST(Tape, RejectsSumsThatOverflow) {
   EXPECT_THROW(tape.feature_map_bytes(), InvalidArgument);
 }
 
+// A second parameter gradient, summed in place by an op of the backward pass.
+Tape::Parts summing_parts() {
+  Tape::Parts parts = sound_parts();
+  parts.values.push_back(make_value("fc.filter.gradient_sum", ValueKind::kGradientSum, 40));
+  Op sum = make_op("fc.filter.gradient.accumulate", Phase::kBackward, {kWeightsGradient, kValues}, {kValues});
+  sum.spec = GradientSumSpec{};
+  parts.ops.insert(parts.ops.begin() + kUpdate, std::move(sum));
+  parts.ops.back().reads[1] = kValues;
+  parts.parameters[0].gradient_sum = kValues;
+  return parts;
+}
+
+TEST(Tape, SumsOfGradientsPersistAndAreMadeInTheBackwardPass) {
+  const Tape tape(summing_parts());
+  EXPECT_TRUE(tape.value(kValues).persistent());
+  EXPECT_EQ(tape.producer(kValues), kNone);
+  EXPECT_EQ(tape.weight_bytes(), 40U) << "no parameter";
+}
+
+TEST(Tape, ItIsCollectiveWhereRanksDoAnythingTogether) {
+  EXPECT_FALSE(Tape(sound_parts()).collective());
+  Tape::Parts parts = sound_parts();
+  parts.values.push_back(make_value("sum", ValueKind::kParameterGradient, 40));
+  Op reduce = make_op("reduce", Phase::kUpdate, {kWeightsGradient}, {kValues});
+  reduce.spec = AllReduceSpec{};
+  parts.ops.insert(parts.ops.begin() + kUpdate, std::move(reduce));
+  parts.ops.back().reads[1] = kValues;
+  const Tape tape(std::move(parts));
+  EXPECT_TRUE(tape.collective());
+  EXPECT_TRUE(tape.op(kUpdate).collective());
+  EXPECT_FALSE(tape.op(kUpdate + 1).collective());
+}
+
 // One way to break the sound parts, and what the error has to name.
 struct Breach {
   std::string name;
@@ -207,6 +240,21 @@ INSTANTIATE_TEST_SUITE_P(
         Breach{"StatisticsUpdated",
                [](P& p) { p.parameters[0].recipe.trainable = false; },
                {"fc.filter.update", "fc.filter"}},
+        Breach{"SumOutOfRange", [](P& p) { p.parameters[0].gradient_sum = kValues; }, {"parameters"}},
+        Breach{
+            "SumOfAnotherKind", [](P& p) { p.parameters[0].gradient_sum = kYGradient; }, {"fc.y.gradient"}},
+        Breach{"SumMadeByAnUpdate",
+               [](P& p) {
+                 p = summing_parts();
+                 p.ops[kUpdate].phase = Phase::kUpdate;
+               },
+               {"fc.filter.gradient.accumulate", "fc.filter.gradient_sum"}},
+        Breach{"SumOfNothing",
+               [](P& p) {
+                 p = summing_parts();
+                 p.ops[kUpdate].reads.pop_back();
+               },
+               {"fc.filter.gradient.accumulate", "fc.filter.gradient_sum"}},
         Breach{"ParameterOfAnotherKind", [](P& p) { p.parameters[0].value = kY; }, {"fc.y"}},
         Breach{"StateOfAnotherKind", [](P& p) { p.parameters[0].state[0] = kY; }, {"fc.y"}},
         Breach{"ValueNameRepeats", [](P& p) { p.values[kY].name = "images"; }, {"images"}},

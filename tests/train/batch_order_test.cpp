@@ -6,6 +6,9 @@
 #include <array>
 #include <numeric>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "vdnn/error.h"
 
@@ -130,6 +133,59 @@ TEST(BatchCursor, GivesWhatTheOrderGivesFromAnywhere) {
   for (const std::uint64_t number : {0U, 1U, 5U, 6U, 7U, 3U, 30U, 0U, 12U}) {
     const auto indices = cursor.indices(number);
     EXPECT_EQ(std::vector<std::uint64_t>(indices.begin(), indices.end()), order.indices(number)) << number;
+  }
+}
+
+// --- batches that ranks and micro-steps share ----------------------------------------------------
+
+BatchOrder part_of(BatchOrder order, std::uint32_t parts, std::uint32_t first, std::uint32_t own) {
+  order.parts = parts;
+  order.first_part = first;
+  order.own_parts = own;
+  return order;
+}
+
+// However it is shared out, in the order of ranks and then of their micro-steps.
+TEST(BatchOrder, PartsOfABatchTogetherAreTheBatch) {
+  for (const bool shuffle : {true, false}) {
+    const BatchOrder whole{.samples = 45, .batch = 12, .shuffle = shuffle, .seed = 3};
+    for (const auto& [ranks, micro_steps] : {std::pair(1U, 4U), {4U, 1U}, {2U, 2U}, {3U, 2U}, {12U, 1U}}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(micro_steps) + " micro-steps");
+      for (std::uint64_t batch = 0; batch < 3 * whole.batches_per_epoch(); ++batch) {
+        std::vector<std::uint64_t> together;
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+          const BatchOrder own = part_of(whole, ranks * micro_steps, rank * micro_steps, micro_steps);
+          EXPECT_EQ(own.part(), 12 / (ranks * micro_steps));
+          EXPECT_EQ(own.batches_per_epoch(), whole.batches_per_epoch());
+          for (std::uint64_t part = batch * micro_steps; part < (batch + 1) * micro_steps; ++part) {
+            EXPECT_EQ(own.epoch(part), whole.epoch(batch));
+            const auto indices = own.indices(part);
+            together.insert(together.end(), indices.begin(), indices.end());
+          }
+        }
+        EXPECT_EQ(together, whole.indices(batch)) << batch;
+      }
+    }
+  }
+}
+
+// Of 7 samples in batches of 4 the second has 3: two for the first rank, one for the other.
+TEST(BatchOrder, EvaluationsShortBatchIsSharedToo) {
+  const BatchOrder whole{.samples = 7, .batch = 4};
+  EXPECT_EQ(part_of(whole, 2, 0, 1).indices(1), (std::vector<std::uint64_t>{4, 5}));
+  EXPECT_EQ(part_of(whole, 2, 1, 1).indices(1), (std::vector<std::uint64_t>{6}));
+  const BatchOrder shorter{.samples = 5, .batch = 4};
+  EXPECT_EQ(part_of(shorter, 2, 0, 1).indices(1), (std::vector<std::uint64_t>{4}));
+  EXPECT_EQ(part_of(shorter, 2, 1, 1).indices(1), (std::vector<std::uint64_t>{})) << "it has none of these";
+}
+
+TEST(BatchOrder, RefusesPartsThatCannotBe) {
+  const BatchOrder whole{.samples = 7, .batch = 4};
+  for (const BatchOrder& order :
+       {part_of(whole, 0, 0, 1), part_of(whole, 3, 0, 1), part_of(whole, 2, 2, 1), part_of(whole, 2, 0, 3),
+        part_of(whole, 4, 2, 3), part_of(whole, 2, 0, 0)}) {
+    EXPECT_THROW(order.indices(0), InvalidArgument)
+        << order.parts << ' ' << order.first_part << ' ' << order.own_parts;
   }
 }
 

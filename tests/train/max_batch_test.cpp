@@ -107,6 +107,48 @@ TEST(MaxBatch, SaysWhatTheLeastOverheadIsWhereNoneIsSmallEnough) {
   EXPECT_THAT(refusal(options), HasSubstr("must be at least 0 %"));
 }
 
+// --- for a global batch ------------------------------------------------------------------------------------
+
+MaxBatchOptions of_four_devices(std::uint64_t memory_bytes) {
+  MaxBatchOptions options = on_cpu("lenet", Policy::kOffloadNone, memory_bytes);
+  options.run.training.ranks = 4;
+  return options;
+}
+
+TEST(MicroBatch, IsTheLargestThatFitsAndDivides) {
+  for (const std::uint64_t global : {4U, 240U, 1024U, 4U * 997U}) {
+    SCOPED_TRACE(global);
+    MaxBatchOptions options = of_four_devices(kMiB);
+    options.run.training.micro_steps = 2;
+    options.run.memory_bytes = plan_with_batch(options.run, 20).smallest_budget_bytes();
+    const BatchTrial found = find_micro_batch(options, global);
+    EXPECT_TRUE(found.accepted);
+    EXPECT_EQ(found.run.global_batch(), global);
+    const auto batch = static_cast<std::uint64_t>(found.run.network.batch());
+    for (std::uint64_t larger = batch + 1; larger <= global / 4; ++larger) {
+      if (global / 4 % larger == 0) {
+        options.run.training.micro_steps = static_cast<std::uint32_t>(global / 4 / larger);
+        EXPECT_FALSE(plan_with_batch(options.run, static_cast<std::int64_t>(larger)).fits()) << larger;
+      }
+    }
+  }
+}
+
+TEST(MicroBatch, IsTheWholeShareWhereThatFits) {
+  const BatchTrial found = find_micro_batch(of_four_devices(std::uint64_t{1} << 30U), 256);
+  EXPECT_EQ(found.run.network.batch(), 64);
+  EXPECT_EQ(found.run.options.training.micro_steps, 1U);
+}
+
+TEST(MicroBatch, IsRefusedWhereDevicesCannotShareOrNothingFits) {
+  EXPECT_THROW(find_micro_batch(of_four_devices(8 * kMiB), 0), InvalidArgument);
+  EXPECT_THROW(find_micro_batch(of_four_devices(8 * kMiB), 30), InvalidArgument);
+  EXPECT_THROW(find_micro_batch(of_four_devices(kMiB), 32), OutOfMemory);
+  MaxBatchOptions slow = on_titan("vgg16", Policy::kOffloadAll);
+  slow.overhead = 0;
+  EXPECT_THROW(find_micro_batch(slow, 8), InvalidArgument);
+}
+
 TEST(MaxBatch, IsRefusedWhereNotOneSampleFits) {
   EXPECT_THROW(find_max_batch(on_cpu("lenet", Policy::kOffloadAll, kMiB)), OutOfMemory);
   EXPECT_THROW(find_max_batch(on_cpu("no such model", std::nullopt, kMiB)), InvalidArgument);

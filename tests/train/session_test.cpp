@@ -14,6 +14,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "src/base/random.h"
@@ -82,6 +83,42 @@ struct Batch {
   }
 };
 
+// Without normalisation or dropout: what a batch gives is the sum of what its samples give.
+Network plain_network(std::int64_t batch) {
+  NetworkBuilder net("plain", {batch, 2, 6, 6});
+  const Tensor x =
+      net.convolution("conv", net.input(),
+                      {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false});
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", net.relu("relu", x), {.outputs = kClasses}));
+  return std::move(net).build();
+}
+
+struct ClassBatch {
+  std::vector<float> images;
+  std::vector<std::int32_t> classes;
+
+  ClassBatch(std::uint64_t seed, std::int64_t batch) {
+    const Batch all(seed, batch);
+    images = all.images;
+    classes = all.classes;
+  }
+  // One of so many, one behind the other.
+  ClassBatch piece(std::size_t index, std::size_t pieces) const {
+    const auto cut = [&](const auto& all) {
+      const auto size = static_cast<std::ptrdiff_t>(all.size() / pieces);
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(index) * size;
+      return std::decay_t<decltype(all)>(begin, begin + size);
+    };
+    ClassBatch result = *this;
+    result.images = cut(images);
+    result.classes = cut(classes);
+    return result;
+  }
+  std::array<Session::Bytes, 2> inputs() const {
+    return {std::as_bytes(std::span(images)), std::as_bytes(std::span(classes))};
+  }
+};
+
 TEST(Session, GivesBackLossesAndOutputs) {
   Session session(plan_run(small_network(), options()), {.seed = 5});
   const StepMetrics metrics = session.step(Batch(1).inputs(), 0.1F);
@@ -122,6 +159,130 @@ TEST(Session, GradientsAreReachableByNameAndAreWhatUpdatesTake) {
     EXPECT_EQ(after.values[i], before[i] - 0.125F * gradient[i]) << i;
   }
   EXPECT_EQ(session.result("norm.scale.gradient").size(), 4U);
+}
+
+// --- gradient accumulation -----------------------------------------------------------------------
+
+constexpr std::uint32_t kMicroSteps = 3;
+
+RunOptions accumulating(Policy policy = Policy::kOffloadAll) {
+  RunOptions result = options(policy);
+  result.training.micro_steps = kMicroSteps;
+  return result;
+}
+
+std::vector<float> trained_parameters(Session& session) {
+  std::vector<float> all;
+  for (const std::string& name : session.parameter_names()) {
+    const ParameterValues parameter = session.parameter(name);
+    if (parameter.trainable) {
+      all.insert(all.end(), parameter.values.begin(), parameter.values.end());
+    }
+  }
+  return all;
+}
+
+TEST(Session, OnlyTheLastMicroStepUpdatesAndCounts) {
+  Session session(plan_run(small_network(), accumulating()), {.seed = 5});
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const std::vector<float> before = trained_parameters(session);
+    for (std::uint32_t micro_step = 0; micro_step + 1 < kMicroSteps; ++micro_step) {
+      const StepMetrics metrics = session.step(Batch(micro_step).inputs(), 0.1F);
+      EXPECT_EQ(metrics.losses[0].counted, kBatch) << "each has a loss of its own";
+      EXPECT_EQ(session.steps(), step);
+      EXPECT_EQ(trained_parameters(session), before);
+    }
+    session.step(Batch(9).inputs(), 0.1F);
+    EXPECT_EQ(session.steps(), step + 1);
+    EXPECT_NE(trained_parameters(session), before);
+  }
+}
+
+TEST(Session, RefusesAStateBetweenMicroSteps) {
+  Session session(plan_run(small_network(), accumulating()), {.seed = 5});
+  const TrainingState start = session.state();
+  session.step(Batch(1).inputs(), 0.1F);
+  try {
+    session.state();
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("1 of the 3 micro-steps"));
+  }
+  // A step that was begun is none of the restored training.
+  session.restore(start);
+  EXPECT_EQ(session.state().step, 0U);
+  for (std::uint32_t micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+    session.step(Batch(micro_step).inputs(), 0.1F);
+  }
+  Session straight(plan_run(small_network(), accumulating()), {.seed = 5});
+  for (std::uint32_t micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+    straight.step(Batch(micro_step).inputs(), 0.1F);
+  }
+  EXPECT_EQ(session.weights_sha256(), straight.weights_sha256());
+}
+
+TEST(Session, AccumulatesTheLeftFoldOfSingleGradients) {
+  const std::string name = "conv.filter";
+  // What each batch gives alone, of the same parameters. A power of two, so that dividing the losses loses no
+  // bits.
+  constexpr std::uint32_t kBatches = 4;
+  std::vector<float> fold;
+  for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
+    RunOptions alone = options();
+    alone.training.results = {name + ".gradient"};
+    Session session(plan_run(plain_network(kBatch), alone), {.seed = 5});
+    session.step(ClassBatch(batch, kBatch).inputs(), 0);
+    const std::vector<float> gradient = session.result(name + ".gradient");
+    fold.resize(gradient.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      fold[i] = batch == 0 ? gradient[i] / kBatches : fold[i] + gradient[i] / kBatches;
+    }
+  }
+  RunOptions together = options();
+  together.training.micro_steps = kBatches;
+  Session session(plan_run(plain_network(kBatch), together), {.seed = 5});
+  const std::vector<float> before = session.parameter(name).values;
+  for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
+    session.step(ClassBatch(batch, kBatch).inputs(), 0.125F);
+  }
+  const std::vector<float> after = session.parameter(name).values;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i], before[i] - 0.125F * fold[i]) << i;
+  }
+}
+
+// Without batch normalisation a batch in pieces is the batch.
+TEST(Session, MicroStepsAreOneLargeBatchToWithinRounding) {
+  constexpr std::uint32_t kPieces = 4;
+  RunOptions pieces = options();
+  pieces.training.micro_steps = kPieces;
+  Session small(plan_run(plain_network(kBatch), pieces), {.seed = 5});
+  Session large(plan_run(plain_network(kPieces * kBatch), options()), {.seed = 5});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const ClassBatch whole(step, kPieces * kBatch);
+    double loss = 0;
+    for (std::uint32_t piece = 0; piece < kPieces; ++piece) {
+      loss += small.step(whole.piece(piece, kPieces).inputs(), 0.1F).loss / kPieces;
+    }
+    EXPECT_NEAR(loss, large.step(whole.inputs(), 0.1F).loss, 1e-5);
+  }
+  const std::vector<float> one = trained_parameters(small);
+  const std::vector<float> other = trained_parameters(large);
+  ASSERT_EQ(one.size(), other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(one[i], other[i], 1e-5F) << i;
+  }
+}
+
+TEST(Session, RanksWantACommunicator) {
+  RunOptions two = options();
+  two.training.ranks = 2;
+  try {
+    Session session(plan_run(small_network(), two), {});
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("2 ranks"));
+  }
 }
 
 TEST(Session, ParametersAreReachableByName) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "src/dist/collective_checks.h"
 #include "streams/cuda/cuda_context.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -14,15 +15,6 @@
 namespace vdnn {
 
 namespace {
-
-std::string format_seconds(double seconds) {
-  std::string text = std::to_string(seconds);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') {
-    text.pop_back();
-  }
-  return text + " s";
-}
 
 void check_options(const Device& device, const NcclOptions& options) {
   if (const std::string gpu = "cuda:" + std::to_string(options.ordinal); device.properties().name != gpu) {
@@ -50,6 +42,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  using Communicator::all_reduce;
   Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
@@ -67,7 +60,6 @@ class NcclCommunicator final : public Communicator {
   void start(const NcclId& id);
   std::uint64_t free_bytes();
 
-  void check_range(const Collective& collective) const;
   // `call(address, count, communicator, stream)` of NCCL's.
   template <class Call>
   Point submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
@@ -76,7 +68,6 @@ class NcclCommunicator final : public Communicator {
   void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
   NcclStatus poll();
   void check_async();
-  void check_can_wait(const Frontier& frontier) const;
   // The first collective in `frontier` that has not completed, or "".
   std::string unfinished(const Frontier& frontier);
   void forget_completed();  // guarded by the caller
@@ -110,8 +101,7 @@ NcclCommunicator::NcclCommunicator(Device& device, const NcclOptions& options, c
                                    std::shared_ptr<CudaApi> cuda)
     : device_(device),
       options_(options),
-      who_(device.properties().name + ": rank " + std::to_string(options.rank) + " of " +
-           std::to_string(options.size)),
+      who_(name_rank(device, options.rank, options.size)),
       context_(device.properties().name, std::move(cuda), options.ordinal) {
   start(exchange_id(nccl));
 }
@@ -218,15 +208,8 @@ NcclStatus NcclCommunicator::poll() {
 // --- collectives
 // -----------------------------------------------------------------------------------------------
 
-void NcclCommunicator::check_range(const Collective& collective) const {
-  if (collective.range.bytes % sizeof(float) != 0) {
-    throw InvalidArgument(who_ + ": collective '" + std::string(collective.name) + "' of " +
-                          format_size(collective.range.bytes) + ", which are no whole floats");
-  }
-}
-
 Point NcclCommunicator::all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
-  check_range(collective);
+  check_range(who_, collective);
   const Access read{.range = collective.range, .version = collective.version_before};
   const Access write{.range = collective.range, .version = collective.version_after};
   return submit(stream, collective, {&read, 1}, {&write, 1}, "ncclAllReduce",
@@ -236,11 +219,8 @@ Point NcclCommunicator::all_reduce(StreamId stream, const Collective& collective
 }
 
 Point NcclCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {
-  check_range(collective);
-  if (root < 0 || root >= options_.size) {
-    throw InvalidArgument(who_ + ": collective '" + std::string(collective.name) + "' from rank " +
-                          std::to_string(root) + ", which there is not");
-  }
+  check_range(who_, collective);
+  check_root(who_, collective, root, options_.size);
   const bool mine = root == options_.rank;
   const Access access{.range = collective.range,
                       .version = mine ? collective.version_before : collective.version_after};
@@ -286,20 +266,8 @@ void NcclCommunicator::check_async() {
 // --- waiting and failing
 // ---------------------------------------------------------------------------------------
 
-void NcclCommunicator::check_can_wait(const Frontier& frontier) const {
-  if (device_.capturing()) {
-    throw InvalidArgument(who_ + ": a wait on the thread of a capture that has not ended");
-  }
-  for (const Point& point : frontier.points()) {
-    if (!device_.frontier(point.stream).dominates(point)) {
-      throw InvalidArgument(who_ + ": a wait for submission " + std::to_string(point.count) + " of stream '" +
-                            device_.stream_name(point.stream) + "', which has not been made");
-    }
-  }
-}
-
 void NcclCommunicator::wait(const Frontier& frontier) {
-  check_can_wait(frontier);
+  check_can_wait(who_, device_, frontier);
   try {
     double deadline = api_->now_seconds() + options_.wait_seconds;
     for (; !device_.reached(frontier); api_->rest()) {

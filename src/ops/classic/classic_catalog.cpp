@@ -35,6 +35,10 @@ class ClassicCatalog final : public OpCatalog {
     return ops::standard_gradient_norm(spec, parameters, classic::direct());
   }
 
+  OpRecipe gradient_sum_recipe(const ParameterRecipe& parameter) const override {
+    return ops::standard_gradient_sum(parameter, classic::direct());
+  }
+
   std::string algorithms_source() const override { return source_; }
 
  private:
@@ -53,10 +57,13 @@ class ClassicCatalog final : public OpCatalog {
   }
 
   static LayerRecipe layer(const BatchNormalizationSpec& spec, const ops::LayerTypes& types, Mode mode) {
-    return ops::standard_recipe(
-        spec, types, mode,
-        ops::BatchNormalizationAlgorithms{
-            .forward = classic::direct(), .follow = classic::direct(), .backward = classic::direct()});
+    return ops::standard_recipe(spec, types, mode,
+                                ops::BatchNormalizationAlgorithms{.forward = classic::direct(),
+                                                                  .follow = classic::direct(),
+                                                                  .backward = classic::direct(),
+                                                                  .statistics = classic::direct(),
+                                                                  .variance = classic::direct(),
+                                                                  .sums = classic::direct()});
   }
 
   // On a simulated device the description is all there is.

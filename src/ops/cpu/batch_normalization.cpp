@@ -6,6 +6,7 @@
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/primitive_sequence.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/cpu/synchronized_batch_normalization.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cpu {
@@ -96,7 +97,8 @@ class FollowKernel final : public CpuKernel {
   FollowKernel(const BatchNormalizationSpec& spec, const TensorType& type)
       : momentum_(spec.momentum), channels_(static_cast<std::size_t>(type.dims[1])) {
     // oneDNN's variance is over n, what is kept is over n - 1.
-    const double elements = static_cast<double>(type.elements()) / static_cast<double>(channels_);
+    const double elements = static_cast<double>(type.elements()) / static_cast<double>(channels_) *
+                            static_cast<double>(spec.ranks);
     unbiased_ = static_cast<float>(elements / (elements - 1));
   }
 
@@ -129,6 +131,9 @@ LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& sp
   const Problem problem(context, spec, types.inputs[0].dims);
   if (mode == Mode::kInference) {
     recipe.forward[0].algorithms = algorithms_of(problem.forward_inference());
+  } else if (spec.ranks > 1) {
+    set_synchronized_algorithms(recipe, types.inputs[0]);
+    recipe.forward[ops::synchronized::kNormalise].algorithms = algorithms_of(problem.forward_inference());
   } else {
     recipe.forward[0].algorithms = algorithms_of(problem.forward_training());
     recipe.backward[0].algorithms = algorithms_of(problem.backward());
@@ -138,13 +143,18 @@ LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& sp
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormalizationSpec& spec,
                                        const KernelRequest& request) {
+  namespace position = ops::synchronized;
   const TensorType& type = request.op.layer_inputs[0];
   const Problem problem(context, spec, type.dims);
-  if (request.op.direction != Direction::kForward) {
-    return build_requested(context, problem.backward(), request);
-  }
-  if (request.op.position == 1) {
+  const bool forward = request.op.direction == Direction::kForward;
+  if (forward && request.op.position == (spec.ranks > 1 ? position::kFollow : 1)) {
     return std::make_unique<FollowKernel>(spec, type);
+  }
+  if (spec.ranks > 1 && !(forward && request.op.position == position::kNormalise)) {
+    return make_synchronized_kernel(context, spec, request.op);
+  }
+  if (!forward) {
+    return build_requested(context, problem.backward(), request);
   }
   // Inference makes no statistics.
   const bool training = request.op.writes.size() > 1;

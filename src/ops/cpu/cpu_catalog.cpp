@@ -42,6 +42,10 @@ OpRecipe CpuCatalog::gradient_norm_recipe(const GradientNormSpec& spec,
   return make_gradient_norm_recipe(spec, parameters);
 }
 
+OpRecipe CpuCatalog::gradient_sum_recipe(const ParameterRecipe& parameter) const {
+  return make_gradient_sum_recipe(parameter);
+}
+
 std::string CpuCatalog::algorithms_source() const {
   const dnnl_version_t& version = *dnnl::version();
   return "onednn " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +

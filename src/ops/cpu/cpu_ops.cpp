@@ -4,6 +4,7 @@
 
 #include <new>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "src/ops/cpu/cpu_catalog.h"
@@ -108,7 +109,9 @@ class CpuProgram final : public OpProgram {
       return std::visit(
           [&](const auto& spec) -> std::unique_ptr<CpuKernel> {
             const KernelRequest request{.tape = tape_, .op = op, .algorithm = algorithm};
-            if constexpr (requires { make_kernel(context_, spec, request); }) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(spec)>, AllReduceSpec>) {
+              return nullptr;  // the communicator's
+            } else if constexpr (requires { make_kernel(context_, spec, request); }) {
               return make_kernel(context_, spec, request);
             } else {
               throw InvalidArgument("op '" + op.name + "': cpu has no kernel for it");

@@ -1,145 +1,28 @@
-// Group normalisation. oneDNN 2.6 has none, so these are loops of our own, which walk memory as it lies.
-//
-// A sample is cut into blocks, whatever the number of threads; each is added up by itself, into a row of
-// lanes: a lane holds every so many-th element, and their number is a multiple of the channels, so that a
-// lane belongs to one channel and the loop over lanes is a vector loop however few channels there are. The
-// blocks' sums are then added in order. So results do not depend on the number of threads. Sums run in
-// double: products of two floats are exact there, which makes mean square minus squared mean a variance.
+// Group normalisation. oneDNN 2.6 has none, so these are loops of our own (channel_sums.h), which walk memory
+// as it lies.
 
-#include <algorithm>
 #include <cmath>
 
+#include "src/ops/cpu/channel_sums.h"
 #include "src/ops/cpu/layer_ops.h"
-#include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/standard_recipes.h"
-#include "vdnn/size.h"
 
 namespace vdnn::cpu {
 
 namespace {
 
-struct Geometry {
-  std::uint64_t samples = 0;
-  std::uint64_t channels = 0;
-  std::uint64_t group_channels = 0;
+struct Geometry : ChannelGeometry {
   std::uint64_t groups = 0;
-  std::uint64_t elements = 0;  // of a sample
-  std::uint64_t lanes = 0;
-  std::uint64_t block = 0;   // elements: whole rows of lanes
-  std::uint64_t blocks = 0;  // of a sample
+  std::uint64_t group_channels = 0;
 
   Geometry(const GroupNormalizationSpec& spec, const TensorType& type)
-      : samples(static_cast<std::uint64_t>(type.dims[0])),
-        channels(static_cast<std::uint64_t>(type.dims[1])),
-        group_channels(channels / static_cast<std::uint64_t>(spec.groups)),
+      : ChannelGeometry(type),
         groups(static_cast<std::uint64_t>(spec.groups)),
-        elements(type.elements() / samples) {
-    constexpr std::uint64_t kLeastLanes = 16;
-    constexpr std::uint64_t kBlock = 32768;
-    lanes = round_up(kLeastLanes, channels);
-    block = lanes > kBlock ? lanes : kBlock / lanes * lanes;
-    blocks = (elements + block - 1) / block;
-  }
+        group_channels(channels / groups) {}
 
   std::uint64_t group_elements() const { return elements / groups; }
 };
-
-// The workspace: two sums for each lane of each block, then coefficients of the lanes of each sample.
-class Workspace {
- public:
-  static constexpr std::uint64_t kCoefficients = 4;
-
-  static std::uint64_t bytes(const Geometry& geometry) {
-    const std::uint64_t sums = checked_multiply(2 * sizeof(double), geometry.blocks);
-    const std::uint64_t lane = checked_add(sums, kCoefficients * sizeof(float));
-    return checked_multiply(checked_multiply(lane, geometry.lanes), geometry.samples);
-  }
-
-  Workspace(const Geometry& geometry, const AddressRange& range)
-      : geometry_(geometry),
-        sums_(pointer_to<double>(range.begin)),
-        coefficients_(pointer_to<float>(range.begin + 2 * sizeof(double) * geometry.samples *
-                                                          geometry.blocks * geometry.lanes)) {}
-
-  // Of one block, or, once they are folded, with block 0 of each channel of the sample.
-  double* sums(std::uint64_t sample, std::uint64_t block, std::uint64_t which) const {
-    return sums_ + ((sample * geometry_.blocks + block) * 2 + which) * geometry_.lanes;
-  }
-  float* coefficients(std::uint64_t sample, std::uint64_t which) const {
-    return coefficients_ + (sample * kCoefficients + which) * geometry_.lanes;
-  }
-  // The same coefficient for all lanes of a channel.
-  void set_coefficient(std::uint64_t sample, std::uint64_t which, std::uint64_t channel, double value) const {
-    float* const lanes = coefficients(sample, which);
-    for (std::uint64_t lane = channel; lane < geometry_.lanes; lane += geometry_.channels) {
-      lanes[lane] = static_cast<float>(value);
-    }
-  }
-
- private:
-  const Geometry& geometry_;
-  double* sums_;
-  float* coefficients_;
-};
-
-// Calls work(sample, block, first element, elements) for all blocks.
-template <class Work>
-void for_each_block(const Geometry& geometry, int threads, const Work& work) {
-  const auto work_on = [&](std::uint64_t begin, std::uint64_t end) {
-    for (std::uint64_t i = begin; i < end; ++i) {
-      const std::uint64_t sample = i / geometry.blocks;
-      const std::uint64_t offset = i % geometry.blocks * geometry.block;
-      work(sample, i % geometry.blocks, sample * geometry.elements + offset,
-           std::min(geometry.block, geometry.elements - offset));
-    }
-  };
-  for_each_range(geometry.samples * geometry.blocks, threads, work_on,
-                 std::min(geometry.block, geometry.elements));
-}
-
-// Calls work(first element, lanes) for each row of lanes in a block.
-template <class Work>
-void for_each_row(const Geometry& geometry, std::uint64_t first, std::uint64_t count, const Work& work) {
-  std::uint64_t row = 0;
-  for (; row + geometry.lanes <= count; row += geometry.lanes) {
-    work(first + row, geometry.lanes);
-  }
-  if (row < count) {
-    work(first + row, count - row);
-  }
-}
-
-// Sums of a and of a b for each channel of each sample.
-void add_up(const Geometry& geometry, int threads, const float* a, const float* b,
-            const Workspace& workspace) {
-  for_each_block(geometry, threads,
-                 [&](std::uint64_t sample, std::uint64_t block, std::uint64_t first, std::uint64_t count) {
-                   double* const sums = workspace.sums(sample, block, 0);
-                   double* const products = workspace.sums(sample, block, 1);
-                   std::fill_n(sums, 2 * geometry.lanes, 0.0);
-                   for_each_row(geometry, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
-#pragma omp simd
-                     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
-                       const auto left = static_cast<double>(a[row + lane]);
-                       sums[lane] += left;
-                       products[lane] += left * static_cast<double>(b[row + lane]);
-                     }
-                   });
-                 });
-  for (std::uint64_t sample = 0; sample < geometry.samples; ++sample) {
-    double* const folded = workspace.sums(sample, 0, 0);
-    for (std::uint64_t i = 2 * geometry.lanes; i < 2 * geometry.lanes * geometry.blocks; ++i) {
-      folded[i % (2 * geometry.lanes)] += folded[i];
-    }
-    for (const std::uint64_t which : {0U, 1U}) {
-      double* const sums = workspace.sums(sample, 0, which);
-      for (std::uint64_t lane = geometry.channels; lane < geometry.lanes; ++lane) {
-        sums[lane % geometry.channels] += sums[lane];
-      }
-    }
-  }
-}
 
 class ForwardKernel final : public CpuKernel {
  public:
@@ -149,7 +32,7 @@ class ForwardKernel final : public CpuKernel {
   void run(const OpOperands& operands, const StepScalars&) override {
     const float* const x = read_pointer<float>(operands, 0);
     float* const y = write_pointer<float>(operands, 0);
-    const Workspace workspace(geometry_, operands.workspace);
+    const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, x, x, workspace);
     for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
       for (std::uint64_t group = 0; group < geometry_.groups; ++group) {
@@ -171,7 +54,7 @@ class ForwardKernel final : public CpuKernel {
   }
 
  private:
-  void find_statistics(const OpOperands& operands, const Workspace& workspace, std::uint64_t sample,
+  void find_statistics(const OpOperands& operands, const ChannelWorkspace& workspace, std::uint64_t sample,
                        std::uint64_t group) const {
     const double* const sums = workspace.sums(sample, 0, 0);
     const double* const squares = workspace.sums(sample, 0, 1);
@@ -218,7 +101,7 @@ class BackwardKernel final : public CpuKernel {
     const float* const x = read_pointer<float>(operands, 0);
     const float* const dy = read_pointer<float>(operands, 3);
     float* const dx = write_pointer<float>(operands, 0);
-    const Workspace workspace(geometry_, operands.workspace);
+    const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, dy, x, workspace);
     for (std::uint64_t channel = 0; channel < geometry_.channels; ++channel) {
       find_parameter_gradients(operands, workspace, channel);
@@ -256,7 +139,7 @@ class BackwardKernel final : public CpuKernel {
   }
 
   // Leaves sums of dY z where those of dY x were.
-  void find_parameter_gradients(const OpOperands& operands, const Workspace& workspace,
+  void find_parameter_gradients(const OpOperands& operands, const ChannelWorkspace& workspace,
                                 std::uint64_t channel) const {
     double scale_gradient = 0;
     double shift_gradient = 0;
@@ -272,7 +155,7 @@ class BackwardKernel final : public CpuKernel {
     write_pointer<float>(operands, 2)[channel] = static_cast<float>(shift_gradient);
   }
 
-  void find_coefficients(const OpOperands& operands, const Workspace& workspace, std::uint64_t sample,
+  void find_coefficients(const OpOperands& operands, const ChannelWorkspace& workspace, std::uint64_t sample,
                          std::uint64_t group) const {
     const float* const scale = read_pointer<float>(operands, 4);
     const double* const sums = workspace.sums(sample, 0, 0);
@@ -307,7 +190,7 @@ LayerRecipe make_recipe(const Context&, const GroupNormalizationSpec& spec, cons
                         Mode mode) {
   // Checked before anything is counted.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
-  const std::uint64_t workspace_bytes = Workspace::bytes(Geometry(spec, types.inputs[0]));
+  const std::uint64_t workspace_bytes = ChannelWorkspace::bytes(Geometry(spec, types.inputs[0]));
   for (std::vector<OpRecipe>* const pass : {&recipe.forward, &recipe.backward}) {
     for (OpRecipe& op : *pass) {
       op.algorithms = own_algorithm(workspace_bytes);

@@ -83,10 +83,13 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AdamSpec& s
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientNormSpec& spec,
                                        const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientSumSpec& spec,
+                                       const KernelRequest& request);
 
 // Of optimizers, which are no layers.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);
+OpRecipe make_gradient_sum_recipe(const ParameterRecipe& parameter);
 
 }  // namespace vdnn::cpu

@@ -36,6 +36,10 @@ OpRecipe CudaCatalog::gradient_norm_recipe(const GradientNormSpec& spec,
   return make_gradient_norm_recipe(spec, parameters);
 }
 
+OpRecipe CudaCatalog::gradient_sum_recipe(const ParameterRecipe& parameter) const {
+  return make_gradient_sum_recipe(parameter);
+}
+
 std::string CudaCatalog::algorithms_source() const {
   return source_;
 }

@@ -23,6 +23,7 @@ class CudaCatalog final : public OpCatalog {
                              bool clipped) const override;
   OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
                                 std::span<const ParameterRecipe> parameters) const override;
+  OpRecipe gradient_sum_recipe(const ParameterRecipe& parameter) const override;
   std::string algorithms_source() const override;
 
  private:

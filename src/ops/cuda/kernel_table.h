@@ -27,8 +27,9 @@ using Kernel =
                  StoreSquaredError, Probabilities, SoftmaxGradient, StoreDice, StoreMetrics, DiceGradient,
                  StoreNorm, RoundSums, GroupStatistics, GroupNormalize, ScaleAndShiftGradients,
                  GroupCoefficients, GroupGradient, BatchStatistics, ReciprocalDeviations, FollowStatistic,
-                 Sgd, Adam, LogSums, SquareSums, RowSums<SquaredDifference>, RowSums<PlaceMetrics>,
-                 RowSums<PlaceCounts>, RowSums<SampleCounts>, RowSums<ClassSums>, RowSums<DiceCoefficients>,
+                 MeanShare, VarianceShare, GradientMeans, MeanCoefficients, Sgd, Adam, GradientSum, LogSums,
+                 SquareSums, RowSums<SquaredDifference>, RowSums<PlaceMetrics>, RowSums<PlaceCounts>,
+                 RowSums<SampleCounts>, RowSums<ClassSums>, RowSums<DiceCoefficients>,
                  RowSums<ScaledGradients>, RowSums<Partial<1>>, RowSums<Partial<2>>, RowSums<Partial<3>>,
                  ColumnSums<BiasTerm>, ColumnSums<Products>>;
 

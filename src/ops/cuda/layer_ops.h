@@ -66,10 +66,12 @@ OpKernel make_kernel(const CustomSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const SgdSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request);
+OpKernel make_kernel(const GradientSumSpec& spec, const KernelRequest& request);
 
 // Of what is no layer.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);
+OpRecipe make_gradient_sum_recipe(const ParameterRecipe& parameter);
 
 }  // namespace vdnn::cuda

@@ -10,12 +10,10 @@ ColumnSums<Products> products_of_channels(Workspace& workspace, const MapShape& 
   return products;
 }
 
-void launch_channel_sums(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
-                         GradientsLayout& layout) {
-  layout.products.term = {.a = read_pointer<float>(operands, 3), .b = read_pointer<float>(operands, 0)};
-  launcher.launch(layout.products);
-  launch_partial_sums(launcher, layout.products.sums, geometry.map.samples * geometry.map.channels,
-                      layout.products.pieces(), layout.channel_sums);
+ChannelGradients gradients_of(const ChannelSumsLayout& layout, const GroupMoments& moments) {
+  return {.sums = layout.channel_sums,
+          .mean = moments.mean,
+          .reciprocal_deviation = moments.reciprocal_deviation};
 }
 
 }  // namespace
@@ -45,29 +43,53 @@ void launch_normalize(const Launcher& launcher, const Geometry& geometry, const 
                                  .elements = geometry.map.elements()});
 }
 
-GradientsLayout::GradientsLayout(Workspace& workspace, const Geometry& geometry)
+ChannelSumsLayout::ChannelSumsLayout(Workspace& workspace, const Geometry& geometry)
     : products(products_of_channels(workspace, geometry.map)),
-      channel_sums(workspace.take<Sums<2>>(geometry.map.samples * geometry.map.channels)),
+      channel_sums(workspace.take<Sums<2>>(geometry.map.samples * geometry.map.channels)) {}
+
+void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
+                                      const OpOperands& operands, const GroupMoments& moments,
+                                      float* scale_gradient, float* shift_gradient,
+                                      ChannelSumsLayout& layout) {
+  layout.products.term = {.a = read_pointer<float>(operands, 3), .b = read_pointer<float>(operands, 0)};
+  launcher.launch(layout.products);
+  launch_partial_sums(launcher, layout.products.sums, geometry.map.samples * geometry.map.channels,
+                      layout.products.pieces(), layout.channel_sums);
+  launcher.launch(ScaleAndShiftGradients{.gradients = gradients_of(layout, moments),
+                                         .samples = geometry.map.samples,
+                                         .group_channels = geometry.group_channels,
+                                         .scale_gradient = scale_gradient,
+                                         .shift_gradient = shift_gradient,
+                                         .elements = geometry.map.channels});
+}
+
+void launch_input_gradient(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
+                           const GroupMoments& moments, const GradientCoefficients& coefficients) {
+  launcher.launch(GroupGradient{.x = read_pointer<float>(operands, 0),
+                                .mean = moments.mean,
+                                .reciprocal_deviation = moments.reciprocal_deviation,
+                                .of_x = coefficients.of_x,
+                                .constant = coefficients.constant,
+                                .dy = read_pointer<float>(operands, 3),
+                                .scale = read_pointer<float>(operands, 4),
+                                .dx = write_pointer<float>(operands, 0),
+                                .position = geometry.position(),
+                                .elements = geometry.map.elements()});
+}
+
+GradientsLayout::GradientsLayout(Workspace& workspace, const Geometry& geometry)
+    : sums(workspace, geometry),
       scaled(workspace, geometry.all_groups(), geometry.group_channels),
       of_x(workspace.take<float>(geometry.all_groups())),
       constant(workspace.take<float>(geometry.all_groups())) {}
 
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments, GradientsLayout& layout) {
-  launch_channel_sums(launcher, geometry, operands, layout);
-  const float* const scale = read_pointer<float>(operands, 4);
-  const ChannelGradients gradients{.sums = layout.channel_sums,
-                                   .mean = moments.mean,
-                                   .reciprocal_deviation = moments.reciprocal_deviation};
-  launcher.launch(ScaleAndShiftGradients{.gradients = gradients,
-                                         .samples = geometry.map.samples,
-                                         .group_channels = geometry.group_channels,
-                                         .scale_gradient = write_pointer<float>(operands, 1),
-                                         .shift_gradient = write_pointer<float>(operands, 2),
-                                         .elements = geometry.map.channels});
+  launch_scale_and_shift_gradients(launcher, geometry, operands, moments, write_pointer<float>(operands, 1),
+                                   write_pointer<float>(operands, 2), layout.sums);
   launch_row_sums(launcher,
-                  ScaledGradients{.gradients = gradients,
-                                  .scale = scale,
+                  ScaledGradients{.gradients = gradients_of(layout.sums, moments),
+                                  .scale = read_pointer<float>(operands, 4),
                                   .groups = geometry.groups,
                                   .group_channels = geometry.group_channels},
                   layout.scaled);
@@ -77,16 +99,8 @@ void launch_gradients(const Launcher& launcher, const Geometry& geometry, const 
                                     .of_x = layout.of_x,
                                     .constant = layout.constant,
                                     .elements = geometry.all_groups()});
-  launcher.launch(GroupGradient{.x = read_pointer<float>(operands, 0),
-                                .mean = moments.mean,
-                                .reciprocal_deviation = moments.reciprocal_deviation,
-                                .of_x = layout.of_x,
-                                .constant = layout.constant,
-                                .dy = read_pointer<float>(operands, 3),
-                                .scale = scale,
-                                .dx = write_pointer<float>(operands, 0),
-                                .position = geometry.position(),
-                                .elements = geometry.map.elements()});
+  launch_input_gradient(launcher, geometry, operands, moments,
+                        {.of_x = layout.of_x, .constant = layout.constant});
 }
 
 }  // namespace vdnn::cuda

@@ -44,9 +44,28 @@ struct GroupMoments {
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments);
 
-struct GradientsLayout {
+struct ChannelSumsLayout {
   ColumnSums<Products> products;
   Sums<2>* channel_sums;  // of all samples
+
+  ChannelSumsLayout(Workspace& workspace, const Geometry& geometry);
+};
+// `operands`: X, whatever the moments are made of (two) and dY are read.
+void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
+                                      const OpOperands& operands, const GroupMoments& moments,
+                                      float* scale_gradient, float* shift_gradient,
+                                      ChannelSumsLayout& layout);
+
+// dX from what each group's dY and X are multiplied with; `operands` as for launch_gradients().
+struct GradientCoefficients {
+  const float* of_x;
+  const float* constant;
+};
+void launch_input_gradient(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
+                           const GroupMoments& moments, const GradientCoefficients& coefficients);
+
+struct GradientsLayout {
+  ChannelSumsLayout sums;
   RowSumsLayout<2> scaled;
   float* of_x;
   float* constant;

@@ -1,4 +1,4 @@
-// Optimizers: momentum SGD, Adam and AdamW over a parameter as it is stored.
+// Optimizers (momentum SGD, Adam and AdamW) and gradient accumulation over a parameter as it is stored.
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/step_numbers.h"
@@ -56,6 +56,21 @@ OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request) {
              .new_v = write_pointer<float>(operands, 2),
              .coefficients = per_step(operands, &StepNumbers::adam, ops::AdamCoefficients(spec, scalars)),
              .elements = elements});
+  };
+}
+
+OpRecipe make_gradient_sum_recipe(const ParameterRecipe& parameter) {
+  return ops::standard_gradient_sum(parameter, own_algorithm());
+}
+
+OpKernel make_kernel(const GradientSumSpec&, const KernelRequest& request) {
+  const std::uint64_t elements = stored_elements(request);
+  return [=](const OpOperands& operands, const StepScalars& scalars, const Launcher& launcher) {
+    launcher.launch(GradientSum{.gradient = read_pointer<float>(operands, 0),
+                                .sum = read_pointer<float>(operands, 1),
+                                .new_sum = write_pointer<float>(operands, 0),
+                                .scalars = per_step(operands, &StepNumbers::scalars, scalars),
+                                .elements = elements});
   };
 }
 

@@ -52,4 +52,65 @@ struct FollowStatistic {
   }
 };
 
+// Over the batches of several ranks (ops/standard_recipes.h), a channel each.
+
+struct MeanShare {
+  static constexpr const char* kName = "mean_share";
+  const float* own_mean = nullptr;
+  double ranks = 1;
+  float* share = nullptr;
+  std::uint64_t elements = 0;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    share[i] = static_cast<float>(static_cast<double>(own_mean[i]) / ranks);
+  }
+};
+
+struct VarianceShare {
+  static constexpr const char* kName = "variance_share";
+  const float* mean = nullptr;
+  const float* own_mean = nullptr;
+  const float* own_variance = nullptr;
+  double ranks = 1;
+  float* share = nullptr;
+  std::uint64_t elements = 0;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    const double off = static_cast<double>(own_mean[i]) - static_cast<double>(mean[i]);
+    share[i] = static_cast<float>((static_cast<double>(own_variance[i]) + off * off) / ranks);
+  }
+};
+
+struct GradientMeans {
+  static constexpr const char* kName = "gradient_means";
+  const float* scale_gradient = nullptr;
+  const float* shift_gradient = nullptr;
+  double count = 1;        // elements of a channel on all ranks
+  float* means = nullptr;  // of dY, then of dY z
+  std::uint64_t elements = 0;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    means[i] = static_cast<float>(static_cast<double>(shift_gradient[i]) / count);
+    means[elements + i] = static_cast<float>(static_cast<double>(scale_gradient[i]) / count);
+  }
+};
+
+// For GroupGradient.
+struct MeanCoefficients {
+  static constexpr const char* kName = "mean_coefficients";
+  const float* means = nullptr;
+  const float* scale = nullptr;
+  const float* reciprocal_deviation = nullptr;
+  float* of_x = nullptr;
+  float* constant = nullptr;
+  std::uint64_t elements = 0;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    const auto r = static_cast<double>(reciprocal_deviation[i]);
+    const double of_dy = r * static_cast<double>(scale[i]);
+    of_x[i] = static_cast<float>(-of_dy * r * static_cast<double>(means[elements + i]));
+    constant[i] = static_cast<float>(-of_dy * static_cast<double>(means[i]));
+  }
+};
+
 }  // namespace vdnn::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers over a parameter as it is stored, in place; `norm` (where gradients are clipped) is the
-// gradients' norm and scale.
+// Optimizers and gradient accumulation over a parameter as it is stored, in place; `norm` (where gradients
+// are clipped) is the gradients' norm and scale.
 
 #include <cmath>
 #include <cstdint>
@@ -56,6 +56,20 @@ struct Adam {
     new_m[i] = first;
     new_v[i] = second;
     new_w[i] = moved;
+  }
+};
+
+// Gradient accumulation.
+struct GradientSum {
+  static constexpr const char* kName = "gradient_sum";
+  const float* gradient = nullptr;
+  const float* sum = nullptr;
+  float* new_sum = nullptr;
+  PerStep<StepScalars> scalars;
+  std::uint64_t elements = 0;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
+    new_sum[i] = scalars.get().micro_step == 0 ? gradient[i] : sum[i] + gradient[i];
   }
 };
 

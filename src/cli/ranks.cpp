@@ -1,0 +1,153 @@
+#include "src/cli/ranks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "vdnn/error.h"
+#include "vdnn/gpu_system.h"
+
+namespace vdnn {
+
+namespace {
+
+// As this process was started.
+std::vector<std::string> own_command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) {
+    words.emplace_back(all.c_str() + begin);
+  }
+  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();  // wherever a shell has found it
+  return words;
+}
+
+// Ranks share the cores as the system sees fit: each has threads of its own. There may be more of them than
+// cores; in a container everybody is root.
+std::vector<std::string> mpirun_command(std::uint32_t devices) {
+  std::vector<std::string> words{"mpirun",    "-np",  std::to_string(devices),
+                                 "--bind-to", "none", "--oversubscribe"};
+  if (geteuid() == 0) {
+    words.emplace_back("--allow-run-as-root");
+  }
+  std::ranges::move(own_command_line(), std::back_inserter(words));
+  return words;
+}
+
+std::uint32_t machines_of(ProcessGroup& processes) {
+  const std::string mine = std::to_string(processes.local_size());
+  for (const std::string& other : processes.gather_to_all(mine, "devices of each machine")) {
+    if (other != mine) {
+      throw InvalidArgument("one machine has " + mine + " ranks and another " + other +
+                            ": start as many on each");
+    }
+  }
+  return static_cast<std::uint32_t>(processes.size() / processes.local_size());
+}
+
+void require_as_asked(const char* option, const std::optional<std::uint32_t>& asked, std::uint32_t started) {
+  if (asked && *asked != started) {
+    throw InvalidArgument(std::string(option) + " " + std::to_string(*asked) +
+                          ", and the launcher has started " + std::to_string(started));
+  }
+}
+
+int gpus() {
+  try {
+    return make_gpu_system()->count();
+  } catch (const Error&) {
+    return 0;  // nothing that could drive one
+  }
+}
+
+// Each its own GPU; or all of them cpu.
+std::string device_of_rank(const std::string& asked, const ProcessGroup& processes) {
+  if (processes.local_size() == 1) {
+    return asked == "cuda" ? "cuda:0" : asked;
+  }
+  if (asked.starts_with("cuda:")) {
+    throw InvalidArgument("--device " + asked + ": a machine's " + std::to_string(processes.local_size()) +
+                          " ranks cannot share it: write cpu, cuda or auto");
+  }
+  if (asked != "auto" && asked != "cuda") {
+    return asked;
+  }
+  const int there = gpus();
+  if (asked == "auto" && there == 0) {
+    return "cpu";
+  }
+  if (there < processes.local_size()) {
+    throw InvalidArgument("a machine has " + std::to_string(processes.local_size()) + " ranks and " +
+                          std::to_string(there) + " GPUs: each rank wants one of its own");
+  }
+  return "cuda:" + std::to_string(processes.local_rank());
+}
+
+// "cuda" of "cuda:3".
+std::string kind_of(const RunTarget& target) {
+  return target.name.substr(0, target.name.find(':'));
+}
+
+// What each rank may have its own of.
+nlohmann::ordered_json compared(nlohmann::ordered_json options, const RunTarget& target) {
+  options["device"] = kind_of(target);
+  return options;
+}
+
+}  // namespace
+
+void start_ranks(const RunArguments& arguments) {
+  const std::uint32_t devices = arguments.devices.value_or(1);
+  if (devices == 1 || launched_by_mpi()) {
+    return;
+  }
+  if (arguments.machines.value_or(1) > 1) {
+    throw InvalidArgument("--machines " + std::to_string(*arguments.machines) +
+                          ": start the ranks of several machines with mpirun or srun");
+  }
+  std::vector<std::string> command = mpirun_command(devices);
+  std::vector<char*> words(command.size() + 1, nullptr);
+  std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
+  execvp(words.front(), words.data());
+  throw InvalidArgument("--devices " + std::to_string(devices) +
+                        ": cannot run mpirun: " + std::strerror(errno));
+}
+
+RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes) {
+  RunArguments arguments = given;
+  const std::uint32_t machines = machines_of(processes);
+  const auto devices = static_cast<std::uint32_t>(processes.local_size());
+  require_as_asked("--devices", given.devices, devices);
+  require_as_asked("--machines", given.machines, machines);
+  arguments.devices = devices;
+  arguments.machines = machines;
+  arguments.device = device_of_rank(given.device, processes);
+  return arguments;
+}
+
+void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
+                       ProcessGroup& processes) {
+  const std::vector<std::string> all =
+      processes.gather_to_all(compared(options, target).dump(), "the options of each rank");
+  const auto first = nlohmann::ordered_json::parse(all.front());
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const auto other = nlohmann::ordered_json::parse(all[rank]);
+    for (const auto& [key, value] : first.items()) {
+      if (!other.contains(key) || other[key] != value) {
+        throw InvalidArgument("rank " + std::to_string(rank) + " has " + key + " " +
+                              (other.contains(key) ? other[key].dump() : "not at all") + ", rank 0 has " +
+                              value.dump() + ": all ranks are started alike");
+      }
+    }
+  }
+}
+
+}  // namespace vdnn

@@ -1,0 +1,24 @@
+#pragma once
+// Several processes that train together: who starts them, which device each has, and what they must agree on.
+
+#include <nlohmann/json.hpp>
+
+#include "src/cli/options.h"
+#include "vdnn/process_group.h"
+
+namespace vdnn {
+
+// Where the options want several devices and no launcher has started this process: it becomes mpirun, which
+// starts this command once a device. Else returns. Throws InvalidArgument where there is no mpirun.
+void start_ranks(const RunArguments& arguments);
+
+// The arguments of this rank: with the devices and machines that there are, and a device of its own. Throws
+// InvalidArgument where these were to be others, or there are not enough.
+RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes);
+
+// Throws InvalidArgument, which names rank and option, where a rank was started with other options than rank
+// 0, or trains on another kind of device. On every rank.
+void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
+                       ProcessGroup& processes);
+
+}  // namespace vdnn

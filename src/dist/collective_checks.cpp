@@ -1,0 +1,47 @@
+#include "src/dist/collective_checks.h"
+
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+std::string format_seconds(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') {
+    text.pop_back();
+  }
+  return text + " s";
+}
+
+std::string name_rank(const Device& device, int rank, int size) {
+  return device.properties().name + ": rank " + std::to_string(rank) + " of " + std::to_string(size);
+}
+
+void check_range(const std::string& who, const Collective& collective) {
+  if (collective.range.bytes % sizeof(float) != 0) {
+    throw InvalidArgument(who + ": collective '" + std::string(collective.name) + "' of " +
+                          format_size(collective.range.bytes) + ", which are no whole floats");
+  }
+}
+
+void check_root(const std::string& who, const Collective& collective, int root, int size) {
+  if (root < 0 || root >= size) {
+    throw InvalidArgument(who + ": collective '" + std::string(collective.name) + "' from rank " +
+                          std::to_string(root) + ", which there is not");
+  }
+}
+
+void check_can_wait(const std::string& who, const Device& device, const Frontier& frontier) {
+  if (device.capturing()) {
+    throw InvalidArgument(who + ": a wait on the thread of a capture that has not ended");
+  }
+  for (const Point& point : frontier.points()) {
+    if (!device.frontier(point.stream).dominates(point)) {
+      throw InvalidArgument(who + ": a wait for submission " + std::to_string(point.count) + " of stream '" +
+                            device.stream_name(point.stream) + "', which has not been made");
+    }
+  }
+}
+
+}  // namespace vdnn

@@ -1,0 +1,327 @@
+#include "src/dist/host_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/dist/exchange.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::uint64_t kWordBytes = 256;
+constexpr std::uint64_t kCacheLine = 64;
+
+std::string text_of(const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of an unknown type";
+  }
+}
+
+// Part `number` of `values` in `parts` parts that differ by one at most.
+std::span<float> part(std::span<float> values, int number, int parts) {
+  const auto begin_of = [&](int n) {
+    return values.size() * static_cast<std::size_t>(n) / static_cast<std::size_t>(parts);
+  };
+  return values.subspan(begin_of(number), begin_of(number + 1) - begin_of(number));
+}
+
+// `values` may be a part of nothing: memcpy wants an address even then.
+void copy(std::span<const float> from, std::span<float> to) {
+  if (!from.empty()) {
+    std::memcpy(to.data(), from.data(), from.size_bytes());
+  }
+}
+
+std::span<float> floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+}  // namespace
+
+// One collective that runs.
+class HostCollectives::Run {
+ public:
+  Run(HostCollectives& all, std::uint64_t number, const std::string& what)
+      : all_(all),
+        tag_{.channel = all.channel_, .number = number},
+        what_(all.who_ + ": " + what),
+        exchange_(*all.group_->transport) {}
+
+  // Calls `work` with one piece of `values` after another.
+  void for_pieces(std::span<float> values, const std::function<void(std::span<float>)>& work) const {
+    while (!values.empty()) {
+      const std::size_t count = std::min(values.size(), all_.piece_.size());
+      work(values.first(count));
+      values = values.subspan(count);
+    }
+  }
+
+  void all_reduce(std::span<float> values, Reduction reduction) {
+    const std::span<float> piece = all_.piece_.first(values.size());
+    copy(values, piece);
+    scatter(piece);
+    fold(part(piece, all_.rank_, all_.size_), reduction);
+    gather(piece);
+    copy(piece, values);
+  }
+
+  void broadcast(std::span<float> values, int root) {
+    const std::span<float> piece = all_.piece_.first(values.size());
+    if (root == all_.rank_) {
+      copy(values, piece);
+      for_others([&](int rank) { send(rank, piece); });
+      complete();
+    } else {
+      receive(root, piece);
+      complete();
+      copy(piece, values);
+    }
+  }
+
+ private:
+  // Each part to its owner, who has room for one part from each rank.
+  void scatter(std::span<float> piece) {
+    const std::span<float> mine = part(piece, all_.rank_, all_.size_);
+    for_others([&](int rank) {
+      receive(rank, from_rank(rank, mine.size()));
+      send(rank, part(piece, rank, all_.size_));
+    });
+    copy(mine, from_rank(all_.rank_, mine.size()));
+    complete();
+  }
+
+  void fold(std::span<float> mine, Reduction reduction) {
+    copy(from_rank(0, mine.size()), mine);
+    for (int rank = 1; rank < all_.size_; ++rank) {
+      const std::span<const float> theirs = from_rank(rank, mine.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        mine[i] += theirs[i];
+      }
+    }
+    if (reduction == Reduction::kAverage) {
+      const auto divisor = static_cast<float>(all_.size_);
+      for (float& each : mine) {
+        each /= divisor;
+      }
+    }
+  }
+
+  void gather(std::span<float> piece) {
+    for_others([&](int rank) {
+      receive(rank, part(piece, rank, all_.size_));
+      send(rank, part(piece, all_.rank_, all_.size_));
+    });
+    complete();
+  }
+
+  std::span<float> from_rank(int rank, std::size_t count) const {
+    const std::size_t room = all_.parts_.size() / static_cast<std::size_t>(all_.size_);
+    return all_.parts_.subspan(static_cast<std::size_t>(rank) * room, count);
+  }
+
+  template <class Work>
+  void for_others(const Work& work) const {
+    for (int rank = 0; rank < all_.size_; ++rank) {
+      if (rank != all_.rank_) {
+        work(rank);
+      }
+    }
+  }
+
+  void send(int rank, std::span<float> values) {
+    if (!values.empty()) {
+      exchange_.send(rank, tag_, all_.staged(std::as_writable_bytes(values)));
+    }
+  }
+  void receive(int rank, std::span<float> values) {
+    if (!values.empty()) {
+      exchange_.receive(rank, tag_, all_.staged(std::as_writable_bytes(values)));
+    }
+  }
+  void complete() {
+    exchange_.complete(all_.options_.wait_seconds, what_, all_.group_->hosts, [this] { all_.check(); });
+  }
+
+  HostCollectives& all_;
+  const Tag tag_;
+  const std::string what_;
+  Exchange exchange_;
+};
+
+HostCollectives::HostCollectives(std::string who, const MpiOptions& options,
+                                 std::shared_ptr<GroupFacts> group, std::uint32_t channel)
+    : who_(std::move(who)),
+      options_(options),
+      group_(std::move(group)),
+      channel_(channel),
+      rank_(group_->transport->world().rank),
+      size_(group_->transport->world().size) {
+  if (size_ == 1) {
+    return;
+  }
+  const auto ranks = static_cast<std::uint64_t>(size_);
+  const std::uint64_t words = (ranks + 1) * kWordBytes;
+  // MPI counts a message's bytes in an int.
+  constexpr std::uint64_t kLargestPiece = 1 << 30;
+  const std::uint64_t unit = ranks * kCacheLine;
+  const std::uint64_t piece =
+      std::min((options.staging_bytes - words - kCacheLine) / 2, kLargestPiece) / unit * unit;
+  staging_bytes_ = words + 2 * piece + kCacheLine;
+  try {
+    memory_ = std::make_shared<std::byte[]>(staging_bytes_);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(who_ + ": staging", {.asked = staging_bytes_});
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
+  cut(kCacheLine - address % kCacheLine);
+  piece_ = floats(cut(piece));
+  parts_ = floats(cut(piece));
+  words_ = cut(words);
+  listen();
+}
+
+std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
+  const std::uint64_t begin = std::exchange(cut_bytes_, cut_bytes_ + bytes);
+  return {memory_.get() + begin, static_cast<std::size_t>(bytes)};
+}
+
+// --- what runs
+// -------------------------------------------------------------------------------------------------
+
+void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, std::span<float> values,
+                                 Reduction reduction) {
+  run(number, what, [&](Run& run) {
+    run.for_pieces(values, [&](std::span<float> piece) { run.all_reduce(piece, reduction); });
+  });
+}
+
+void HostCollectives::broadcast(std::uint64_t number, const std::string& what, std::span<float> values,
+                                int root) {
+  run(number, what,
+      [&](Run& run) { run.for_pieces(values, [&](std::span<float> piece) { run.broadcast(piece, root); }); });
+}
+
+void HostCollectives::run(std::uint64_t number, const std::string& what,
+                          const std::function<void(Run&)>& body) {
+  const std::lock_guard running(running_);
+  try {
+    check();
+    if (number != next_) {
+      throw DeviceError(who_ + ": " + what + ": a collective before it did not run");
+    }
+    ++next_;
+    if (size_ > 1) {
+      Run run(*this, number, what);
+      body(run);
+    }
+  } catch (const Silence&) {
+    group_->silence.store(true);
+    fail(std::current_exception());
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+// --- failing
+// ---------------------------------------------------------------------------------------------------
+
+void HostCollectives::listen() {
+  heard_.resize(static_cast<std::size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      const std::size_t offset = (static_cast<std::size_t>(rank) + 1) * kWordBytes;
+      heard_[static_cast<std::size_t>(rank)] = group_->transport->receive(
+          rank, {.channel = channel_, .number = kLastOfChannel}, staged(words_.subspan(offset, kWordBytes)));
+    }
+  }
+}
+
+std::exception_ptr HostCollectives::hear() {
+  for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
+    if (heard_[rank] && heard_[rank]->done()) {
+      heard_[rank].reset();
+      const auto* const words = reinterpret_cast<const char*>(words_.subspan((rank + 1) * kWordBytes).data());
+      const std::string sender = name_ranks({static_cast<int>(rank)}, group_->hosts);
+      group_->failed.store(true);
+      group_->told.store(true);
+      return std::make_exception_ptr(DeviceError(who_ + ": " + sender + " has given up: " + words));
+    }
+  }
+  return nullptr;
+}
+
+void HostCollectives::check() {
+  const std::lock_guard lock(mutex_);
+  if (!cause_) {
+    try {
+      cause_ = hear();  // all others have been told, too
+    } catch (...) {
+      cause_ = std::current_exception();
+    }
+  }
+  if (cause_) {
+    std::rethrow_exception(cause_);
+  }
+}
+
+void HostCollectives::end(const std::exception_ptr& cause) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (cause_) {
+      return;
+    }
+    cause_ = cause;
+  }
+  group_->failed.store(true);
+  tell(cause);
+}
+
+void HostCollectives::end(const std::string& cause) {
+  end(std::make_exception_ptr(DeviceError(who_ + ": " + cause)));
+}
+
+void HostCollectives::tell(const std::exception_ptr& cause) {
+  // Small messages go at once, but for the first on a connection.
+  constexpr double kPatience = 1;
+  if (size_ == 1) {
+    return;
+  }
+  const std::string text = text_of(cause).substr(0, kWordBytes - 1);
+  const std::span<std::byte> word = words_.first(kWordBytes);
+  std::memcpy(word.data(), text.data(), text.size());  // zeros follow
+  try {
+    Exchange exchange(*group_->transport);
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) {
+        exchange.send(rank, {.channel = channel_, .number = kLastOfChannel}, staged(word));
+      }
+    }
+    exchange.complete(kPatience, "", group_->hosts);
+  } catch (const std::exception&) {
+    // Who cannot be told finds out in time.
+  }
+}
+
+void HostCollectives::fail(const std::exception_ptr& cause) {
+  end(cause);
+  const std::lock_guard lock(mutex_);
+  std::rethrow_exception(cause_);
+}
+
+void HostCollectives::close() {
+  const std::lock_guard running(running_);
+  const std::lock_guard lock(mutex_);
+  if (!cause_) {
+    cause_ = std::make_exception_ptr(DeviceError(who_ + ": its communicator has gone"));
+  }
+  heard_.clear();
+}
+
+}  // namespace vdnn

@@ -1,0 +1,155 @@
+#include "src/dist/host_communicator.h"
+
+#include <exception>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "src/dist/collective_checks.h"
+#include "src/dist/host_collectives.h"
+#include "vdnn/error.h"
+#include "vdnn/size.h"
+
+namespace vdnn {
+
+namespace {
+
+void check_options(const Device& device, const MpiOptions& options, int size) {
+  constexpr std::uint64_t kLeastStagingOfARank = 1024;
+  if (device.properties().name != "cpu") {
+    throw InvalidArgument("MPI: the device is " + device.properties().name +
+                          "; between CPU ranks it joins the device cpu alone");
+  }
+  if (!(options.wait_seconds > 0)) {
+    throw InvalidArgument("MPI: wait_seconds is " + format_seconds(options.wait_seconds) +
+                          "; it must be above 0");
+  }
+  if (size > 1 && options.staging_bytes / static_cast<std::uint64_t>(size) < kLeastStagingOfARank) {
+    throw InvalidArgument("MPI: staging_bytes is " + format_size(options.staging_bytes) + " for " +
+                          std::to_string(size) + " ranks; each wants " + format_size(kLeastStagingOfARank));
+  }
+}
+
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(Device& device, const MpiOptions& options, std::shared_ptr<GroupFacts> group,
+                   std::uint32_t channel)
+      : device_(device),
+        world_(group->transport->world()),
+        who_(name_rank(device, world_.rank, world_.size)),
+        transport_(group->transport),
+        collectives_(std::make_shared<HostCollectives>(who_, options, std::move(group), channel)) {}
+  ~HostCommunicator() override;
+
+  int rank() const override { return world_.rank; }
+  int size() const override { return world_.size; }
+  using Communicator::all_reduce;
+  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
+  Point broadcast(StreamId stream, const Collective& collective, int root) override;
+  void wait(const Frontier& frontier) override;
+  void break_off(const std::string& cause) override { collectives_->end(cause); }
+  std::uint64_t library_bytes() const override { return collectives_->staging_bytes(); }
+
+ private:
+  // What runs: collective `number`, `what` in words, on these values.
+  using Body = std::function<void(HostCollectives& collectives, std::uint64_t number, const std::string& what,
+                                  std::span<float> values)>;
+  Point submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
+               std::span<const Access> writes, const std::string& verb, Body body);
+  void finish() noexcept;
+
+  Device& device_;
+  const World world_;
+  const std::string who_;  // in errors
+  const std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<HostCollectives> collectives_;
+  const int exceptions_ = std::uncaught_exceptions();
+  std::uint64_t submitted_ = 0;  // collectives
+  Frontier last_;                // of them
+};
+
+HostCommunicator::~HostCommunicator() {
+  finish();
+  collectives_->close();
+}
+
+void HostCommunicator::finish() noexcept {
+  try {
+    if (std::uncaught_exceptions() > exceptions_) {
+      break_off("its work was broken off");
+    } else {
+      wait(last_);  // all before it are done then
+    }
+  } catch (const std::exception&) {
+    // Said where it happened, and the other ranks have been told.
+  }
+}
+
+Point HostCommunicator::all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
+  check_range(who_, collective);
+  const Access read{.range = collective.range, .version = collective.version_before};
+  const Access write{.range = collective.range, .version = collective.version_after};
+  return submit(
+      stream, collective, {&read, 1}, {&write, 1}, "all-reduce",
+      [reduction](HostCollectives& collectives, std::uint64_t number, const std::string& what,
+                  std::span<float> values) { collectives.all_reduce(number, what, values, reduction); });
+}
+
+Point HostCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {
+  check_range(who_, collective);
+  check_root(who_, collective, root, world_.size);
+  const bool mine = root == world_.rank;
+  const Access access{.range = collective.range,
+                      .version = mine ? collective.version_before : collective.version_after};
+  const std::span<const Access> one(&access, 1);
+  return submit(stream, collective, mine ? one : std::span<const Access>(),
+                mine ? std::span<const Access>() : one, "broadcast",
+                [root](HostCollectives& collectives, std::uint64_t number, const std::string& what,
+                       std::span<float> values) { collectives.broadcast(number, what, values, root); });
+}
+
+Point HostCommunicator::submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
+                               std::span<const Access> writes, const std::string& verb, Body body) {
+  collectives_->check();
+  // Two streams might get to their collectives in another order here than on another rank, and each would
+  // wait for the other. On the stream of the last one nothing is waited for.
+  device_.wait(stream, last_);
+  const std::string what =
+      verb + " '" + std::string(collective.name) + "' of " + format_size(collective.range.bytes);
+  const std::span<float> values(pointer_to<float>(collective.range.begin),
+                                collective.range.bytes / sizeof(float));
+  const Point point = device_.submit(
+      stream, {.name = collective.name,
+               .reads = reads,
+               .writes = writes,
+               .cost = collective.cost,
+               .run = [collectives = collectives_, number = submitted_, what, values,
+                       body = std::move(body)](void*) { body(*collectives, number, what, values); }});
+  ++submitted_;
+  last_ = Frontier(point);
+  return point;
+}
+
+void HostCommunicator::wait(const Frontier& frontier) {
+  check_can_wait(who_, device_, frontier);
+  try {
+    for (Backoff backoff(*transport_); !device_.reached(frontier); backoff.rest()) {
+      collectives_->check();
+    }
+    collectives_->check();
+    device_.synchronize(frontier);
+  } catch (...) {
+    collectives_->fail(std::current_exception());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_host_communicator(Device& device, const MpiOptions& options,
+                                                     std::shared_ptr<GroupFacts> group,
+                                                     std::uint32_t channel) {
+  check_options(device, options, group->transport->world().size);
+  return std::make_unique<HostCommunicator>(device, options, std::move(group), channel);
+}
+
+}  // namespace vdnn

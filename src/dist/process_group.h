@@ -1,0 +1,15 @@
+#pragma once
+// A process group over any transport; see vdnn/process_group.h.
+
+#include <memory>
+
+#include "src/dist/transport.h"
+#include "vdnn/process_group.h"
+
+namespace vdnn {
+
+// DeviceError where the other ranks do not come in the time to start.
+std::unique_ptr<ProcessGroup> make_process_group(std::shared_ptr<Transport> transport,
+                                                 const ProcessGroupOptions& options);
+
+}  // namespace vdnn

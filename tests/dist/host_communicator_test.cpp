@@ -1,0 +1,533 @@
+// The communicator of CPU ranks, its ranks being threads on a network that the tests hold in their hands.
+
+#include "src/dist/host_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <future>
+#include <span>
+#include <thread>
+
+#include "fakes/fake_network.h"
+#include "src/dist/process_group.h"
+#include "tests/dist/left_fold.h"
+#include "tests/extent.h"
+#include "vdnn/cpu_device.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+namespace {
+
+using testing::bits;
+using testing::brought;
+using ::testing::Each;
+using testing::fold;
+using ::testing::HasSubstr;
+using testing::left_fold;
+
+constexpr std::uint64_t kMemoryBytes = 1 << 20;
+constexpr double kWaitSeconds = 30;
+const std::string kNothing;
+
+std::string thrown_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return kNothing;
+}
+
+// As a process has it.
+class Rank {
+ public:
+  Rank(FakeNetwork& network, int rank, const MpiOptions& options, bool check_accesses = false)
+      : group_(make_process_group(network.transport(rank), {})),
+        device_(make_cpu_device({.budget_bytes = kMemoryBytes,
+                                 .host_budget_bytes = kMemoryBytes,
+                                 .delay_seed = static_cast<std::uint64_t>(rank),
+                                 .check_accesses = check_accesses})),
+        compute_(device_->create_stream("compute")),
+        communication_(device_->create_stream("communication")),
+        memory_(device_->reserve(kMemoryBytes)) {
+    device_->commit(memory_);
+    communicator_ = group_->communicator(*device_, options);
+  }
+
+  ProcessGroup& group() { return *group_; }
+  Device& device() { return *device_; }
+  Communicator& communicator() { return *communicator_; }
+  void remove_communicator() { communicator_.reset(); }
+  StreamId compute() const { return compute_; }
+  StreamId communication() const { return communication_; }
+  AddressRange floats(std::size_t first, std::size_t count) const {
+    return {.begin = memory_.begin + first * sizeof(float), .bytes = count * sizeof(float)};
+  }
+  std::span<float> at(AddressRange range) const {
+    return {pointer_to<float>(range.begin), range.bytes / sizeof(float)};
+  }
+
+  Point submit(StreamId stream, const std::function<void()>& work) {
+    return device_->submit(
+        stream, {.name = "work", .reads = {}, .writes = {}, .cost = {}, .run = [work](void*) { work(); }});
+  }
+  // Fills the range on the compute stream, lets `collective` run on its own, and looks at what came out on
+  // the compute stream again.
+  template <class Submit>
+  std::shared_ptr<const std::vector<float>> round(std::uint64_t seed, AddressRange range,
+                                                  const Submit& collective) {
+    submit(compute_, [this, range, seed, rank = group_->rank()] {
+      std::ranges::copy(brought(seed, rank, at(range).size()), at(range).begin());
+    });
+    device_->wait(communication_, device_->frontier(compute_));
+    device_->wait(compute_, Frontier(collective(Collective{.name = "reduce conv1", .range = range})));
+    auto seen = std::make_shared<std::vector<float>>();
+    submit(compute_, [this, range, seen] { seen->assign(at(range).begin(), at(range).end()); });
+    return seen;
+  }
+  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t seed, AddressRange range,
+                                                       Reduction reduction = Reduction::kSum) {
+    return round(seed, range, [&](const Collective& collective) {
+      return communicator_->all_reduce(communication_, collective, reduction);
+    });
+  }
+  void wait() { communicator_->wait(device_->frontier(compute_)); }
+
+ private:
+  std::unique_ptr<ProcessGroup> group_;
+  std::unique_ptr<Device> device_;
+  StreamId compute_ = 0;
+  StreamId communication_ = 0;
+  AddressRange memory_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+// Small, so that a collective takes many pieces.
+MpiOptions small_staging(int ranks) {
+  return {.wait_seconds = kWaitSeconds, .staging_bytes = 1024 * static_cast<std::uint64_t>(ranks)};
+}
+
+class Ranks {
+ public:
+  explicit Ranks(const FakeNetworkOptions& options) : size_(options.ranks), network_(options) {}
+
+  FakeNetwork& network() { return network_; }
+  // Runs work(rank) on every rank; what each threw.
+  std::vector<std::string> run(const std::function<void(Rank&)>& work) {
+    return run(small_staging(size_), work);
+  }
+  std::vector<std::string> run(const MpiOptions& options, const std::function<void(Rank&)>& work) {
+    return network_.run([&](int number) {
+      Rank rank(network_, number, options);
+      work(rank);
+    });
+  }
+
+ private:
+  const int size_;
+  FakeNetwork network_;
+};
+
+constexpr auto kCounts = std::to_array<std::size_t>({0, 1, 2, 3, 5, 255, 4096, 16'383});
+
+// --- what collectives do
+// ---------------------------------------------------------------------------------------
+
+class HostCollectivesOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(HostCollectivesOf, SumIsALeftFoldInRankOrderToTheBit) {
+  for (std::uint64_t seed = 0; seed < testing::extent({.usual = 4, .under_sanitizers = 2, .in_long_run = 50});
+       ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Ranks ranks({.seed = seed, .ranks = GetParam()});
+    const auto said = ranks.run([&](Rank& rank) {
+      std::vector<std::shared_ptr<const std::vector<float>>> seen;
+      seen.reserve(kCounts.size());
+      for (const std::size_t count : kCounts) {
+        seen.push_back(rank.all_reduce(seed, rank.floats(1, count)));
+      }
+      rank.wait();
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        EXPECT_EQ(bits(*seen[i]), bits(left_fold(seed, GetParam(), kCounts[i]))) << kCounts[i];
+      }
+    });
+    EXPECT_THAT(said, Each(kNothing));
+  }
+}
+
+// The test above would not see another order, did this not hold.
+TEST(HostCommunicator, AnotherOrderGivesOtherBits) {
+  for (const auto& order : std::vector<std::vector<int>>{{1, 2, 0}, {2, 1, 0}, {0, 2, 1}}) {
+    EXPECT_NE(bits(fold(0, order, 4096)), bits(left_fold(0, 3, 4096)));
+  }
+}
+
+TEST_P(HostCollectivesOf, AverageDividesTheSumOnce) {
+  constexpr std::size_t kCount = 1001;
+  Ranks ranks({.seed = 1, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    const auto seen = rank.all_reduce(1, rank.floats(0, kCount), Reduction::kAverage);
+    rank.wait();
+    std::vector<float> average = left_fold(1, GetParam(), kCount);
+    for (float& each : average) {
+      each /= static_cast<float>(GetParam());
+    }
+    EXPECT_EQ(bits(*seen), bits(average));
+  }),
+              Each(kNothing));
+}
+
+TEST_P(HostCollectivesOf, BroadcastIsFromEveryRankToAll) {
+  Ranks ranks({.seed = 2, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    for (int root = 0; root < GetParam(); ++root) {
+      for (const std::size_t count : kCounts) {
+        const auto seen = rank.round(2, rank.floats(3, count), [&](const Collective& collective) {
+          return rank.communicator().broadcast(rank.communication(), collective, root);
+        });
+        rank.wait();
+        EXPECT_EQ(bits(*seen), bits(brought(2, root, count))) << "from rank " << root;
+      }
+    }
+  }),
+              Each(kNothing));
+}
+
+// Buckets of a step: all are in flight at once, each on what compute has filled meanwhile.
+TEST_P(HostCollectivesOf, RunInFlightBesideComputeOnAnotherStream) {
+  constexpr std::size_t kBuckets = 20;
+  constexpr std::size_t kCount = 700;
+  Ranks ranks({.seed = 3, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    std::vector<std::shared_ptr<const std::vector<float>>> seen;
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+      seen.push_back(rank.all_reduce(i, rank.floats(i * kCount, kCount)));
+    }
+    rank.wait();
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+      EXPECT_EQ(bits(*seen[i]), bits(left_fold(i, GetParam(), kCount))) << "bucket " << i;
+    }
+  }),
+              Each(kNothing));
+}
+
+TEST_P(HostCollectivesOf, TwoCommunicatorsDoNotHearEachOther) {
+  constexpr std::size_t kCount = 500;
+  Ranks ranks({.seed = 4, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    const auto other = rank.group().communicator(rank.device(), small_staging(GetParam()));
+    const StreamId stream = rank.device().create_stream("other");
+    const AddressRange mine = rank.floats(kCount, kCount);
+    for (int step = 0; step < 5; ++step) {
+      std::ranges::copy(brought(7, rank.group().rank(), kCount), rank.at(mine).begin());
+      const auto seen = rank.all_reduce(6, rank.floats(0, kCount));
+      const Point point = other->all_reduce(stream, {.name = "other", .range = mine}, Reduction::kSum);
+      rank.group().barrier();
+      other->wait(Frontier(point));
+      rank.wait();
+      const std::span<const float> sums = rank.at(mine);
+      EXPECT_EQ(bits(*seen), bits(left_fold(6, GetParam(), kCount)));
+      EXPECT_EQ(bits(sums), bits(left_fold(7, GetParam(), kCount)));
+    }
+  }),
+              Each(kNothing));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HostCollectivesOf, ::testing::Values(1, 2, 3, 4),
+                         ::testing::PrintToStringParamName());
+
+// What failed before: each rank ran the collective first whose stream got to it first, and waited for the
+// other.
+TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
+  constexpr std::size_t kCount = 100;
+  Ranks ranks({.seed = 5, .ranks = 2});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    const StreamId other = rank.device().create_stream("other");
+    const AddressRange ranges[] = {rank.floats(0, kCount), rank.floats(kCount, kCount)};
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      std::ranges::copy(brought(i, rank.group().rank(), kCount), rank.at(ranges[i]).begin());
+    }
+    // On rank 0 the stream of the first collective is late.
+    std::promise<void> go;
+    if (rank.group().rank() == 0) {
+      rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
+    }
+    rank.communicator().all_reduce(rank.communication(), {.name = "first", .range = ranges[0]},
+                                   Reduction::kSum);
+    const Point second =
+        rank.communicator().all_reduce(other, {.name = "second", .range = ranges[1]}, Reduction::kSum);
+    if (rank.group().rank() == 0) {
+      ranks.network().until_they_wait({1});
+    }
+    go.set_value();
+    rank.communicator().wait(Frontier(second));
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const std::span<const float> sums = rank.at(ranges[i]);
+      EXPECT_EQ(bits(sums), bits(left_fold(i, 2, kCount)));
+    }
+  }),
+              Each(kNothing));
+}
+
+// Undeclared accesses end the process.
+TEST(HostCommunicator, CollectivesTouchWhatTheyDeclare) {
+  constexpr std::size_t kCount = 3000;
+  FakeNetwork network({.seed = 6, .ranks = 3});
+  EXPECT_THAT(network.run([&](int number) {
+    Rank rank(network, number, small_staging(3), /*check_accesses=*/true);
+    const AddressRange range = rank.floats(5, kCount);
+    std::ranges::copy(testing::brought(6, number, kCount), rank.at(range).begin());
+    const Collective collective{.name = "sum", .range = range};
+    rank.communicator().all_reduce(rank.communication(), collective, Reduction::kAverage);
+    rank.communicator().wait(Frontier(rank.communicator().broadcast(rank.communication(), collective, 2)));
+  }),
+              Each(kNothing));
+}
+
+TEST(HostCommunicator, StagingIsTakenOnceAndCounted) {
+  for (const std::uint64_t staging : {4096ULL, 1ULL << 20}) {
+    Ranks ranks({.ranks = 3});
+    EXPECT_THAT(ranks.run({.staging_bytes = staging},
+                          [&](Rank& rank) {
+                            const std::uint64_t taken = rank.communicator().library_bytes();
+                            EXPECT_LE(taken, staging);
+                            EXPECT_GT(taken, staging / 2);
+                            rank.all_reduce(0, rank.floats(0, 100'000));
+                            rank.wait();
+                            EXPECT_EQ(rank.communicator().library_bytes(), taken);
+                          }),
+                Each(kNothing));
+  }
+  Ranks alone({.ranks = 1});
+  EXPECT_THAT(alone.run([](Rank& rank) { EXPECT_EQ(rank.communicator().library_bytes(), 0U); }),
+              Each(kNothing));
+}
+
+TEST(HostCommunicator, RefusesWhatCannotBeAndGoesOn) {
+  Ranks ranks({.ranks = 2});
+  EXPECT_THAT(ranks.run([](Rank& rank) {
+    Communicator& communicator = rank.communicator();
+    const Collective odd{.name = "odd", .range = {.begin = rank.floats(0, 1).begin, .bytes = 6}};
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
+    const Collective sound{.name = "sound", .range = rank.floats(0, 1)};
+    EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
+    EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
+    // Of what was never submitted nobody could tell when it is reached.
+    EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
+    const auto seen = rank.all_reduce(0, rank.floats(0, 3));
+    rank.wait();
+    EXPECT_EQ(bits(*seen), bits(left_fold(0, 2, 3)));
+  }),
+              Each(kNothing));
+}
+
+TEST(HostCommunicator, RefusesOptionsThatCannotBeAndNamesThem) {
+  const auto refusal = [](const MpiOptions& options) {
+    Ranks ranks({.ranks = 2});
+    return ranks.run(options, [](Rank&) {});
+  };
+  EXPECT_THAT(refusal({.wait_seconds = 0}), Each(HasSubstr("wait_seconds is 0 s")));
+  EXPECT_THAT(refusal({.staging_bytes = 2047}),
+              Each(HasSubstr("staging_bytes is 1.999 KiB (2047 bytes) for 2 ranks")));
+}
+
+// --- failing
+// ---------------------------------------------------------------------------------------------------
+
+// What every later call says.
+std::vector<std::string> said_by_every_call(Rank& rank) {
+  Communicator& communicator = rank.communicator();
+  const Collective collective{.name = "later", .range = rank.floats(0, 4)};
+  communicator.break_off("another cause");
+  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective, Reduction::kSum); }),
+          thrown_by([&] { communicator.broadcast(rank.communication(), collective, 0); }),
+          thrown_by([&] { communicator.wait({}); })};
+}
+
+// Waits until the communicator says a cause.
+void hear(Rank& rank) {
+  while (true) {
+    rank.communicator().wait({});
+    std::this_thread::yield();
+  }
+}
+
+TEST(HostCommunicatorFailures, ARankThatHangsIsNamedByTheOthersInTime) {
+  Ranks ranks({.seed = 1, .ranks = 3});
+  const std::vector<std::string> said = ranks.run([&](Rank& rank) {
+    const auto seen = rank.all_reduce(0, rank.floats(0, 5));
+    rank.wait();
+    EXPECT_EQ(seen->size(), 5U);
+    if (rank.group().rank() == 1) {
+      ranks.network().until_they_wait({0, 2});
+      ranks.network().let_pass(kWaitSeconds);
+      hear(rank);
+    }
+    rank.all_reduce(1, rank.floats(0, 700));
+    const std::string first = thrown_by([&] { rank.wait(); });
+    EXPECT_THAT(said_by_every_call(rank), Each(first));
+    throw DeviceError(first);
+  });
+  EXPECT_THAT(said, Each(HasSubstr("all-reduce 'reduce conv1' of 2.734 KiB (2800 bytes): heard nothing from "
+                                   "rank 1 (on host1) for 30 s")));
+  EXPECT_THAT(said[1], HasSubstr("has given up"));
+}
+
+// Who does not wait on the host through the communicator does not hang either.
+TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
+  Ranks ranks({.seed = 1, .ranks = 2});
+  std::atomic<bool> ended = false;
+  const std::vector<std::string> said = ranks.run([&](Rank& rank) {
+    if (rank.group().rank() == 1) {
+      ranks.network().until_they_wait({0});
+      ranks.network().let_pass(kWaitSeconds);
+      ended.wait(false);
+      hear(rank);
+    }
+    rank.all_reduce(1, rank.floats(0, 700));
+    const std::string cause = thrown_by([&] { rank.device().synchronize_all(); });
+    ended = true;
+    ended.notify_all();
+    throw DeviceError(cause);
+  });
+  EXPECT_THAT(said[0], HasSubstr("heard nothing from rank 1 (on host1) for 30 s"));
+}
+
+// A rank that is behind with its own work is not given up by itself: its time begins with its collective.
+TEST(HostCommunicatorFailures, TimeBeforeACollectiveHasBegunHereDoesNotCount) {
+  Ranks ranks({.seed = 1, .ranks = 1});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    rank.submit(rank.compute(), [&] { ranks.network().let_pass(10 * kWaitSeconds); });
+    const auto seen = rank.all_reduce(1, rank.floats(0, 7));
+    rank.wait();
+    EXPECT_EQ(seen->size(), 7U);
+  }),
+              Each(kNothing));
+}
+
+TEST(HostCommunicatorFailures, WhoBreaksOffEndsItOnAllAtOnce) {
+  Ranks ranks({.seed = 2, .ranks = 3});
+  const std::vector<std::string> said = ranks.run([&](Rank& rank) {
+    if (rank.group().rank() == 0) {
+      ranks.network().until_they_wait({1, 2});
+      rank.communicator().break_off("out of memory");
+      EXPECT_THAT(said_by_every_call(rank), Each("cpu: rank 0 of 3: out of memory"));
+      return;
+    }
+    rank.all_reduce(0, rank.floats(0, 1000));
+    rank.wait();
+  });
+  EXPECT_EQ(said[0], kNothing);
+  for (const std::size_t rank : {1, 2}) {
+    EXPECT_EQ(said[rank], "cpu: rank " + std::to_string(rank) +
+                              " of 3: rank 0 (on host0) has given up: cpu: rank 0 of 3: out of memory");
+  }
+  EXPECT_EQ(ranks.network().now_seconds(), 0);
+}
+
+TEST(HostCommunicatorFailures, WorkThatFailsOnOneDeviceEndsItOnAll) {
+  Ranks ranks({.seed = 3, .ranks = 3});
+  const std::vector<std::string> said = ranks.run([&](Rank& rank) {
+    if (rank.group().rank() == 0) {
+      rank.submit(rank.compute(), [] { throw DataError("a kernel is missing"); });
+      EXPECT_EQ(thrown_by([&] { rank.wait(); }), "a kernel is missing");
+      EXPECT_THAT(said_by_every_call(rank), Each("a kernel is missing"));
+      return;
+    }
+    rank.all_reduce(0, rank.floats(0, 1000));
+    rank.wait();
+  });
+  EXPECT_THAT(said[1], HasSubstr("rank 0 (on host0) has given up: a kernel is missing"));
+  EXPECT_THAT(said[2], HasSubstr("rank 0 (on host0) has given up: a kernel is missing"));
+}
+
+TEST(HostCommunicatorFailures, ACommunicatorThatAnExceptionTakesAwayTellsTheOthers) {
+  Ranks ranks({.seed = 4, .ranks = 3});
+  const std::vector<std::string> said = ranks.run([](Rank& rank) {
+    if (rank.group().rank() == 2) {
+      throw DataError("the data set ended");
+    }
+    rank.all_reduce(0, rank.floats(0, 100));
+    rank.wait();
+  });
+  EXPECT_EQ(said[2], "the data set ended");
+  EXPECT_THAT(said[0], HasSubstr("rank 2 (on host2) has given up"));
+  EXPECT_THAT(said[1], HasSubstr("rank 2 (on host2) has given up"));
+}
+
+// A stream that has failed skips what it was given: the next collective is not taken for the one before.
+TEST(HostCommunicatorFailures, ACollectiveThatDidNotRunEndsTheOnesBehindIt) {
+  Ranks ranks({.seed = 5, .ranks = 2});
+  const std::vector<std::string> said = ranks.run([](Rank& rank) {
+    const StreamId other = rank.device().create_stream("other");
+    const auto reduce = [&](StreamId stream) {
+      return rank.communicator().all_reduce(stream, {.name = "sum", .range = rank.floats(0, 10)},
+                                            Reduction::kSum);
+    };
+    std::promise<void> go;
+    if (rank.group().rank() == 0) {
+      rank.submit(rank.communication(), [wait = go.get_future().share()] {
+        wait.wait();
+        throw DataError("broken");
+      });
+    }
+    reduce(rank.communication());
+    const Point last = reduce(other);
+    go.set_value();
+    rank.communicator().wait(Frontier(last));
+  });
+  EXPECT_THAT(said, Each(HasSubstr("a collective before it did not run")));
+}
+
+TEST(HostCommunicatorFailures, RanksInDifferentCollectivesAreTold) {
+  Ranks ranks({.seed = 6, .ranks = 2});
+  const std::vector<std::string> said = ranks.run([](Rank& rank) {
+    rank.all_reduce(0, rank.floats(0, rank.group().rank() == 0 ? 10 : 20));
+    rank.wait();
+  });
+  EXPECT_THAT(said, Each(HasSubstr("bytes where")));
+}
+
+TEST(HostCommunicatorFailures, WorkThatIsStillQueuedOutlivesItsCommunicator) {
+  Ranks ranks({.seed = 7, .ranks = 2});
+  const std::vector<std::string> said = ranks.run([](Rank& rank) {
+    std::promise<void> go;
+    rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
+    const Point point = rank.communicator().all_reduce(
+        rank.communication(), {.name = "sum", .range = rank.floats(0, 10)}, Reduction::kSum);
+    rank.communicator().break_off("enough");
+    rank.remove_communicator();
+    go.set_value();
+    rank.device().synchronize(Frontier(point));
+  });
+  EXPECT_THAT(said, Each(::testing::AnyOf(HasSubstr(" of 2: enough"), HasSubstr("has given up"))));
+}
+
+TEST(HostCommunicatorFailures, WaitsOfSeveralThreadsAllSayTheFirstCause) {
+  Ranks ranks({.ranks = 1});
+  EXPECT_THAT(ranks.run([](Rank& rank) {
+    std::atomic<int> said = 0;
+    std::array<std::thread, 3> threads;
+    for (std::thread& thread : threads) {
+      thread = std::thread([&] {
+        thrown_by([&] { hear(rank); });
+        said += static_cast<int>(thrown_by([&] { rank.wait(); }) == "cpu: rank 0 of 1: enough");
+      });
+    }
+    for (int step = 0; step < 20; ++step) {
+      rank.all_reduce(0, rank.floats(0, 10));
+    }
+    rank.communicator().break_off("enough");
+    std::ranges::for_each(threads, [](std::thread& thread) { thread.join(); });
+    EXPECT_EQ(said, 3);
+  }),
+              Each(kNothing));
+}
+
+}  // namespace
+}  // namespace vdnn

@@ -1,0 +1,237 @@
+// One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Says on standard output what it is and what it
+// has seen; ends with 0 where all went as it should, with 5 through ProcessGroup::abort() where something was
+// thrown.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "src/base/environment.h"
+#include "tests/dist/left_fold.h"
+#include "vdnn/cpu_device.h"
+#include "vdnn/error.h"
+#include "vdnn/process_group.h"
+
+namespace vdnn {
+namespace {
+
+using testing::brought;
+using testing::left_fold;
+
+constexpr std::uint64_t kMemoryBytes = 16 << 20;
+constexpr int kAborted = 5;
+
+void say(const std::string& text) {
+  std::cout << text + "\n" << std::flush;  // in one piece
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) {
+    throw DataError("not so: " + what);
+  }
+}
+
+[[noreturn]] void hang() {
+  while (true) {
+    pause();
+  }
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return testing::bits(a) == testing::bits(b);
+}
+
+struct Rank {
+  explicit Rank(ProcessGroup& joined, const MpiOptions& options = {})
+      : group(joined),
+        device(make_cpu_device({.budget_bytes = kMemoryBytes, .host_budget_bytes = kMemoryBytes})),
+        compute(device->create_stream("compute")),
+        communication(device->create_stream("communication")),
+        memory(device->reserve(kMemoryBytes)) {
+    device->commit(memory);
+    communicator = group.communicator(*device, options);
+  }
+
+  std::span<float> floats(std::size_t first, std::size_t count) const {
+    return std::span(pointer_to<float>(memory.begin), kMemoryBytes / sizeof(float)).subspan(first, count);
+  }
+  static AddressRange range(std::span<float> values) {
+    return {.begin = reinterpret_cast<std::uintptr_t>(values.data()), .bytes = values.size_bytes()};
+  }
+  // Filled on the compute stream, reduced on the other.
+  Point all_reduce(std::uint64_t seed, std::span<float> values) {
+    device->submit(compute, {.name = "fill",
+                             .reads = {},
+                             .writes = {},
+                             .cost = {},
+                             .run = [values, seed, rank = group.rank()](void*) {
+                               std::ranges::copy(brought(seed, rank, values.size()), values.begin());
+                             }});
+    device->wait(communication, device->frontier(compute));
+    return communicator->all_reduce(communication, {.name = "sum", .range = range(values)}, Reduction::kSum);
+  }
+  void wait() { communicator->wait(device->frontier(communication)); }
+
+  ProcessGroup& group;
+  std::unique_ptr<Device> device;
+  StreamId compute;
+  StreamId communication;
+  AddressRange memory;
+  std::unique_ptr<Communicator> communicator;
+};
+
+// --- what works
+// ------------------------------------------------------------------------------------------------
+
+void check_collectives(Rank& rank) {
+  const int size = rank.group.size();
+  constexpr std::size_t kCounts[] = {0, 1, 2, 3, 5, 255, 4096, 16'383, 1'000'000};
+  std::size_t first = 0;
+  for (std::uint64_t seed = 0; const std::size_t count : kCounts) {  // all in flight together
+    rank.all_reduce(seed++, rank.floats(first, count));
+    first += count;
+  }
+  rank.wait();
+  first = 0;
+  for (std::uint64_t seed = 0; const std::size_t count : kCounts) {
+    require(same_bits(rank.floats(first, count), left_fold(seed++, size, count)),
+            "the sum of " + std::to_string(count) + " is a left fold");
+    first += count;
+  }
+  for (int root = 0; root < size; ++root) {
+    constexpr std::size_t kCount = 1'500'000;
+    const std::span<float> values = rank.floats(1, kCount);
+    std::ranges::copy(brought(9, rank.group.rank(), kCount), values.begin());
+    rank.communicator->broadcast(rank.communication, {.name = "weights", .range = Rank::range(values)}, root);
+    rank.wait();
+    require(same_bits(values, brought(9, root, kCount)), "everybody has what the root had");
+  }
+}
+
+void check_two_communicators(Rank& rank) {
+  const auto other = rank.group.communicator(*rank.device, {.staging_bytes = 64 << 10});
+  const StreamId stream = rank.device->create_stream("other");
+  constexpr std::size_t kCount = 100'000;
+  const std::span<float> mine = rank.floats(kCount, kCount);
+  for (int step = 0; step < 5; ++step) {
+    std::ranges::copy(brought(7, rank.group.rank(), kCount), mine.begin());
+    rank.all_reduce(6, rank.floats(0, kCount));
+    const Point point =
+        other->all_reduce(stream, {.name = "other", .range = Rank::range(mine)}, Reduction::kSum);
+    rank.group.barrier();
+    other->wait(Frontier(point));
+    rank.wait();
+    require(same_bits(rank.floats(0, kCount), left_fold(6, rank.group.size(), kCount)), "the first sum");
+    require(same_bits(mine, left_fold(7, rank.group.size(), kCount)), "the other's sum");
+  }
+}
+
+void check_group(ProcessGroup& group) {
+  require(group.local_size() == group.size() && group.local_rank() == group.rank(), "all are on one machine");
+  const auto texts = group.gather_to_all(std::string(static_cast<std::size_t>(group.rank()), 'x'));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    require(texts[rank] == std::string(rank, 'x'), "texts come in rank order");
+  }
+  std::vector<std::byte> bytes(3 << 20, std::byte(group.rank() + 1));
+  group.broadcast(bytes, group.size() - 1);
+  require(std::ranges::count(bytes, std::byte(group.size())) == std::ssize(bytes), "bytes are the root's");
+}
+
+void work(ProcessGroup& group) {
+  check_group(group);
+  Rank rank(group);
+  check_collectives(rank);
+  check_two_communicators(rank);
+  say("all is well on rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size()));
+}
+
+// --- what fails
+// ------------------------------------------------------------------------------------------------
+
+// Of a rank that hangs; longer than a rank that does not is held up by a busy machine.
+constexpr double kPatience = 10;
+
+// Rank 1 does `fatal` after some steps; the others wait for it in a collective.
+void fail_in_a_collective(ProcessGroup& group, const std::function<void()>& fatal) {
+  Rank rank(group, {.wait_seconds = kPatience});
+  for (int step = 0; step < 3; ++step) {
+    rank.all_reduce(1, rank.floats(0, 100'000));
+    rank.wait();
+  }
+  if (group.rank() == 1) {
+    fatal();
+  }
+  while (true) {
+    rank.all_reduce(2, rank.floats(0, 100'000));
+    rank.wait();
+  }
+}
+
+void fail_in_a_barrier(ProcessGroup& group) {
+  if (group.rank() == 1) {
+    hang();
+  }
+  group.barrier("the checkpoint");
+}
+
+const std::map<std::string, std::function<void(ProcessGroup&)>> kScenarios = {
+    {"works", work},
+    {"dies", [](ProcessGroup& group) { fail_in_a_collective(group, [] { raise(SIGKILL); }); }},
+    {"hangs", [](ProcessGroup& group) { fail_in_a_collective(group, hang); }},
+    {"stops", [](ProcessGroup& group) { fail_in_a_collective(group, [] { raise(SIGSTOP); }); }},
+    {"throws",
+     [](ProcessGroup& group) { fail_in_a_collective(group, [] { throw DataError("the data set ended"); }); }},
+    {"exits", [](ProcessGroup& group) { fail_in_a_collective(group, [] { _exit(7); }); }},
+    {"hangs_in_barrier", fail_in_a_barrier},
+    {"dies_after", [](ProcessGroup& group) { fail_in_a_collective(group, [] {}); }},
+};
+
+// This process is killed so many milliseconds from now, wherever it is then.
+void die_after(const std::string& milliseconds) {
+  std::thread([moment = std::chrono::milliseconds(std::stoi(milliseconds))] {
+    std::this_thread::sleep_for(moment);
+    raise(SIGKILL);
+  }).detach();
+}
+
+void run(const std::string& scenario, const std::string& milliseconds) {
+  say("pid " + std::to_string(getpid()));
+  if (environment("OMPI_COMM_WORLD_RANK") == "1") {
+    if (scenario == "never_joins") {
+      hang();
+    } else if (scenario == "dies_first") {
+      raise(SIGKILL);
+    }
+  }
+  const auto group = ProcessGroup::join({.start_seconds = scenario == "never_joins" ? kPatience : 120,
+                                         .wait_seconds = scenario == "hangs_in_barrier" ? kPatience : 120});
+  if (scenario == "dies_after" && group->rank() == 1) {
+    die_after(milliseconds);
+  }
+  try {
+    kScenarios.at(scenario)(*group);
+  } catch (const Error& error) {
+    group->abort(error.what(), kAborted);
+  }
+}
+
+}  // namespace
+}  // namespace vdnn
+
+int main(int count, char** arguments) {
+  try {
+    vdnn::run(arguments[1], count > 2 ? arguments[2] : "");
+    return 0;
+  } catch (const std::exception& error) {
+    vdnn::say(std::string("outside: ") + error.what());
+    return 1;
+  }
+}

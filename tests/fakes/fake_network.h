@@ -1,0 +1,68 @@
+#pragma once
+// Ranks as threads, for tests of what talks through a Transport. Messages are copied when they are sent and
+// arrive, by seed, only after some polls.
+//
+// Time is logical: it passes when a test says so. So a rank's time is up because others do not come, never
+// because the machine is busy.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "src/dist/transport.h"
+
+namespace vdnn {
+
+struct FakeNetworkOptions {
+  std::uint64_t seed = 0;
+  int ranks = 2;
+};
+
+// Thread-safe. Outlives its transports.
+class FakeNetwork {
+ public:
+  explicit FakeNetwork(const FakeNetworkOptions& options);
+
+  std::shared_ptr<Transport> transport(int rank);
+  // Runs work(rank) on a thread each, until all have returned; what each threw, or "".
+  std::vector<std::string> run(const std::function<void(int rank)>& work);
+
+  void let_pass(double seconds);
+  double now_seconds() const;
+  // Returns once each of `ranks` has polled in vain for messages that are not about failures, again and again
+  // since anything was sent or received: they wait for somebody else.
+  void until_they_wait(const std::vector<int>& ranks);
+  // Whether `rank` has left.
+  bool left(int rank) const;
+
+ private:
+  class End;
+  class Sent;
+  class Received;
+
+  using Address = std::tuple<int, int, std::uint32_t, std::uint64_t>;  // from, to, channel, number
+  struct Parcel {
+    std::vector<std::byte> bytes;
+    int polls = 0;  // before it arrives
+  };
+
+  void send(const Address& address, std::span<const std::byte> bytes);
+  bool receive(const Address& address, std::span<std::byte> bytes);
+
+  const FakeNetworkOptions options_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::mt19937_64 random_;
+  double now_seconds_ = 0;
+  std::map<Address, std::deque<Parcel>> under_way_;
+  std::vector<int> polls_in_vain_;
+  std::vector<bool> left_;
+};
+
+}  // namespace vdnn

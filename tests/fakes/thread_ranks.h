@@ -1,0 +1,40 @@
+#pragma once
+// Threads of the test as the ranks of one training: each has its process group, over messages in memory.
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fakes/fake_network.h"
+#include "src/dist/process_group.h"
+
+namespace vdnn::testing {
+
+// Runs work(group) on every rank, until all have returned; what each threw, or "". A rank that throws breaks
+// the others off: the time that they would wait for it passes at once.
+inline std::vector<std::string> outcomes_of_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
+  constexpr double kLongerThanAnyWait = 1e6;  // seconds, of the network's own time
+  FakeNetwork network({.ranks = ranks});
+  return network.run([&](int rank) {
+    try {
+      const std::unique_ptr<ProcessGroup> group = make_process_group(network.transport(rank), {});
+      work(*group);
+    } catch (...) {
+      network.let_pass(kLongerThanAnyWait);
+      throw;
+    }
+  });
+}
+
+// The same of ranks that come to their end.
+inline void run_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
+  for (const std::string& what : outcomes_of_ranks(ranks, work)) {
+    EXPECT_EQ(what, "");
+  }
+}
+
+}  // namespace vdnn::testing
