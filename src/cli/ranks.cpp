@@ -46,8 +46,9 @@ std::uint32_t machines_of(ProcessGroup& processes) {
   const std::string mine = std::to_string(processes.local_size());
   for (const std::string& other : processes.gather_to_all(mine, "devices of each machine")) {
     if (other != mine) {
-      throw InvalidArgument("one machine has " + mine + " ranks and another " + other +
-                            ": start as many on each");
+      throw InvalidArgument(
+          std::string("one machine has ").append(mine).append(" ranks and another ").append(other) +
+          ": start as many on each");
     }
   }
   return static_cast<std::uint32_t>(processes.size() / processes.local_size());

@@ -452,7 +452,7 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   if (!parts_.device->properties().touches_memory) {
     return {};
   }
-  const bool summed = parts_.tape->collective();
+  const bool summed = parts_.communicator != nullptr && parts_.tape->collective();
   const float ranks = summed ? static_cast<float>(parts_.communicator->size()) : 1.0F;
   for (std::size_t loss = 0; loss < parts_.tape->losses(); ++loss) {
     const float* numbers = pointer_to<const float>(result(ticket.step, loss).begin);

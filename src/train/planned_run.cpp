@@ -125,7 +125,8 @@ void require_possible(const MeasuredCosts& costs) {
   for (const auto& [op, times] : costs.ops) {
     for (const auto& [algorithm, time] : times) {
       if (time) {
-        require(time->seconds, "the time of '" + op + "' with '" + algorithm + "'");
+        require(time->seconds,
+                std::string("the time of '").append(op).append("' with '").append(algorithm).append("'"));
       }
     }
   }
