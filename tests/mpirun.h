@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "src/base/environment.h"
 #include "tests/process.h"
 
 namespace vdnn::testing {
@@ -21,8 +22,7 @@ inline std::string why_no_mpirun() {
 // Of what this process starts.
 inline void set_ranks_environment() {
   // MPI leaks, from components that it has unloaded by then, which no suppression can name.
-  const char* const options = std::getenv("ASAN_OPTIONS");
-  ::setenv("ASAN_OPTIONS", (std::string(options == nullptr ? "" : options) + ":detect_leaks=0").c_str(), 1);
+  ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":detect_leaks=0").c_str(), 1);
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
 }
 

@@ -7,7 +7,7 @@
 //
 // A rank that dies or hangs must not leave the others waiting. So every message is non-blocking and polled;
 // whoever hears nothing from a rank for longer than the options say throws, and names the rank. What then
-// ends the whole job is abort(). A launcher that sees a rank die ends the others by itself (mpirun does).
+// ends the whole job is end_ranks(). A launcher that sees a rank die ends the others by itself (mpirun does).
 
 #include <cstddef>
 #include <cstdint>
@@ -37,9 +37,9 @@ struct MpiOptions {
   std::uint64_t staging_bytes = 4 << 20;
 };
 
-// One a process. Belongs to one thread, but for abort(). All ranks make the same calls in the same order.
+// One a process. Belongs to one thread, but for end_ranks(). All ranks make the same calls in the same order.
 // Each throws DeviceError, which names the ranks that have not answered and for what, where others do not
-// take part in time; after that only abort() may be called.
+// take part in time; after that only end_ranks() may be called.
 class ProcessGroup {
  public:
   // Joins the launcher's world; a world of one where launched_by_mpi() is false. The first call that talks to
@@ -72,10 +72,11 @@ class ProcessGroup {
   // Returns once all ranks have called it.
   virtual void barrier(std::string_view name = "barrier") = 0;
 
-  // Ends all ranks: one message on standard error names rank, host and cause, and the process ends with
-  // `status`, within seconds, even where other ranks hang. Where another rank has said why it gives up, that
-  // one is given the time to say so itself first. From any thread; nothing is unwound.
-  [[noreturn]] virtual void abort(const std::string& cause, int status = 1) = 0;
+  // Has the launcher end all ranks, this one among them, within seconds, even where others hang: one message
+  // on standard error names rank, host and cause, and `status` is what the launcher hears. Returns where that
+  // has not ended this process, as in a world of one: the caller is to end it. Where another rank has said
+  // why it gives up, that one is given the time to say so itself first. From any thread; nothing is unwound.
+  virtual void end_ranks(const std::string& cause, int status = 1) = 0;
 
   // Joins `device` with those of the other ranks, through host memory. An all-reduce is a left fold in rank
   // order, ((r0 + r1) + r2) + ..., so its bits depend on nothing else. Collectives run one after another in

@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -212,7 +213,8 @@ void train(const TrainArguments& given) {
     train(of_rank(given, *processes), processes.get());
   } catch (...) {
     const Failure failure = current_failure();
-    processes->abort(failure.text, failure.status);
+    processes->end_ranks(failure.text, failure.status);
+    std::_Exit(failure.status);  // a launcher sees that this rank has not left, and ends the others
   }
 }
 

@@ -48,7 +48,7 @@ class OnlyRank final : public Transport {
   }
   void rest(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
   void leave(double) override {}
-  void abort(int) override {}
+  void end_ranks(int) override {}
 
  private:
   [[noreturn]] static void refuse(int rank) {
@@ -73,7 +73,7 @@ class TransportGroup final : public ProcessGroup {
     return gather(mine, name, options_.wait_seconds);
   }
   void barrier(std::string_view name) override { gather("", name, options_.wait_seconds); }
-  [[noreturn]] void abort(const std::string& cause, int status) override;
+  void end_ranks(const std::string& cause, int status) override;
   std::unique_ptr<Communicator> communicator(Device& device, const MpiOptions& options) override;
 
  private:
@@ -219,13 +219,12 @@ double TransportGroup::head_start() const {
   return facts_->silence.load() ? std::min(kLongest, kOfEachRank * world_.rank) : 0;
 }
 
-void TransportGroup::abort(const std::string& cause, int status) {
+void TransportGroup::end_ranks(const std::string& cause, int status) {
   transport().rest(head_start());  // of the rank that is to say it
   const std::string text = "vdnn: " + who_ + " ends the job: " + cause + "\n";
   // One call, so that nobody's output comes between. Where nobody listens nothing is lost.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
-  transport().abort(status);
-  std::_Exit(status);  // a launcher sees that this one has not left, and ends the others
+  transport().end_ranks(status);
 }
 
 std::unique_ptr<Communicator> TransportGroup::communicator(Device& device, const MpiOptions& options) {

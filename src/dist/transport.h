@@ -72,7 +72,7 @@ class Transport {
   // seconds even where it is not done.
   virtual void leave(double seconds) = 0;
   // Ends the other ranks, and may end this process. Returns within seconds where it does not.
-  virtual void abort(int status) = 0;
+  virtual void end_ranks(int status) = 0;
 };
 
 // How long whoever polls in vain rests: a message that is on its way comes at once, one of a rank that still

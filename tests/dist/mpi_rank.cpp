@@ -1,12 +1,13 @@
 // One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Says on standard output what it is and what it
-// has seen; ends with 0 where all went as it should, with 5 through ProcessGroup::abort() where something was
-// thrown.
+// has seen; ends with 0 where all went as it should, with 5 through ProcessGroup::end_ranks() where something
+// was thrown.
 
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -219,7 +220,8 @@ void run(const std::string& scenario, const std::string& milliseconds) {
   try {
     kScenarios.at(scenario)(*group);
   } catch (const Error& error) {
-    group->abort(error.what(), kAborted);
+    group->end_ranks(error.what(), kAborted);
+    std::_Exit(kAborted);
   }
 }
 

@@ -56,7 +56,7 @@ class FakeNetwork::End final : public Transport {
     const std::lock_guard lock(network_.mutex_);
     network_.left_[static_cast<std::size_t>(world_.rank)] = true;
   }
-  void abort(int status) override { throw DeviceError("aborted with " + std::to_string(status)); }
+  void end_ranks(int status) override { throw DeviceError("aborted with " + std::to_string(status)); }
 
  private:
   FakeNetwork& network_;

@@ -211,7 +211,7 @@ class MpiCalls {
     ended_ = true;
   }
 
-  void abort(int status) {
+  void end_ranks(int status) {
     const std::lock_guard lock(mutex_);
     MPI_Abort(comm_, status);
   }
@@ -288,10 +288,10 @@ class MpiTransport final : public Transport {
     life_.finalize(seconds);
   }
 
-  void abort(int status) override {
+  void end_ranks(int status) override {
     // It asks the launcher to end the others, which may not answer; nor may a call that another thread is in.
     constexpr std::chrono::seconds kPatience(5);
-    std::thread([calls = calls_, status] { calls->abort(status); }).detach();
+    std::thread([calls = calls_, status] { calls->end_ranks(status); }).detach();
     std::this_thread::sleep_for(kPatience);
   }
 
