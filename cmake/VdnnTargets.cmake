@@ -86,6 +86,9 @@ target_compile_options(vdnn_test_flags INTERFACE
   # g++ 12 takes members of temporary options for uninitialised.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
+if(VDNN_SANITIZE STREQUAL "thread")
+  add_library(vdnn_thread_sanitizer OBJECT ${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.cpp)
+endif()
 
 # vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ...): what several test programs share.
 function(vdnn_test_library name)
@@ -103,7 +106,8 @@ endfunction()
 function(vdnn_test name)
   cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_test_flags GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_test_flags GTest::gtest_main
+                        $<TARGET_NAME_IF_EXISTS:vdnn_thread_sanitizer>)
   if("gpu" IN_LIST arg_LABELS)
     add_dependencies(gpu_tests ${name})
   endif()
