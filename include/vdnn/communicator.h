@@ -49,17 +49,18 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The sum or the average over all ranks, the same bits on each of them. Throws InvalidArgument for what is
-  // not whole floats.
-  virtual Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) = 0;
-  // The same of several ranges that are ready together, a bucket: one message where the library can make one
-  // of them. Names and costs may be the same for all. At least one.
-  virtual Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction);
+  // The sum or the average over all ranks, the same bits on each of them, of ranges that are ready together,
+  // a bucket: one submission, which has the name and the cost of the first part, and one message where the
+  // library can make one of them. Throws InvalidArgument for no parts and for what is not whole floats.
+  virtual Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) = 0;
+  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
+    return all_reduce(stream, std::span(&collective, 1), reduction);
+  }
   // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
   // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` does not
-  // complete in time (counted from this call) or fails on any rank. InvalidArgument, and nothing is broken
+  // complete in time or fails on any rank. InvalidArgument, and nothing is broken
   // off, where Device::synchronize() would not be allowed to wait.
   virtual void wait(const Frontier& frontier) = 0;
   // Breaks off what is in flight, here and, where it can be told, on the other ranks. What the collectives

@@ -18,10 +18,19 @@ std::string name_rank(const Device& device, int rank, int size) {
   return device.properties().name + ": rank " + std::to_string(rank) + " of " + std::to_string(size);
 }
 
-void check_range(const std::string& who, const Collective& collective) {
-  if (collective.range.bytes % sizeof(float) != 0) {
-    throw InvalidArgument(who + ": collective '" + std::string(collective.name) + "' of " +
-                          format_size(collective.range.bytes) + ", which are no whole floats");
+void check_parts(const std::string& who, std::span<const Collective> parts) {
+  if (parts.empty()) {
+    throw InvalidArgument(who + ": a collective of no range");
+  }
+  for (const Collective& part : parts) {
+    if (part.range.bytes % sizeof(float) != 0) {
+      throw InvalidArgument(std::string(who)
+                                .append(": collective '")
+                                .append(part.name)
+                                .append("' of ")
+                                .append(format_size(part.range.bytes))
+                                .append(", which are no whole floats"));
+    }
   }
 }
 

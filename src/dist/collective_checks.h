@@ -1,6 +1,7 @@
 #pragma once
 // What all communicators refuse, in one voice. `who` begins each message: "cuda:1: rank 0 of 2".
 
+#include <span>
 #include <string>
 
 #include "vdnn/communicator.h"
@@ -13,8 +14,8 @@ std::string format_seconds(double seconds);
 // "cuda:1: rank 0 of 2".
 std::string name_rank(const Device& device, int rank, int size);
 
-// InvalidArgument for what is not whole floats.
-void check_range(const std::string& who, const Collective& collective);
+// InvalidArgument for what is not whole floats, and for nothing at all.
+void check_parts(const std::string& who, std::span<const Collective> parts);
 // InvalidArgument where there is no such rank.
 void check_root(const std::string& who, const Collective& collective, int root, int size);
 // InvalidArgument where Device::synchronize() would not be allowed to wait.

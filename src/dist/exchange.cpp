@@ -37,8 +37,8 @@ void Exchange::complete(double seconds, const std::string& what, const std::vect
     }
     check();
     if (transport_.now_seconds() >= deadline) {
-      throw Silence(what + ": heard nothing from " + name_ranks(awaited(), hosts) + " for " +
-                    format_seconds(seconds));
+      throw DeviceError(what + ": heard nothing from " + name_ranks(awaited(), hosts) + " for " +
+                        format_seconds(seconds));
     }
     backoff.rest();
   }

@@ -14,12 +14,6 @@ namespace vdnn {
 // "rank 1 (on node7)", "ranks 1 (on node7), 2 (on node8)".
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
-// Ranks have not answered in time: those that wait for the same ranks find out at the same moment.
-class Silence final : public DeviceError {
- public:
-  using DeviceError::DeviceError;
-};
-
 // Belongs to one thread.
 class Exchange {
  public:
@@ -29,7 +23,7 @@ class Exchange {
   void receive(int from, Tag tag, const Staged& staged);
 
   // Returns once every message is done. `check` is called between polls; what it throws ends the wait. Throws
-  // Silence, "WHAT: heard nothing from RANKS for SECONDS s", where no message is done for so long.
+  // DeviceError, "WHAT: heard nothing from RANKS for SECONDS s", where no message is done for so long.
   void complete(
       double seconds, const std::string& what, const std::vector<std::string>& hosts,
       const std::function<void()>& check = [] {});

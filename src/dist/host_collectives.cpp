@@ -54,38 +54,73 @@ class HostCollectives::Run {
         what_(all.who_ + ": " + what),
         exchange_(*all.group_->transport) {}
 
-  // Calls `work` with one piece of `values` after another.
-  void for_pieces(std::span<float> values, const std::function<void(std::span<float>)>& work) const {
-    while (!values.empty()) {
-      const std::size_t count = std::min(values.size(), all_.piece_.size());
-      work(values.first(count));
-      values = values.subspan(count);
+  // Calls `work` with the places of one piece after another.
+  void for_pieces(const Places& values, const std::function<void(const Places&)>& work) const {
+    Places places;
+    std::size_t room = all_.piece_.size();
+    for (std::span<float> rest : values) {
+      while (!rest.empty()) {
+        const std::size_t count = std::min(rest.size(), room);
+        places.push_back(rest.first(count));
+        rest = rest.subspan(count);
+        room -= count;
+        if (room == 0) {
+          work(std::exchange(places, {}));
+          room = all_.piece_.size();
+        }
+      }
+    }
+    if (!places.empty()) {
+      work(places);
     }
   }
 
-  void all_reduce(std::span<float> values, Reduction reduction) {
-    const std::span<float> piece = all_.piece_.first(values.size());
-    copy(values, piece);
+  void all_reduce(const Places& places, Reduction reduction) {
+    const std::span<float> piece = copy_in(places);
     scatter(piece);
     fold(part(piece, all_.rank_, all_.size_), reduction);
     gather(piece);
-    copy(piece, values);
+    copy_out(places);
   }
 
-  void broadcast(std::span<float> values, int root) {
-    const std::span<float> piece = all_.piece_.first(values.size());
+  void broadcast(const Places& places, int root) {
     if (root == all_.rank_) {
-      copy(values, piece);
+      const std::span<float> piece = copy_in(places);
       for_others([&](int rank) { send(rank, piece); });
       complete();
     } else {
-      receive(root, piece);
+      receive(root, piece_of(places));
       complete();
-      copy(piece, values);
+      copy_out(places);
     }
   }
 
  private:
+  // Where the values of these places are staged.
+  std::span<float> piece_of(const Places& places) const {
+    std::size_t count = 0;
+    for (const std::span<float> place : places) {
+      count += place.size();
+    }
+    return all_.piece_.first(count);
+  }
+  std::span<float> copy_in(const Places& places) const {
+    const std::span<float> piece = piece_of(places);
+    std::span<float> rest = piece;
+    for (const std::span<float> place : places) {
+      copy(place, rest);
+      rest = rest.subspan(place.size());
+    }
+    return piece;
+  }
+  void copy_out(const Places& places) const {
+    std::span<const float> rest = all_.piece_;
+    for (const std::span<float> place : places) {
+      copy(rest.first(place.size()), place);
+      rest = rest.subspan(place.size());
+    }
+  }
+
   // Each part to its owner, who has room for one part from each rank.
   void scatter(std::span<float> piece) {
     const std::span<float> mine = part(piece, all_.rank_, all_.size_);
@@ -195,17 +230,17 @@ std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
 // --- what runs
 // -------------------------------------------------------------------------------------------------
 
-void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, std::span<float> values,
+void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, const Places& values,
                                  Reduction reduction) {
   run(number, what, [&](Run& run) {
-    run.for_pieces(values, [&](std::span<float> piece) { run.all_reduce(piece, reduction); });
+    run.for_pieces(values, [&](const Places& places) { run.all_reduce(places, reduction); });
   });
 }
 
-void HostCollectives::broadcast(std::uint64_t number, const std::string& what, std::span<float> values,
+void HostCollectives::broadcast(std::uint64_t number, const std::string& what, const Places& values,
                                 int root) {
   run(number, what,
-      [&](Run& run) { run.for_pieces(values, [&](std::span<float> piece) { run.broadcast(piece, root); }); });
+      [&](Run& run) { run.for_pieces(values, [&](const Places& places) { run.broadcast(places, root); }); });
 }
 
 void HostCollectives::run(std::uint64_t number, const std::string& what,
@@ -221,9 +256,6 @@ void HostCollectives::run(std::uint64_t number, const std::string& what,
       Run run(*this, number, what);
       body(run);
     }
-  } catch (const Silence&) {
-    group_->silence.store(true);
-    fail(std::current_exception());
   } catch (...) {
     fail(std::current_exception());
   }

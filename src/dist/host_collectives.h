@@ -1,11 +1,12 @@
 #pragma once
 // What a host communicator's work does when a stream gets to it, and how its ranks learn of failures.
 //
-// All-reduce is a reduce-scatter and an all-gather, piece by piece, so that staging is bounded: rank c owns
-// part c of each piece, receives that part from every rank, folds them in rank order and sends the result to
-// all. Every sum is made once, by its owner, so all ranks have the same bits, and these depend on nothing but
-// the inputs and their order. Messages are never sent from or received into the range itself: a broken-off
-// message may be read or written later than the range is anybody's.
+// All-reduce is a reduce-scatter and an all-gather, piece by piece, so that staging is bounded; a piece is of
+// as many places as fill it, so that small parameters do not cost a round each. Rank c owns part c of a
+// piece, receives that part from every rank, folds them in rank order and sends the result to all. Every sum
+// is made once, by its owner, so all ranks have the same bits, and these depend on nothing but the inputs and
+// their order. Messages are never sent from or received into the range itself: a broken-off message may be
+// read or written later than the range is anybody's.
 //
 // Beside them each rank has a receive posted for one message from each other rank: why that one gave up.
 
@@ -24,6 +25,8 @@
 
 namespace vdnn {
 
+using Places = std::vector<std::span<float>>;
+
 // Thread-safe; the collectives run one after another. Work that is still queued when its communicator goes
 // keeps this and finds it closed.
 class HostCollectives {
@@ -34,11 +37,11 @@ class HostCollectives {
 
   std::uint64_t staging_bytes() const { return staging_bytes_; }
 
-  // Collective `number` (from 0) of this communicator, `what` in words; `values` lie in device memory. Throw
-  // the first cause, once something has failed here or another rank has given up.
-  void all_reduce(std::uint64_t number, const std::string& what, std::span<float> values,
-                  Reduction reduction);
-  void broadcast(std::uint64_t number, const std::string& what, std::span<float> values, int root);
+  // Collective `number` (from 0) of this communicator, `what` in words, of values that lie in these places of
+  // device memory, one behind another as the messages have them. Throw the first cause, once something has
+  // failed here or another rank has given up.
+  void all_reduce(std::uint64_t number, const std::string& what, const Places& values, Reduction reduction);
+  void broadcast(std::uint64_t number, const std::string& what, const Places& values, int root);
 
   // Throws the first cause, once there is one; hears what other ranks say.
   void check();

@@ -7,6 +7,7 @@
 
 #include "src/dist/collective_checks.h"
 #include "src/dist/host_collectives.h"
+#include "src/exec/collective_accesses.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -30,6 +31,15 @@ void check_options(const Device& device, const MpiOptions& options, int size) {
   }
 }
 
+Places places_of(std::span<const Collective> parts) {
+  Places places;
+  places.reserve(parts.size());
+  for (const Collective& part : parts) {
+    places.emplace_back(pointer_to<float>(part.range.begin), part.range.bytes / sizeof(float));
+  }
+  return places;
+}
+
 class HostCommunicator final : public Communicator {
  public:
   HostCommunicator(Device& device, const MpiOptions& options, std::shared_ptr<GroupFacts> group,
@@ -44,7 +54,7 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return world_.rank; }
   int size() const override { return world_.size; }
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
+  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
   void break_off(const std::string& cause) override { collectives_->end(cause); }
@@ -53,9 +63,9 @@ class HostCommunicator final : public Communicator {
  private:
   // What runs: collective `number`, `what` in words, on these values.
   using Body = std::function<void(HostCollectives& collectives, std::uint64_t number, const std::string& what,
-                                  std::span<float> values)>;
-  Point submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
-               std::span<const Access> writes, const std::string& verb, Body body);
+                                  const Places& values)>;
+  Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
+               const std::string& verb, Body body);
   void finish() noexcept;
 
   Device& device_;
@@ -85,45 +95,37 @@ void HostCommunicator::finish() noexcept {
   }
 }
 
-Point HostCommunicator::all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
-  check_range(who_, collective);
-  const Access read{.range = collective.range, .version = collective.version_before};
-  const Access write{.range = collective.range, .version = collective.version_after};
+Point HostCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) {
+  check_parts(who_, parts);
   return submit(
-      stream, collective, {&read, 1}, {&write, 1}, "all-reduce",
+      stream, parts, accesses_of_all_reduce(parts), "all-reduce",
       [reduction](HostCollectives& collectives, std::uint64_t number, const std::string& what,
-                  std::span<float> values) { collectives.all_reduce(number, what, values, reduction); });
+                  const Places& values) { collectives.all_reduce(number, what, values, reduction); });
 }
 
 Point HostCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {
-  check_range(who_, collective);
+  const std::span parts(&collective, 1);
+  check_parts(who_, parts);
   check_root(who_, collective, root, world_.size);
-  const bool mine = root == world_.rank;
-  const Access access{.range = collective.range,
-                      .version = mine ? collective.version_before : collective.version_after};
-  const std::span<const Access> one(&access, 1);
-  return submit(stream, collective, mine ? one : std::span<const Access>(),
-                mine ? std::span<const Access>() : one, "broadcast",
+  return submit(stream, parts, accesses_of_broadcast(collective, root == world_.rank), "broadcast",
                 [root](HostCollectives& collectives, std::uint64_t number, const std::string& what,
-                       std::span<float> values) { collectives.broadcast(number, what, values, root); });
+                       const Places& values) { collectives.broadcast(number, what, values, root); });
 }
 
-Point HostCommunicator::submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
-                               std::span<const Access> writes, const std::string& verb, Body body) {
+Point HostCommunicator::submit(StreamId stream, std::span<const Collective> parts,
+                               const CollectiveAccesses& accesses, const std::string& verb, Body body) {
   collectives_->check();
   // Two streams might get to their collectives in another order here than on another rank, and each would
   // wait for the other. On the stream of the last one nothing is waited for.
   device_.wait(stream, last_);
   const std::string what =
-      verb + " '" + std::string(collective.name) + "' of " + format_size(collective.range.bytes);
-  const std::span<float> values(pointer_to<float>(collective.range.begin),
-                                collective.range.bytes / sizeof(float));
+      verb + " '" + std::string(parts.front().name) + "' of " + format_size(total_bytes(parts));
   const Point point = device_.submit(
-      stream, {.name = collective.name,
-               .reads = reads,
-               .writes = writes,
-               .cost = collective.cost,
-               .run = [collectives = collectives_, number = submitted_, what, values,
+      stream, {.name = parts.front().name,
+               .reads = accesses.reads,
+               .writes = accesses.writes,
+               .cost = parts.front().cost,
+               .run = [collectives = collectives_, number = submitted_, what, values = places_of(parts),
                        body = std::move(body)](void*) { body(*collectives, number, what, values); }});
   ++submitted_;
   last_ = Frontier(point);

@@ -17,10 +17,7 @@ struct GroupFacts {
   std::shared_ptr<Transport> transport;
   std::vector<std::string> hosts;    // by rank
   std::atomic<bool> failed = false;  // something of it has; nobody may expect all ranks any more
-  // Who else knows of it, and will say so: another rank, which has told this one why it gives up; all that
-  // wait for a rank that does not answer.
-  std::atomic<bool> told = false;
-  std::atomic<bool> silence = false;
+  std::atomic<bool> told = false;    // another rank has said why it gives up
 };
 
 // On messages under `channel`, which nothing else uses.

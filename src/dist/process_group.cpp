@@ -136,7 +136,6 @@ void TransportGroup::complete(Exchange& exchange, std::string_view name, double 
     exchange.complete(seconds, who_ + ": " + std::string(name), facts_->hosts);
   } catch (const std::exception&) {
     facts_->failed.store(true);
-    facts_->silence.store(true);
     throw;
   }
 }
@@ -210,13 +209,13 @@ void TransportGroup::broadcast(std::span<std::byte> bytes, int root, std::string
   }
 }
 
+// Ranks that fail alike (a file that is missing, a budget that is too small, another rank that is silent) do
+// so at the same moment: the first of them is to say it, and ends the others before they do.
 double TransportGroup::head_start() const {
-  constexpr double kLongest = 3;
+  constexpr double kOfWhoeverTold = 3;
   constexpr double kOfEachRank = 0.5;
-  if (facts_->told.load()) {
-    return kLongest;
-  }
-  return facts_->silence.load() ? std::min(kLongest, kOfEachRank * world_.rank) : 0;
+  constexpr double kOfThoseBefore = 2.5;
+  return facts_->told.load() ? kOfWhoeverTold : std::min(kOfThoseBefore, kOfEachRank * world_.rank);
 }
 
 void TransportGroup::end_ranks(const std::string& cause, int status) {

@@ -1,8 +1,9 @@
 #include "src/exec/sim_communicator.h"
 
 #include <string>
-#include <vector>
+#include <string_view>
 
+#include "src/exec/collective_accesses.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -16,18 +17,18 @@ class SimCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return static_cast<int>(costs_.ranks()); }
 
-  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override {
-    return all_reduce(stream, std::span(&collective, 1), reduction);
-  }
+  using Communicator::all_reduce;
   Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction) override {
-    std::uint64_t bytes = 0;
-    for (const Collective& part : parts) {
-      bytes += part.range.bytes;
+    if (parts.empty()) {
+      throw InvalidArgument("a simulated all-reduce of no range");
     }
-    return submit(stream, parts, costs_.all_reduce_seconds(bytes));
+    return submit(stream, parts.front().name, accesses_of_all_reduce(parts),
+                  costs_.all_reduce_seconds(total_bytes(parts)));
   }
-  Point broadcast(StreamId stream, const Collective& collective, int) override {
-    return submit(stream, std::span(&collective, 1), costs_.broadcast_seconds(collective.range.bytes));
+  // From another rank: what it costs is the same on all.
+  Point broadcast(StreamId stream, const Collective& collective, int root) override {
+    return submit(stream, collective.name, accesses_of_broadcast(collective, root == rank()),
+                  costs_.broadcast_seconds(collective.range.bytes));
   }
 
   void wait(const Frontier& frontier) override { device_.synchronize(frontier); }
@@ -37,16 +38,10 @@ class SimCommunicator final : public Communicator {
   std::uint64_t library_bytes() const override { return 0; }
 
  private:
-  Point submit(StreamId stream, std::span<const Collective> parts, double seconds) {
-    std::vector<Access> reads;
-    std::vector<Access> writes;
-    for (const Collective& part : parts) {
-      reads.push_back({.range = part.range, .version = part.version_before});
-      writes.push_back({.range = part.range, .version = part.version_after});
-    }
-    return device_.submit(stream, {.name = parts.empty() ? std::string_view() : parts.front().name,
-                                   .reads = reads,
-                                   .writes = writes,
+  Point submit(StreamId stream, std::string_view name, const CollectiveAccesses& accesses, double seconds) {
+    return device_.submit(stream, {.name = name,
+                                   .reads = accesses.reads,
+                                   .writes = accesses.writes,
                                    .cost = {.seconds = seconds},
                                    .run = {}});
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -82,8 +83,14 @@ class Rank {
                             .destination = {.range = host_},
                             .source = {.range = block_}});
   }
+  // As a bucket of two parameters, of different sizes.
   void all_reduce() {
-    communicator_->all_reduce(stream_, {.name = "reduce", .range = block_}, Reduction::kSum);
+    std::array parts{Collective{.name = "reduce", .range = block_},
+                     Collective{.name = "reduce", .range = block_}};
+    parts[0].range.bytes = block_.bytes / sizeof(float) / 3 * sizeof(float);
+    parts[1].range.begin += parts[0].range.bytes;
+    parts[1].range.bytes -= parts[0].range.bytes;
+    communicator_->all_reduce(stream_, parts, Reduction::kSum);
   }
   void broadcast(int root) {
     communicator_->broadcast(stream_, {.name = "broadcast", .range = block_}, root);

@@ -215,6 +215,30 @@ TEST_P(HostCollectivesOf, RunInFlightBesideComputeOnAnotherStream) {
               Each(kNothing));
 }
 
+// A bucket of parameters, large and small: each gets the bits that it would get alone, though a message has
+// parts of several.
+TEST_P(HostCollectivesOf, ReduceABucketOfSeveralRangesAsOne) {
+  Ranks ranks({.seed = 8, .ranks = GetParam()});
+  EXPECT_THAT(ranks.run([&](Rank& rank) {
+    std::vector<Collective> parts;
+    std::size_t first = 1;
+    for (const std::size_t count : kCounts) {
+      const AddressRange range = rank.floats(first, count);
+      std::ranges::copy(brought(count, rank.group().rank(), count), rank.at(range).begin());
+      parts.push_back({.name = "bucket", .range = range});
+      first += count + 3;  // what lies between them is nobody's
+    }
+    const Point point = rank.communicator().all_reduce(rank.communication(), parts, Reduction::kSum);
+    EXPECT_EQ(point.count, 1U) << "one submission";
+    rank.communicator().wait(Frontier(point));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::span<const float> sums = rank.at(parts[i].range);
+      EXPECT_EQ(bits(sums), bits(left_fold(kCounts[i], GetParam(), kCounts[i]))) << kCounts[i];
+    }
+  }),
+              Each(kNothing));
+}
+
 TEST_P(HostCollectivesOf, TwoCommunicatorsDoNotHearEachOther) {
   constexpr std::size_t kCount = 500;
   Ranks ranks({.seed = 4, .ranks = GetParam()});
@@ -313,6 +337,9 @@ TEST(HostCommunicator, RefusesWhatCannotBeAndGoesOn) {
     Communicator& communicator = rank.communicator();
     const Collective odd{.name = "odd", .range = {.begin = rank.floats(0, 1).begin, .bytes = 6}};
     EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(
+        communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
+        InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(0, 1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);

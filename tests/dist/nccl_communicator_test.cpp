@@ -141,7 +141,7 @@ class Rank {
   std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t count,
                                                        Reduction reduction = Reduction::kSum) {
     return round(count, [&](const Collective& collective) {
-      return communicator_->all_reduce(communication_, collective, reduction);
+      return communicator_->all_reduce(communication_, halves_of(collective), reduction);
     });
   }
   std::shared_ptr<const std::vector<float>> broadcast(std::uint64_t count, int root) {
@@ -156,6 +156,15 @@ class Rank {
   }
 
  private:
+  // As a bucket of two parameters.
+  static std::array<Collective, 2> halves_of(const Collective& collective) {
+    std::array halves{collective, collective};
+    halves[0].range.bytes = collective.range.bytes / sizeof(float) / 2 * sizeof(float);
+    halves[1].range.begin += halves[0].range.bytes;
+    halves[1].range.bytes -= halves[0].range.bytes;
+    return halves;
+  }
+
   void submit(const FakeAccesses& accesses, const std::function<void()>& kernel) {
     device_->submit(compute_, {.name = accesses.name,
                                .reads = accesses.reads,
@@ -304,6 +313,9 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
     Communicator& communicator = rank.communicator();
     const Collective odd{.name = "odd", .range = {.begin = rank.floats(1).begin, .bytes = 6}};
     EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(
+        communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
+        InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);

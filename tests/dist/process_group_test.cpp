@@ -55,6 +55,19 @@ TEST_P(ProcessGroupOf, GathersTextsOfAnyLengthInRankOrder) {
               Each(kNothing));
 }
 
+// Ranks that fail alike: the first says it, and has ended the others by the time that they would.
+TEST(ProcessGroup, ARankThatGivesUpLeavesTheFirstWordToThoseBeforeIt) {
+  constexpr int kRanks = 8;
+  FakeNetwork network({.seed = 3, .ranks = kRanks});
+  std::vector<double> head_starts(kRanks);
+  run(network, [&](ProcessGroup& group) {
+    const double before = network.rested_seconds(group.rank());
+    EXPECT_THROW(group.end_ranks("there is no such file", 2), DeviceError);  // as the fake ends a rank
+    head_starts[static_cast<std::size_t>(group.rank())] = network.rested_seconds(group.rank()) - before;
+  });
+  EXPECT_THAT(head_starts, ElementsAre(0, 0.5, 1, 1.5, 2, 2.5, 2.5, 2.5));
+}
+
 TEST_P(ProcessGroupOf, BroadcastsFromEveryRankWhateverTheSize) {
   FakeNetwork network({.seed = 2, .ranks = GetParam()});
   EXPECT_THAT(

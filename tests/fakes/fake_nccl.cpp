@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -39,6 +40,31 @@ class FakeNccl::Table final : public NcclApi {
     return call(
         "ncclCommAbort", [&] { return fake_.abort(comm); }, comm);
   }
+  NcclStatus group_start() override {
+    return call("ncclGroupStart", [&] {
+      if (group_) {
+        return fake_.misuse_of_groups("a group in a group");
+      }
+      group_.emplace();
+      return NcclStatus::kSuccess;
+    });
+  }
+  NcclStatus group_end() override {
+    const std::optional<Grouped> group = std::exchange(group_, std::nullopt);
+    return call("ncclGroupEnd", [&] {
+      if (!group) {
+        return fake_.misuse_of_groups("an end of no group");
+      }
+      const auto launch_all = [all = group->launchings] {
+        CudaStatus status = CudaStatus::kSuccess;
+        for (auto each = all.begin(); each != all.end() && status == CudaStatus::kSuccess; ++each) {
+          status = (*each)();
+        }
+        return status;
+      };
+      return group->launchings.empty() ? NcclStatus::kSuccess : fake_.begin(group->comm, launch_all);
+    });
+  }
   NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
                         CudaStream stream) override {
     const std::string what = "all-reduce of " + std::to_string(count) +
@@ -55,7 +81,7 @@ class FakeNccl::Table final : public NcclApi {
       return sums;
     };
     return call("ncclAllReduce",
-                [&] { return fake_.collective(what, floats(address, count), reduce, comm, stream); });
+                [&] { return collective(what, floats(address, count), reduce, comm, stream); });
   }
   NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
                        CudaStream stream) override {
@@ -64,7 +90,7 @@ class FakeNccl::Table final : public NcclApi {
       return inputs[static_cast<std::size_t>(root)];
     };
     return call("ncclBroadcast",
-                [&] { return fake_.collective(what, floats(address, count), pick, comm, stream); });
+                [&] { return collective(what, floats(address, count), pick, comm, stream); });
   }
 
   double now_seconds() override { return fake_.now_seconds(); }
@@ -78,6 +104,21 @@ class FakeNccl::Table final : public NcclApi {
     return {.begin = address, .bytes = count * sizeof(float)};
   }
 
+  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
+                        CudaStream stream) {
+    Launching launching;
+    const NcclStatus prepared = fake_.prepare(what, range, outcome, comm, stream, launching);
+    if (prepared != NcclStatus::kSuccess) {
+      return prepared;
+    }
+    if (!group_) {
+      return fake_.begin(comm, launching);
+    }
+    group_->comm = comm;
+    group_->launchings.push_back(launching);
+    return NcclStatus::kSuccess;
+  }
+
   template <class Call>
   NcclStatus call(std::string_view name, const Call& make, NcclComm releases = nullptr) {
     NcclStatus status = NcclStatus::kSuccess;
@@ -88,9 +129,16 @@ class FakeNccl::Table final : public NcclApi {
     return make();
   }
 
+  // Collectives of one communicator, as far as the caller has made them.
+  struct Grouped {
+    NcclComm comm = nullptr;
+    std::vector<Launching> launchings;
+  };
+
   FakeNccl& fake_;
   const int rank_;
   const std::shared_ptr<FakeCuda> cuda_;
+  std::optional<Grouped> group_;  // a rank has one thread that submits
 };
 
 // --- what a test does
@@ -210,6 +258,11 @@ void FakeNccl::excuse(NcclComm comm) {
   }
 }
 
+NcclStatus FakeNccl::misuse_of_groups(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  return misuse(what);
+}
+
 NcclStatus FakeNccl::misuse(const std::string& what) {
   misuses_.push_back(what);
   return NcclStatus::kInvalidUsage;
@@ -250,7 +303,7 @@ NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int r
 }
 
 NcclStatus FakeNccl::async_error(NcclComm comm, NcclStatus& status) {
-  std::function<CudaStatus()> unlaunched;
+  Launching unlaunched;
   {
     const std::lock_guard lock(mutex_);
     Comm* const mine = find(comm);
@@ -313,31 +366,39 @@ bool FakeNccl::is_alone(const Comm& comm) const {
   return comm.group->size == 1;
 }
 
-NcclStatus FakeNccl::collective(const std::string& what, AddressRange range, const Outcome& outcome,
-                                NcclComm comm, CudaStream stream) {
-  std::function<CudaStatus()> launching;
+NcclStatus FakeNccl::prepare(const std::string& what, AddressRange range, const Outcome& outcome,
+                             NcclComm comm, CudaStream stream, Launching& launching) {
+  const std::lock_guard lock(mutex_);
+  Comm* const mine = find(comm);
+  if (mine == nullptr || mine->finalizing || state_of(*mine) == NcclStatus::kInProgress) {
+    return misuse(what + " on no communicator, or on one that is not ready");
+  }
+  if (mine->error != NcclStatus::kSuccess) {
+    return mine->error;
+  }
+  const std::uint64_t number = mine->submitted++;
+  Meeting& meeting = mine->group->meetings[number];
+  if (meeting.inputs.empty()) {
+    meeting.what = what;
+    meeting.inputs.resize(static_cast<std::size_t>(mine->group->size));
+  } else if (meeting.what != what) {
+    return misuse(what + " where another rank has an " + meeting.what);
+  }
+  launching = [this, mine, number, what, range, outcome, stream] {
+    return launch(*mine, number, what, range, outcome, stream);
+  };
+  return NcclStatus::kSuccess;
+}
+
+NcclStatus FakeNccl::begin(NcclComm comm, const Launching& launching) {
   {
     const std::lock_guard lock(mutex_);
     Comm* const mine = find(comm);
-    if (mine == nullptr || mine->finalizing || state_of(*mine) == NcclStatus::kInProgress) {
-      return misuse(what + " on no communicator, or on one that is not ready");
+    if (mine == nullptr) {
+      return misuse("an end of a group of no communicator");
     }
-    if (mine->error != NcclStatus::kSuccess) {
-      return mine->error;
-    }
-    const std::uint64_t number = mine->submitted++;
-    Meeting& meeting = mine->group->meetings[number];
-    if (meeting.inputs.empty()) {
-      meeting.what = what;
-      meeting.inputs.resize(static_cast<std::size_t>(mine->group->size));
-    } else if (meeting.what != what) {
-      return misuse(what + " where another rank has an " + meeting.what);
-    }
-    launching = [this, mine, number, what, range, outcome, stream] {
-      return launch(*mine, number, what, range, outcome, stream);
-    };
     if (random_() % 2 != 0) {
-      mine->unlaunched = std::move(launching);
+      mine->unlaunched = launching;
       return NcclStatus::kInProgress;
     }
   }

@@ -67,6 +67,8 @@ class FakeNccl {
  private:
   class Table;
 
+  using Launching = std::function<CudaStatus()>;
+
   // One collective, as far as the ranks have come to it.
   struct Meeting {
     std::string what;
@@ -85,7 +87,7 @@ class FakeNccl {
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
     NcclStatus error = NcclStatus::kSuccess;  // asynchronous
-    std::function<CudaStatus()> unlaunched;
+    Launching unlaunched;
     bool finalizing = false;
     bool gone = false;  // destroyed or aborted
     bool aborted = false;
@@ -100,7 +102,8 @@ class FakeNccl {
   using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
 
   bool fails(int rank, std::string_view name, NcclStatus& status);
-  NcclStatus misuse(const std::string& what);
+  NcclStatus misuse(const std::string& what);  // guarded by the caller
+  NcclStatus misuse_of_groups(const std::string& what);
   Comm* find(NcclComm comm);
   NcclStatus get_unique_id(NcclId& id);
   NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank);
@@ -109,8 +112,11 @@ class FakeNccl {
   NcclStatus finalize(NcclComm comm);
   NcclStatus destroy(NcclComm comm);
   NcclStatus abort(NcclComm comm);
-  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
-                        CudaStream stream);
+  // What is to be launched for a collective, into `launching`.
+  NcclStatus prepare(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
+                     CudaStream stream, Launching& launching);
+  // Launches it, now or when the rank asks for the communicator's state.
+  NcclStatus begin(NcclComm comm, const Launching& launching);
   // The two pieces of work.
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
                     const Outcome& outcome, CudaStream stream);

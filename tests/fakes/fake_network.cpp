@@ -51,7 +51,13 @@ class FakeNetwork::End final : public Transport {
     return std::make_unique<Received>(network_, Address{from, world_.rank, tag.channel, tag.number}, staged);
   }
   double now_seconds() override { return network_.now_seconds(); }
-  void rest(double) override { pause(); }
+  void rest(double seconds) override {
+    {
+      const std::lock_guard lock(network_.mutex_);
+      network_.rested_seconds_[static_cast<std::size_t>(world_.rank)] += seconds;
+    }
+    pause();
+  }
   void leave(double) override {
     const std::lock_guard lock(network_.mutex_);
     network_.left_[static_cast<std::size_t>(world_.rank)] = true;
@@ -67,6 +73,7 @@ FakeNetwork::FakeNetwork(const FakeNetworkOptions& options)
     : options_(options),
       random_(options.seed),
       polls_in_vain_(static_cast<std::size_t>(options.ranks)),
+      rested_seconds_(static_cast<std::size_t>(options.ranks)),
       left_(static_cast<std::size_t>(options.ranks)) {}
 
 std::shared_ptr<Transport> FakeNetwork::transport(int rank) {
@@ -98,6 +105,11 @@ void FakeNetwork::let_pass(double seconds) {
 double FakeNetwork::now_seconds() const {
   const std::lock_guard lock(mutex_);
   return now_seconds_;
+}
+
+double FakeNetwork::rested_seconds(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return rested_seconds_[static_cast<std::size_t>(rank)];
 }
 
 void FakeNetwork::until_they_wait(const std::vector<int>& ranks) {

@@ -39,6 +39,8 @@ class FakeNetwork {
   // Returns once each of `ranks` has polled in vain for messages that are not about failures, again and again
   // since anything was sent or received: they wait for somebody else.
   void until_they_wait(const std::vector<int>& ranks);
+  // How long `rank` has asked to rest, in all.
+  double rested_seconds(int rank) const;
   // Whether `rank` has left.
   bool left(int rank) const;
 
@@ -62,6 +64,7 @@ class FakeNetwork {
   double now_seconds_ = 0;
   std::map<Address, std::deque<Parcel>> under_way_;
   std::vector<int> polls_in_vain_;
+  std::vector<double> rested_seconds_;
   std::vector<bool> left_;
 };
 

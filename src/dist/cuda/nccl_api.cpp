@@ -50,6 +50,8 @@ struct Nccl {
   VDNN_FUNCTION(ncclCommFinalize);
   VDNN_FUNCTION(ncclCommDestroy);
   VDNN_FUNCTION(ncclCommAbort);
+  VDNN_FUNCTION(ncclGroupStart);
+  VDNN_FUNCTION(ncclGroupEnd);
   VDNN_FUNCTION(ncclAllReduce);
   VDNN_FUNCTION(ncclBroadcast);
 };
@@ -100,6 +102,8 @@ class RealNcclApi final : public NcclApi {
   NcclStatus comm_destroy(NcclComm comm) override { return status(nccl_.ncclCommDestroy(native(comm))); }
   NcclStatus comm_abort(NcclComm comm) override { return status(nccl_.ncclCommAbort(native(comm))); }
 
+  NcclStatus group_start() override { return status(nccl_.ncclGroupStart()); }
+  NcclStatus group_end() override { return status(nccl_.ncclGroupEnd()); }
   NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
                         CudaStream stream) override {
     const ncclRedOp_t operation = reduction == Reduction::kSum ? ncclSum : ncclAvg;

@@ -49,6 +49,9 @@ class NcclApi {
   // Also gives `comm` back.
   virtual NcclStatus comm_abort(NcclComm comm) = 0;
 
+  // What is called between them is launched as one, at the end.
+  virtual NcclStatus group_start() = 0;
+  virtual NcclStatus group_end() = 0;
   // Of fp32, in place.
   virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction,
                                 NcclComm comm, CudaStream stream) = 0;

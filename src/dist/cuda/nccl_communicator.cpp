@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/dist/collective_checks.h"
+#include "src/exec/collective_accesses.h"
 #include "streams/cuda/cuda_context.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -34,6 +35,10 @@ void check_options(const Device& device, const NcclOptions& options) {
   }
 }
 
+std::uint64_t floats_of(const Collective& collective) {
+  return collective.range.bytes / sizeof(float);
+}
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
@@ -43,7 +48,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override;
+  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
   void break_off(const std::string& cause) override;
@@ -60,10 +65,12 @@ class NcclCommunicator final : public Communicator {
   void start(const NcclId& id);
   std::uint64_t free_bytes();
 
-  // `call(address, count, communicator, stream)` of NCCL's.
+  // `call(stream)` makes NCCL's calls.
   template <class Call>
-  Point submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
-               std::span<const Access> writes, const std::string& name, const Call& call);
+  Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
+               const std::string& name, const Call& call);
+  // Guarded by the caller, as all of NCCL's calls.
+  NcclStatus all_reduce_as_one(std::span<const Collective> parts, Reduction reduction, CudaStream native);
   // Returns once NCCL is through with what `call` began and returned; what that waits for, `awaited` says.
   void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
   NcclStatus poll();
@@ -208,47 +215,58 @@ NcclStatus NcclCommunicator::poll() {
 // --- collectives
 // -----------------------------------------------------------------------------------------------
 
-Point NcclCommunicator::all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
-  check_range(who_, collective);
-  const Access read{.range = collective.range, .version = collective.version_before};
-  const Access write{.range = collective.range, .version = collective.version_after};
-  return submit(stream, collective, {&read, 1}, {&write, 1}, "ncclAllReduce",
-                [&](std::uint64_t address, std::uint64_t count, CudaStream native) {
-                  return api_->all_reduce(address, count, reduction, comm_, native);
-                });
+Point NcclCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) {
+  check_parts(who_, parts);
+  return submit(stream, parts, accesses_of_all_reduce(parts), "ncclAllReduce",
+                [&](CudaStream native) { return all_reduce_as_one(parts, reduction, native); });
+}
+
+NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts, Reduction reduction,
+                                               CudaStream native) {
+  NcclStatus begun = api_->group_start();
+  if (begun != NcclStatus::kSuccess) {
+    return begun;
+  }
+  for (const Collective& part : parts) {
+    if (begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress) {
+      begun = api_->all_reduce(part.range.begin, floats_of(part), reduction, comm_, native);
+    }
+  }
+  // Also where one was refused: the thread's next call would be taken into the group.
+  const NcclStatus ended = api_->group_end();
+  return begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress ? ended : begun;
 }
 
 Point NcclCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {
-  check_range(who_, collective);
+  const std::span parts(&collective, 1);
+  check_parts(who_, parts);
   check_root(who_, collective, root, options_.size);
-  const bool mine = root == options_.rank;
-  const Access access{.range = collective.range,
-                      .version = mine ? collective.version_before : collective.version_after};
-  const std::span<const Access> one(&access, 1);
-  return submit(stream, collective, mine ? one : std::span<const Access>(),
-                mine ? std::span<const Access>() : one, "ncclBroadcast",
-                [&](std::uint64_t address, std::uint64_t count, CudaStream native) {
-                  return api_->broadcast(address, count, root, comm_, native);
+  return submit(stream, parts, accesses_of_broadcast(collective, root == options_.rank), "ncclBroadcast",
+                [&](CudaStream native) {
+                  return api_->broadcast(collective.range.begin, floats_of(collective), root, comm_, native);
                 });
 }
 
 template <class Call>
-Point NcclCommunicator::submit(StreamId stream, const Collective& collective, std::span<const Access> reads,
-                               std::span<const Access> writes, const std::string& name, const Call& call) {
+Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> parts,
+                               const CollectiveAccesses& accesses, const std::string& name,
+                               const Call& call) {
   const std::string what =
-      name + " '" + std::string(collective.name) + "' of " + format_size(collective.range.bytes);
+      name + " '" + std::string(parts.front().name) + "' of " + format_size(total_bytes(parts));
   const auto launch = [&](void* native) {
     std::unique_lock lock(mutex_);
     throw_if_failed();
-    const NcclStatus begun = call(collective.range.begin, collective.range.bytes / sizeof(float), native);
+    const NcclStatus begun = call(native);
     lock.unlock();
     // Until it is launched, what the stream is given next would run before it.
     finish(begun, what, options_.wait_seconds, "it was launched");
   };
   check_async();
-  const Point point = device_.submit(
-      stream,
-      {.name = collective.name, .reads = reads, .writes = writes, .cost = collective.cost, .run = launch});
+  const Point point = device_.submit(stream, {.name = parts.front().name,
+                                              .reads = accesses.reads,
+                                              .writes = accesses.writes,
+                                              .cost = parts.front().cost,
+                                              .run = launch});
   // A thread that captures is not told what is reached.
   const bool may_ask = !device_.capturing();
   const std::lock_guard lock(mutex_);
