@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "vdnn/error.h"
@@ -149,6 +150,13 @@ void require_agreement(const nlohmann::ordered_json& options, const RunTarget& t
       }
     }
   }
+}
+
+bool launcher_has_terminal(int descriptor) {
+  std::error_code none;
+  const std::string output = std::filesystem::read_symlink(
+      "/proc/" + std::to_string(getppid()) + "/fd/" + std::to_string(descriptor), none);
+  return output.starts_with("/dev/pts/") || output.starts_with("/dev/tty");
 }
 
 }  // namespace vdnn

@@ -21,4 +21,8 @@ RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processe
 void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
                        ProcessGroup& processes);
 
+// Whether the launcher's own standard output (or standard error) is a terminal. What isatty says of a rank's
+// tells nothing: Open MPI gives its ranks one whatever its own is. False where the launcher is elsewhere.
+bool launcher_has_terminal(int descriptor);
+
 }  // namespace vdnn

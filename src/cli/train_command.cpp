@@ -35,6 +35,10 @@ bool is_first(const ProcessGroup* processes) {
   return processes == nullptr || processes->rank() == 0;
 }
 
+bool is_terminal(int descriptor, const ProcessGroup* processes) {
+  return isatty(descriptor) == 1 && (processes == nullptr || launcher_has_terminal(descriptor));
+}
+
 TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* processes) {
   const TrainingArguments& training = arguments.training;
   TrainOptions options{.learning_rate = training.lr,
@@ -143,7 +147,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   }
   std::ofstream nobody;
   std::ostream& out = is_first(processes) ? people(outputs) : nobody;
-  const bool terminal = isatty(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO) == 1;
+  const bool terminal = is_terminal(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO, processes);
   if (arguments.run.device == "auto") {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }

@@ -29,6 +29,7 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 namespace fs = std::filesystem;
@@ -116,6 +117,13 @@ TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   EXPECT_NEAR(four["loss"].get<double>(), one["loss"].get<double>(), 1e-4);
   EXPECT_THAT(four["rank_peak_bytes"], AllOf(SizeIs(4), Each(four["predicted_peak_bytes"])));
   EXPECT_EQ(four["options"]["sync_bn"], true);
+}
+
+// What failed before: the bar was drawn, since mpirun gives its ranks a terminal.
+TEST_F(Ranks, DrawNothingWhereNobodyLooks) {
+  const testing::Outcome outcome = run(train("--steps 4 --devices 2"));
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("step 4/"), Not(HasSubstr("\033"))));
 }
 
 TEST_F(Ranks, GoOnFromTheCheckpointOfAnotherNumberOfRanks) {
