@@ -35,6 +35,10 @@ struct RunOptions {
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
+  // Of a GPU that is to be one of several ranks: what joining them takes of this device's memory, in bytes,
+  // beside what context and libraries do (measure_communicator() in trainer.h). Called while planning; empty:
+  // nothing is known of it.
+  std::function<std::uint64_t(Device& device, int gpu)> communicator_bytes;
   // Device budget in bytes, > 0. Absent: the device's memory (a GPU: what is free but for a reserve; cpu:
   // half of the machine's, or of what the process's control group, as a container's, may take of it).
   std::optional<std::uint64_t> memory_bytes;
@@ -86,8 +90,9 @@ struct RunTarget {
   SimProfile profile;               // of the device, or of what stands for it in predictions
   std::uint64_t budget_bytes = 0;
   std::uint64_t host_budget_bytes = 0;
-  std::uint64_t library_bytes = 0;
-  std::uint64_t reserve_bytes = 0;  // kept back of what the GPU had free
+  std::uint64_t library_bytes = 0;       // what is not the pool's: context, libraries, what joins ranks
+  std::uint64_t communicator_bytes = 0;  // of that, what joins ranks
+  std::uint64_t reserve_bytes = 0;       // kept back of what the GPU had free
   int threads = 0;
 };
 

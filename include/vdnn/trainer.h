@@ -104,6 +104,11 @@ struct TrainingResult {
   std::vector<std::string> stream_names;
 };
 
+// What joining the ranks takes of the memory of a GPU, in bytes: the most that it has taken on any rank, by
+// joining them for a moment. All ranks call it together, each with its device. NCCL may take some more with
+// the first collectives. Throws DeviceError, as a session would.
+std::uint64_t measure_communicator(Device& device, int gpu, ProcessGroup& processes);
+
 class Trainer {
  public:
   // `data` must outlive the trainer. Throws OutOfMemory where the run does not fit, InvalidArgument

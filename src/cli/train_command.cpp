@@ -140,7 +140,13 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
                 files_read(given.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
-  const PlannedRun run = plan_from(checkpoint, to_run_options(arguments.run));
+  RunOptions options = to_run_options(arguments.run);
+  if (processes != nullptr) {
+    options.communicator_bytes = [processes](Device& device, int gpu) {
+      return measure_communicator(device, gpu, *processes);
+    };
+  }
+  const PlannedRun run = plan_from(checkpoint, options);
   const DatasetSplits data = open_data(arguments, run);
   if (processes != nullptr) {
     require_agreement(to_be_agreed_on(arguments, checkpoint, data), run.target, *processes);

@@ -91,7 +91,8 @@ void resolve_cpu(RunTarget& target, const RunOptions& options) {
                           format_size(kMostReserved));
   }
   target.profile = sim_profile("cpu");
-  target.library_bytes = options.training.ranks > 1 ? MpiOptions{}.staging_bytes : 0;
+  target.communicator_bytes = options.training.ranks > 1 ? MpiOptions{}.staging_bytes : 0;
+  target.library_bytes = target.communicator_bytes;
   set_budgets(target, options, host_memory_bytes() / 2 / devices_of_machine(options), host_memory_bytes());
 }
 
@@ -132,13 +133,16 @@ void resolve_gpu(RunTarget& target, const RunOptions& options, int ordinal) {
   }
   target.gpu = ordinal;
   // Made and given back: it knows what there is, and refuses what cannot be.
-  const DeviceProperties properties = target.gpus
-                                          ->make_device({.ordinal = ordinal,
-                                                         .budget_bytes = options.memory_bytes.value_or(0),
-                                                         .reserve_bytes = options.gpu_reserve_bytes})
-                                          ->properties();
+  const std::unique_ptr<Device> device =
+      target.gpus->make_device({.ordinal = ordinal,
+                                .budget_bytes = options.memory_bytes.value_or(0),
+                                .reserve_bytes = options.gpu_reserve_bytes});
+  const DeviceProperties properties = device->properties();
+  if (options.training.ranks > 1 && options.communicator_bytes) {
+    target.communicator_bytes = options.communicator_bytes(*device, ordinal);
+  }
   target.profile = profile_of_gpu(target.gpus->gpu_name(ordinal), properties);
-  target.library_bytes = properties.library_bytes;
+  target.library_bytes = properties.library_bytes + target.communicator_bytes;
   target.reserve_bytes = properties.reserve_bytes;
   set_budgets(target, options, properties.budget_bytes + properties.library_bytes, host_memory_bytes());
 }

@@ -156,9 +156,9 @@ void Session::connect() {
     throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
                           " ranks, and its communicator joins " + std::to_string(communicator_->size()));
   }
-  // A GPU's is not known before it is there.
+  // It may take more than was known while planning.
   const std::uint64_t taken = communicator_->library_bytes();
-  const std::uint64_t others = run_.target.gpu ? run_.target.library_bytes : 0;
+  const std::uint64_t others = run_.target.library_bytes - run_.target.communicator_bytes;
   if (run_.prediction.peak_bytes + others + taken > run_.target.budget_bytes) {
     throw OutOfMemory(
         "what '" + run_.tape->model() + "' takes beside " + format_size(taken) +

@@ -68,6 +68,16 @@ std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& proc
        }});
 }
 
+std::uint64_t measure_communicator(Device& device, int gpu, ProcessGroup& processes) {
+  std::uint64_t most = 0;
+  const std::uint64_t taken = connect(gpu, processes, device)->library_bytes();
+  for (const std::string& bytes :
+       processes.gather_to_all(std::to_string(taken), "what joining ranks takes")) {
+    most = std::max<std::uint64_t>(most, std::stoull(bytes));
+  }
+  return most;
+}
+
 SessionOptions connected(const PlannedRun& run, SessionOptions options, ProcessGroup* processes) {
   if (processes != nullptr) {
     options.connect = [gpu = run.target.gpu, processes](Device& device) {

@@ -95,6 +95,35 @@ TEST_F(GpuTraining, AutoIsTheGpuWithTheMostFreeMemoryAndLeavesTheOthersAlone) {
   EXPECT_FALSE(cuda_->uses(2));
 }
 
+// Of ranks on GPUs: what joins them is measured on the device while planning, and is no memory of the pool's.
+TEST_F(GpuTraining, APlanLeavesRoomForWhatJoinsTheRanks) {
+  constexpr std::uint64_t kTaken = 40 * kMiB;
+  RunOptions alone = options("cuda:0");
+  alone.memory_bytes = 200 * kMiB;
+  RunOptions ranks = alone;
+  ranks.training.ranks = 2;
+  const PlannedRun unknown = plan_run(ranks);
+  int asked = 0;
+  ranks.communicator_bytes = [&](Device& device, int gpu) {
+    EXPECT_EQ(device.properties().name, "cuda:0");
+    EXPECT_EQ(gpu, 0);
+    ++asked;
+    return kTaken;
+  };
+  const PlannedRun known = plan_run(ranks);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(known.target.communicator_bytes, kTaken);
+  EXPECT_EQ(known.target.library_bytes, unknown.target.library_bytes + kTaken);
+  EXPECT_EQ(known.smallest_budget_bytes(), unknown.smallest_budget_bytes() + kTaken);
+  EXPECT_TRUE(known.fits());
+  ranks.memory_bytes = known.smallest_budget_bytes() - 1;
+  EXPECT_FALSE(plan_run(ranks).fits());
+  EXPECT_EQ(asked, 2);
+  alone.communicator_bytes = ranks.communicator_bytes;
+  EXPECT_EQ(plan_run(alone).target.communicator_bytes, 0U);
+  EXPECT_EQ(asked, 2) << "one that trains alone joins nobody";
+}
+
 // Failed while a GPU that the process did not use was asked by beginning to use it, and reset afterwards:
 // another thread may have begun to use it by then.
 TEST_F(GpuTraining, NoGpuIsResetWhereItsCardCanBeAsked) {
