@@ -179,6 +179,8 @@ class Lowering {
   void lower_updates(std::uint32_t id, std::size_t position);
   void take_gradient(std::uint32_t id, std::uint32_t parameter);
   void accumulate(std::uint32_t id, std::uint32_t parameter);
+  template <class Resolve>
+  void add_parameter_op(Op op, const TensorType& parameter, const OpRecipe& recipe, const Resolve& resolve);
   void reduce_saved(std::uint32_t id, const OpRecipe& recipe);
   void reduce_bucket();
   void reduce_metrics();
@@ -533,6 +535,21 @@ void Lowering::take_gradient(std::uint32_t id, std::uint32_t parameter) {
   }
 }
 
+// Adds an op that works on one parameter, as its recipe has it, with the operands that `resolve` names.
+template <class Resolve>
+void Lowering::add_parameter_op(Op op, const TensorType& parameter, const OpRecipe& recipe,
+                                const Resolve& resolve) {
+  op.direction = Direction::kUpdate;
+  op.layer_inputs = {parameter};
+  op.layer_outputs = {parameter};
+  op.may_overwrite = recipe.may_overwrite;
+  op.algorithms = recipe.algorithms;
+  op.cost = recipe.cost;
+  std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
+  std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
+  parts_.ops.push_back(std::move(op));
+}
+
 void Lowering::accumulate(std::uint32_t id, std::uint32_t index) {
   ValueId& gradient = layers_[id].parameter_gradients[index];
   TapeParameter& parameter = parts_.parameters[layers_[id].first_parameter + index];
@@ -543,21 +560,11 @@ void Lowering::accumulate(std::uint32_t id, std::uint32_t index) {
   const auto resolve = [&](const Operand& operand) {
     return operand.role == OperandRole::kGradientSum ? parameter.gradient_sum : gradient;
   };
-  Op op{.name = of_batch.name + ".accumulate",
-        .layer = id,
-        .phase = Phase::kBackward,
-        .direction = Direction::kUpdate,
-        .spec = GradientSumSpec{},
-        .layer_inputs = {parameter.recipe.type},
-        .layer_outputs = {parameter.recipe.type},
-        .reads = {},
-        .writes = {},
-        .may_overwrite = recipe.may_overwrite,
-        .algorithms = recipe.algorithms,
-        .cost = recipe.cost};
-  std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
-  std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
-  parts_.ops.push_back(std::move(op));
+  add_parameter_op({.name = of_batch.name + ".accumulate",
+                    .layer = id,
+                    .phase = Phase::kBackward,
+                    .spec = GradientSumSpec{}},
+                   parameter.recipe.type, recipe, resolve);
   gradient = parameter.gradient_sum;
 }
 
@@ -714,21 +721,12 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
         return kNone;
     }
   };
-  Op op{.name = parts_.values[parameter.value].name + ".update",
-        .layer = id,
-        .phase = Phase::kUpdate,
-        .direction = Direction::kUpdate,
-        .spec = std::visit([](const auto& spec) -> OpSpec { return spec; }, training_->optimizer),
-        .layer_inputs = {parameter.recipe.type},
-        .layer_outputs = {parameter.recipe.type},
-        .reads = {},
-        .writes = {},
-        .may_overwrite = recipe.may_overwrite,
-        .algorithms = recipe.algorithms,
-        .cost = recipe.cost};
-  std::ranges::transform(recipe.reads, std::back_inserter(op.reads), resolve);
-  std::ranges::transform(recipe.writes, std::back_inserter(op.writes), resolve);
-  parts_.ops.push_back(std::move(op));
+  add_parameter_op(
+      {.name = parts_.values[parameter.value].name + ".update",
+       .layer = id,
+       .phase = Phase::kUpdate,
+       .spec = std::visit([](const auto& spec) -> OpSpec { return spec; }, training_->optimizer)},
+      parameter.recipe.type, recipe, resolve);
 }
 
 // Of all gradients; nothing where the losses reach no parameter.
