@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/hash_communicator.h"
 #include "exec/hash_program.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
@@ -74,7 +76,8 @@ class ExecutorRig {
       : device(on),
         pool(on, {.budget_bytes = options.pool_budget}),
         pinned(on),
-        streams(on),
+        streams(on, training.collective()),
+        communicator(on, training),
         parameters(pool, streams[StreamRole::kCompute], training),
         inputs(pinned, (upload(training, options), training)) {}
 
@@ -86,13 +89,15 @@ class ExecutorRig {
             .parameters = &parameters,
             .tape = &tape,
             .schedule = &schedule,
-            .program = program};
+            .program = program,
+            .communicator = tape.collective() ? &communicator : nullptr};
   }
 
   Device& device;
   DevicePool pool;
   PinnedPool pinned;
   StreamSet streams;
+  HashCommunicator communicator;
   ParameterStore parameters;
   StagedInputs inputs;
 
@@ -110,16 +115,40 @@ class ExecutorRig {
       parameters.upload(pinned, stream, options.program, std::vector<std::vector<float>>(states.size()),
                         states);
     }
+    clear_gradient_sums(training, stream);
+  }
+
+  // As Interpreter has them at first.
+  void clear_gradient_sums(const Tape& training, StreamId stream) {
+    const std::vector<ParameterStore::Slot*> slots = parameters.slots(training);
+    for (const TapeParameter& parameter : training.parameters()) {
+      if (parameter.gradient_sum == kNone) {
+        continue;
+      }
+      ParameterStore::Slot& sum = *slots[parameter.gradient_sum];
+      sum.version = parameters.next_version();
+      const Access write{.range = sum.range, .version = sum.version};
+      device.submit(stream, {.name = "clear a sum of gradients",
+                             .reads = {},
+                             .writes = {&write, 1},
+                             .cost = {},
+                             .run = [range = sum.range](void*) {
+                               std::fill_n(pointer_to<std::byte>(range.begin), range.bytes, std::byte{});
+                             }});
+    }
   }
 };
 
 // Steps as a training loop does: waits for a step's metrics when the next one has been submitted.
 class StepLoop {
  public:
-  StepLoop(const ExecutorRig& rig, Executor& executor) : rig_(rig), executor_(executor) {}
+  StepLoop(const ExecutorRig& rig, Executor& executor, std::uint32_t micro_steps = 1)
+      : rig_(rig), executor_(executor), micro_steps_(micro_steps) {}
 
   void step() {
-    const StepTicket next = executor_.submit(rig_.inputs.of_step(steps_++), {});
+    const StepScalars scalars{.micro_step = static_cast<std::uint32_t>(steps_ % micro_steps_),
+                              .micro_steps = micro_steps_};
+    const StepTicket next = executor_.submit(rig_.inputs.of_step(steps_++), scalars);
     if (last_) {
       executor_.wait(*last_);
     }
@@ -134,6 +163,7 @@ class StepLoop {
  private:
   const ExecutorRig& rig_;
   Executor& executor_;
+  std::uint32_t micro_steps_;
   std::uint64_t steps_ = 0;
   std::optional<StepTicket> last_;
 };

@@ -1,5 +1,6 @@
 #include "vdnn/executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -20,7 +23,9 @@
 #include "exec/executor_rig.h"
 #include "exec/hash_program.h"
 #include "exec/networks.h"
+#include "exec/permitted_orders.h"
 #include "exec/plan_cases.h"
+#include "fakes/forwarding_device.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -29,7 +34,16 @@
 namespace vdnn::testing {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr StepScalars kScalars{.learning_rate = 0.5F};
+
+StepScalars scalars_of(std::uint64_t step, std::uint32_t micro_steps) {
+  StepScalars scalars = kScalars;
+  scalars.micro_step = static_cast<std::uint32_t>(step % micro_steps);
+  scalars.micro_steps = micro_steps;
+  return scalars;
+}
 
 Prediction predicted(const Tape& tape, const Schedule& schedule) {
   return predict(tape, schedule, {.profile = sim_profile("cpu")});
@@ -53,7 +67,10 @@ void expect_metrics(const StepMetrics& metrics, const Interpreter& reference, co
   std::array<std::uint32_t, kMetricsFloats> expected{};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   std::memcpy(expected.data(), bytes.data(), sizeof(expected));
-  EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].loss), expected[0]);
+  // Ranks have summed it, and the mean is what one would have said.
+  const float loss =
+      std::bit_cast<float>(expected[0]) / (tape.collective() ? float{HashCommunicator::kRanks} : 1.0F);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].loss), std::bit_cast<std::uint32_t>(loss));
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].correct), expected[1]);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].counted), expected[2]);
 }
@@ -69,9 +86,24 @@ void expect_parameters(ExecutorRig& rig, HashProgram& program, const Interpreter
   }
 }
 
+// Of the ops that ranks do together, or of the others.
+void expect_runs(const std::vector<OpRun>& runs, const Interpreter& reference, const Tape& tape,
+                 bool collective) {
+  std::vector<OpRun> expected;
+  std::ranges::copy_if(reference.runs(), std::back_inserter(expected),
+                       [&](const OpRun& run) { return tape.op(run.op).collective() == collective; });
+  ASSERT_EQ(runs.size(), expected.size());
+  const auto [here, there] = std::ranges::mismatch(runs, expected);
+  EXPECT_EQ(here, runs.end()) << "the first op that read something else: " << tape.op(there->op).name
+                              << ", when it ran after "
+                              << std::ranges::count(expected.begin(), there, there->op, &OpRun::op)
+                              << " times";
+}
+
 // As a training loop does it: the metrics are read one step late, and a batch's memory is written again as
 // soon as it has been copied.
-void train_and_compare(Device& device, const Tape& tape, const Schedule& schedule, std::uint64_t steps) {
+void train_and_compare(Device& device, const Tape& tape, const Schedule& schedule, std::uint64_t steps,
+                       std::uint32_t micro_steps = 1) {
   HashProgram program;
   ExecutorRig rig(device, tape, {.program = &program});
   Interpreter reference(tape);
@@ -82,29 +114,25 @@ void train_and_compare(Device& device, const Tape& tape, const Schedule& schedul
       device.synchronize(tickets[step - kStagedBatches].inputs_copied);
     }
     write_batch(rig, step);
-    tickets.push_back(executor.submit(rig.inputs.of_step(step), kScalars));
+    const StepScalars scalars = scalars_of(step, micro_steps);
+    tickets.push_back(executor.submit(rig.inputs.of_step(step), scalars));
     if (step > 0) {
       expect_metrics(executor.wait(tickets[step - 1]), reference, tape);
     }
-    reference.step(step, kScalars);
+    reference.step(step, scalars);
   }
   expect_metrics(executor.wait(tickets.back()), reference, tape);
   device.synchronize(tickets.back().done);
-  const auto hashes = program.hashes();
-  ASSERT_EQ(hashes.size(), reference.hashes().size());
-  const auto [here, there] = std::ranges::mismatch(hashes, reference.hashes());
-  EXPECT_EQ(here, hashes.end())
-      << "the first op that read something else: "
-      << tape.op(static_cast<OpId>((here - hashes.begin()) % tape.ops().size())).name << " of step "
-      << (here - hashes.begin()) / tape.ops().size();
+  expect_runs(program.runs(), reference, tape, false);
+  expect_runs(rig.communicator.runs(), reference, tape, true);
   expect_parameters(rig, program, reference, tape);
 }
 
 class ExecutorTest : public ::testing::TestWithParam<PlanCase> {
  protected:
   // Forks, pooling, several convolutions; half of the networks have backward pooling read X and Y.
-  void use_network(std::uint64_t seed) {
-    tape_ = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
+  void use_network(std::uint64_t seed, const TrainingOptions& training = kMomentum) {
+    tape_ = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1}, training);
     schedule_ = schedule_of(*tape_, GetParam());
     require_valid(*tape_, schedule_);
     prediction_ = predicted(*tape_, schedule_);
@@ -429,7 +457,7 @@ TEST_P(ExecutorTest, ItsDestructorWaitsForStepsInFlight) {
       reference.step(step, kScalars);
     }
   }
-  EXPECT_EQ(program.hashes(), reference.hashes());
+  EXPECT_EQ(program.runs(), reference.runs());
   expect_parameters(rig, program, reference, *tape_);
 }
 
@@ -469,8 +497,8 @@ TEST_P(SharedParametersTest, EvaluationReadsWhatTrainingHasWritten) {
     expect_metrics(training.wait(trained), training_reference, *tape_);
     expect_metrics(evaluation.wait(evaluated), evaluation_reference, *evaluation_tape_);
   }
-  EXPECT_EQ(training_program.hashes(), training_reference.hashes());
-  EXPECT_EQ(evaluation_program.hashes(), evaluation_reference.hashes());
+  EXPECT_EQ(training_program.runs(), training_reference.runs());
+  EXPECT_EQ(evaluation_program.runs(), evaluation_reference.runs());
   expect_parameters(rig, training_program, training_reference, *tape_);
 }
 
@@ -492,6 +520,265 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
     ASSERT_TRUE(device->findings().empty()) << "order seed " << seed << ": " << device->findings()[0].text;
   }
 }
+
+// --- several ranks, and micro-steps
+// --------------------------------------------------------------------------
+
+constexpr std::uint32_t kMicroSteps = 3;
+
+// Small buckets, so that there are several.
+TrainingOptions shared_training(std::uint32_t ranks, std::uint32_t micro_steps) {
+  TrainingOptions training = kMomentum;
+  training.ranks = ranks;
+  training.micro_steps = micro_steps;
+  training.bucket_bytes = 256;
+  return training;
+}
+
+constexpr std::uint32_t kRanks = HashCommunicator::kRanks;
+
+class SharedTrainingTest : public ExecutorTest {
+ protected:
+  SharedTrainingTest() { use_network(kNetwork, shared_training(kRanks, kMicroSteps)); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Policies, SharedTrainingTest, ::testing::ValuesIn(plan_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+// What is accumulated goes from micro-step to micro-step, is reduced in the last, and nothing but that is
+// what updates read.
+TEST_P(SharedTrainingTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
+  for (std::uint64_t network = 0; network < 6; ++network) {
+    for (const auto& [ranks, micro_steps] :
+         {std::pair(kRanks, 1U), {1U, kMicroSteps}, {kRanks, kMicroSteps}}) {
+      SCOPED_TRACE("network " + std::to_string(network) + ", " + std::to_string(ranks) + " ranks, " +
+                   std::to_string(micro_steps) + " micro-steps");
+      use_network(network, shared_training(ranks, micro_steps));
+      ASSERT_EQ(tape_->collective(), ranks > 1);
+      const auto device = tight_device(prediction_);
+      train_and_compare(*device, *tape_, schedule_, 2 * kMicroSteps, micro_steps);
+      expect_nothing_held(*device);
+    }
+  }
+}
+
+TEST_P(SharedTrainingTest, DelaysDoNotChangeWhatOpsRead) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    SCOPED_TRACE("delay seed " + std::to_string(seed));
+    const auto device = tight_device(prediction_, seed);
+    train_and_compare(*device, *tape_, schedule_, kMicroSteps + 1, kMicroSteps);
+  }
+}
+
+// Of parameters and the optimizer's state, bit by bit.
+std::uint64_t hash_of_state(ExecutorRig& rig, HashProgram& program) {
+  const StreamId stream = rig.streams[StreamRole::kCompute];
+  std::uint64_t hash = 0;
+  for (const std::vector<float>& parameter : rig.parameters.download(rig.pinned, stream, program)) {
+    hash = hash_bytes(hash, std::as_bytes(std::span(parameter)));
+  }
+  for (const auto& states : rig.parameters.download_states(rig.pinned, stream, program)) {
+    for (const std::vector<float>& state : states) {
+      hash = hash_bytes(hash, std::as_bytes(std::span(state)));
+    }
+  }
+  return hash;
+}
+
+// And takes memory as the others do, which change nothing.
+TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
+  const auto device = tight_device(prediction_);
+  HashProgram program;
+  ExecutorRig rig(*device, *tape_, {.program = &program});
+  Executor executor(rig.parts(*tape_, schedule_, &program));
+  std::vector<AddressRange> placements;
+  for (std::uint64_t step = 0; step < 2 * kMicroSteps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    const StepScalars scalars = scalars_of(step, kMicroSteps);
+    const std::uint64_t before = hash_of_state(rig, program);
+    write_batch(rig, step);
+    executor.wait(executor.submit(rig.inputs.of_step(step), scalars));
+    EXPECT_EQ(hash_of_state(rig, program) != before, scalars.updates());
+    placements = step == 0 ? executor.placements() : placements;
+    EXPECT_TRUE(executor.placements() == placements);
+  }
+}
+
+// What happens to `schedule` in one permitted order.
+std::string finding_in_order(std::uint64_t seed, const Tape& tape, const Schedule& schedule) {
+  const auto device = make_random_order_device(seed, Check::kBoth);
+  ExecutorRig rig(*device, tape);
+  {
+    Executor executor(rig.parts(tape, schedule));
+    StepLoop(rig, executor, kMicroSteps).run(2 * kMicroSteps);
+  }
+  return device->findings().empty() ? "" : device->findings().front().text;
+}
+
+TEST_P(SharedTrainingTest, NoOrderRacesOrReadsAStaleVersion) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    ASSERT_EQ(finding_in_order(seed, *tape_, schedule_), "") << "order seed " << seed;
+  }
+}
+
+// Or the test above would show nothing: a reduction that waits for no gradient, a step that waits for no
+// reduction.
+TEST_P(SharedTrainingTest, ReductionsThatAreNotOrderedAreFound) {
+  const auto reduces = [](const Instruction& it) { return it.stream == StreamRole::kReduce; };
+  Schedule early = schedule_;
+  Schedule late = schedule_;
+  for (std::size_t index = 0; index < schedule_.instructions.size(); ++index) {
+    if (reduces(schedule_.instructions[index])) {
+      early.instructions[index].waits.clear();
+    } else {
+      std::erase_if(late.instructions[index].waits,
+                    [&](const Wait& wait) { return reduces(schedule_.instructions[wait.instruction]); });
+    }
+  }
+  EXPECT_NE(finding_in_order(0, *tape_, early), "");
+  EXPECT_NE(finding_in_order(0, *tape_, late), "");
+}
+
+// Each op's work in the last step of a prediction, by the op's name.
+std::map<std::string, TraceEvent> traced_ops(const Prediction& prediction) {
+  std::map<std::string, TraceEvent> result;
+  for (const TraceEvent& event : prediction.trace) {
+    if (event.kind == TraceEvent::Kind::kWork) {
+      result.emplace(event.name, event);
+    }
+  }
+  return result;
+}
+
+// On a stream of their own, and that beside the backward pass: the simulated peers are slow enough for that.
+TEST_P(SharedTrainingTest, GradientsAreReducedBetweenTheirProducersAndTheirUpdatesUnderBackward) {
+  use_network(kNetwork, shared_training(kRanks, 1));
+  const Prediction prediction =
+      predict(*tape_, schedule_,
+              {.profile = sim_profile("cpu"),
+               .trace = true,
+               .collectives = {.devices = kRanks, .peers = {.bytes_per_second = 1e9, .seconds = 1e-5}}});
+  const std::map<std::string, TraceEvent> traced = traced_ops(prediction);
+  std::size_t under_backward = 0;
+  for (const Op& op : tape_->ops()) {
+    const TraceEvent& event = traced.at(op.name);
+    EXPECT_EQ(prediction.stream_names[event.stream], op.collective() ? "reduce" : "compute") << op.name;
+    for (const ValueId read : op.reads) {
+      const OpId producer = tape_->producer(read);
+      if (producer != kNone && (op.collective() || tape_->op(producer).collective())) {
+        const TraceEvent& made = traced.at(tape_->op(producer).name);
+        EXPECT_GE(event.begin_seconds, made.end_seconds) << op.name << " reads of " << made.name;
+      }
+    }
+    if (op.collective() && op.phase == Phase::kUpdate) {
+      EXPECT_GT(event.end_seconds, event.begin_seconds);
+      under_backward += std::ranges::any_of(tape_->ops(), [&](const Op& other) {
+        const TraceEvent& beside = traced.at(other.name);
+        return other.phase == Phase::kBackward && !other.collective() &&
+               beside.begin_seconds < event.end_seconds && event.begin_seconds < beside.end_seconds;
+      });
+    }
+  }
+  EXPECT_GT(under_backward, 0U);
+}
+
+// What ranks have to do with executors besides; one policy is as good as another.
+class RanksTest : public ::testing::Test {
+ protected:
+  // What submitting and waiting for steps throws; afterwards nothing but parameters is held.
+  std::string failure_of_run(ExecutorRig& rig, Communicator& communicator) {
+    const std::uint64_t parameters = rig.pool.statistics().in_use_bytes;
+    const std::uint64_t staged = rig.pinned.statistics().in_use_bytes;
+    ExecutorParts parts = rig.parts(*tape_, schedule_);
+    parts.communicator = &communicator;
+    std::string failure;
+    try {
+      Executor executor(parts);
+      try {
+        StepLoop(rig, executor).run(4);
+      } catch (const DeviceError&) {
+        EXPECT_TRUE(executor.failed());
+        EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), DeviceError);
+        throw;
+      }
+    } catch (const DeviceError& error) {
+      failure = error.what();
+    }
+    EXPECT_EQ(rig.pool.statistics().in_use_bytes, parameters);
+    EXPECT_EQ(rig.pinned.statistics().in_use_bytes, staged);
+    return failure;
+  }
+
+  const TapePtr tape_ = training_tape(random_network(3), {}, shared_training(kRanks, 1));
+  const Schedule schedule_ = schedule_of(*tape_, Policy::kOffloadAll);
+  const std::unique_ptr<Device> device_ = make_cpu_device({});
+};
+
+TEST_F(RanksTest, AnExecutorWithoutCommunicatorIsRefused) {
+  ExecutorRig rig(*device_, *tape_);
+  ExecutorParts parts = rig.parts(*tape_, schedule_);
+  parts.communicator = nullptr;
+  try {
+    const Executor executor(parts);
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'" + tape_->model() + "' is trained by several ranks together"));
+    EXPECT_THAT(error.what(), HasSubstr("communicator"));
+  }
+}
+
+// The host would otherwise wait for ever for a rank that is gone.
+TEST_F(RanksTest, TheHostWaitsForResultsThroughTheCommunicator) {
+  class LostRank : public HashCommunicator {
+   public:
+    using HashCommunicator::HashCommunicator;
+    void wait(const Frontier& frontier) override {
+      if (waits_++ == 1) {
+        throw DeviceError("rank 2 does not answer");
+      }
+      HashCommunicator::wait(frontier);
+    }
+
+   private:
+    int waits_ = 0;
+  };
+  ExecutorRig rig(*device_, *tape_);
+  LostRank communicator(*device_, *tape_);
+  EXPECT_EQ(failure_of_run(rig, communicator), "rank 2 does not answer");
+}
+
+TEST_F(RanksTest, ACollectiveThatCannotBeSubmittedEndsTheExecutor) {
+  class BrokenOff : public HashCommunicator {
+   public:
+    using HashCommunicator::all_reduce;
+    using HashCommunicator::HashCommunicator;
+    Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
+      if (submitted_++ == 4) {
+        throw DeviceError("rank 1 has failed");
+      }
+      return HashCommunicator::all_reduce(stream, parts, reduction);
+    }
+
+   private:
+    int submitted_ = 0;
+  };
+  ExecutorRig rig(*device_, *tape_);
+  BrokenOff communicator(*device_, *tape_);
+  EXPECT_EQ(failure_of_run(rig, communicator), "rank 1 has failed");
+}
+
+TEST_F(RanksTest, StepsWithCollectivesAreNoGraphs) {
+  class CapturingDevice : public ForwardingDevice {
+   public:
+    using ForwardingDevice::ForwardingDevice;
+    std::string why_not_capture() const override { return ""; }
+  };
+  const CapturingDevice capturing(*device_);
+  EXPECT_EQ(why_not_graph(capturing, *training_tape(random_network(3)), nullptr), "");
+  EXPECT_THAT(why_not_graph(capturing, *tape_, nullptr), HasSubstr("ranks"));
+}
+
+// --- what was found ----------------------------------------------------------------------------------------
 
 // What `baseline` holds between steps was only ready for the compute stream: the first load wrote to memory
 // that its last owner was not done with (found by seed 8 of tests/random, in the first step after an

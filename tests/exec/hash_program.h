@@ -56,6 +56,14 @@ inline std::uint64_t op_hash(OpId op, const StepScalars& scalars,
   return hash;
 }
 
+// That an op has run, and what came out.
+struct OpRun {
+  OpId op = 0;
+  std::uint64_t hash = 0;
+
+  bool operator==(const OpRun&) const = default;
+};
+
 // A parameter's storage is its logical form.
 class HashProgram : public OpProgram {
  public:
@@ -73,7 +81,7 @@ class HashProgram : public OpProgram {
     // No two steps read the same: what makes the same again is launched again in one step.
     const auto [latest, first] = latest_.emplace(op, hash);
     if (first || std::exchange(latest->second, hash) != hash) {
-      hashes_.push_back(hash);
+      runs_.push_back({.op = op, .hash = hash});
     }
   }
 
@@ -85,9 +93,9 @@ class HashProgram : public OpProgram {
   }
 
   // Of every op so far, in the order in which they ran; once where it made the same again.
-  std::vector<std::uint64_t> hashes() const {
+  std::vector<OpRun> runs() const {
     const std::lock_guard lock(mutex_);
-    return hashes_;
+    return runs_;
   }
 
  private:
@@ -96,7 +104,7 @@ class HashProgram : public OpProgram {
   }
 
   mutable std::mutex mutex_;  // ops run on the stream's thread
-  std::vector<std::uint64_t> hashes_;
+  std::vector<OpRun> runs_;
   std::map<OpId, std::uint64_t> latest_;
 };
 
@@ -114,7 +122,8 @@ inline std::vector<std::vector<float>> hash_parameters(const Tape& tape) {
   return result;
 }
 
-// Each value in memory of its own, ops in the order of the tape.
+// Each value in memory of its own, ops in the order of the tape; what ranks do together is told no numbers of
+// a step. Sums of gradients are zero at first, and no micro-step begins them anew.
 class Interpreter {
  public:
   explicit Interpreter(const Tape& tape) : tape_(tape) {
@@ -134,15 +143,18 @@ class Interpreter {
     }
     for (OpId id = 0; id < tape_.ops().size(); ++id) {
       const Op& op = tape_.op(id);
+      if (op.phase == Phase::kUpdate && !scalars.updates()) {
+        continue;
+      }
       std::vector<std::span<const std::byte>> reads;
       for (const ValueId value : op.reads) {
         reads.emplace_back(values_[value]);
       }
-      const std::uint64_t hash = op_hash(id, scalars, reads);
+      const std::uint64_t hash = op_hash(id, op.collective() ? StepScalars{} : scalars, reads);
       for (std::size_t write = 0; write < op.writes.size(); ++write) {
         fill_from(mix_seed(hash, write), values_[op.writes[write]]);
       }
-      hashes_.push_back(hash);
+      runs_.push_back({.op = id, .hash = hash});
     }
   }
 
@@ -154,12 +166,12 @@ class Interpreter {
   }
 
   const Bytes& value(ValueId id) const { return values_[id]; }
-  const std::vector<std::uint64_t>& hashes() const { return hashes_; }
+  const std::vector<OpRun>& runs() const { return runs_; }
 
  private:
   const Tape& tape_;
   std::vector<Bytes> values_;
-  std::vector<std::uint64_t> hashes_;
+  std::vector<OpRun> runs_;
 };
 
 }  // namespace vdnn::testing

@@ -21,8 +21,9 @@ inline Network zoo_network(const std::string& model, std::int64_t batch) {
   return make_model({.model = model, .input = {}, .classes = 0, .batch = batch});
 }
 
-inline TapePtr training_tape(const Network& network, const fakes::FakeCatalogOptions& options = {}) {
-  return lower_to_tape(network, fakes::FakeCatalog(options), kMomentum);
+inline TapePtr training_tape(const Network& network, const fakes::FakeCatalogOptions& options = {},
+                             const TrainingOptions& training = kMomentum) {
+  return lower_to_tape(network, fakes::FakeCatalog(options), training);
 }
 
 // Grows a network layer by layer: chains of convolutions, rectifiers and pooling, now and then a fork whose

@@ -1,0 +1,70 @@
+#pragma once
+// What ranks do together, for tests of the flow of data: what they make of a bucket is, as of any op, a
+// function of every byte of it (hash_program.h). There are no other ranks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/hash_program.h"
+#include "vdnn/communicator.h"
+
+namespace vdnn::testing {
+
+class HashCommunicator : public Communicator {
+ public:
+  static constexpr int kRanks = 4;
+
+  // Both must outlive it.
+  HashCommunicator(Device& device, const Tape& tape) : device_(device), tape_(tape) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return kRanks; }
+
+  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override {
+    return all_reduce(stream, std::span(&collective, 1), reduction);
+  }
+  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
+    EXPECT_EQ(reduction, Reduction::kSum);
+    std::vector<AddressRange> ranges;
+    std::vector<Access> reads;
+    std::vector<Access> writes;
+    for (const Collective& part : parts) {
+      EXPECT_EQ(part.name, parts.front().name);
+      ranges.push_back(part.range);
+      reads.push_back({.range = part.range, .version = part.version_before});
+      writes.push_back({.range = part.range, .version = part.version_after});
+    }
+    const auto op = std::ranges::find(tape_.ops(), parts.front().name, &Op::name) - tape_.ops().begin();
+    return device_.submit(stream, {.name = parts.front().name,
+                                   .reads = reads,
+                                   .writes = writes,
+                                   .cost = {},
+                                   .run = [this, op, ranges](void* native_stream) {
+                                     program_.run(static_cast<OpId>(op),
+                                                  {.reads = ranges, .writes = ranges, .workspace = {}}, {},
+                                                  native_stream);
+                                   }});
+  }
+  Point broadcast(StreamId stream, const Collective&, int) override {
+    ADD_FAILURE() << "no step has anything to broadcast";
+    return {.stream = stream};
+  }
+
+  void wait(const Frontier& frontier) override { device_.synchronize(frontier); }
+  void break_off(const std::string& cause) override { ADD_FAILURE() << cause; }
+  std::uint64_t library_bytes() const override { return 0; }
+
+  // As HashProgram has them, of what ranks did together.
+  std::vector<OpRun> runs() const { return program_.runs(); }
+
+ private:
+  Device& device_;
+  const Tape& tape_;
+  HashProgram program_;
+};
+
+}  // namespace vdnn::testing
