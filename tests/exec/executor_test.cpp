@@ -525,6 +525,7 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
 // --------------------------------------------------------------------------
 
 constexpr std::uint32_t kMicroSteps = 3;
+constexpr std::uint64_t kTwoUpdates = std::uint64_t{2} * kMicroSteps;
 
 // Small buckets, so that there are several.
 TrainingOptions shared_training(std::uint32_t ranks, std::uint32_t micro_steps) {
@@ -556,7 +557,7 @@ TEST_P(SharedTrainingTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads
       use_network(network, shared_training(ranks, micro_steps));
       ASSERT_EQ(tape_->collective(), ranks > 1);
       const auto device = tight_device(prediction_);
-      train_and_compare(*device, *tape_, schedule_, 2 * kMicroSteps, micro_steps);
+      train_and_compare(*device, *tape_, schedule_, kTwoUpdates, micro_steps);
       expect_nothing_held(*device);
     }
   }
@@ -592,7 +593,7 @@ TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
   ExecutorRig rig(*device, *tape_, {.program = &program});
   Executor executor(rig.parts(*tape_, schedule_, &program));
   std::vector<AddressRange> placements;
-  for (std::uint64_t step = 0; step < 2 * kMicroSteps; ++step) {
+  for (std::uint64_t step = 0; step < kTwoUpdates; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
     const StepScalars scalars = scalars_of(step, kMicroSteps);
     const std::uint64_t before = hash_of_state(rig, program);
@@ -610,7 +611,7 @@ std::string finding_in_order(std::uint64_t seed, const Tape& tape, const Schedul
   ExecutorRig rig(*device, tape);
   {
     Executor executor(rig.parts(tape, schedule));
-    StepLoop(rig, executor, kMicroSteps).run(2 * kMicroSteps);
+    StepLoop(rig, executor, kMicroSteps).run(kTwoUpdates);
   }
   return device->findings().empty() ? "" : device->findings().front().text;
 }
