@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/hash_program.h"
+#include "src/exec/collective_accesses.h"
 #include "vdnn/communicator.h"
 
 namespace vdnn::testing {
@@ -24,24 +25,19 @@ class HashCommunicator : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return kRanks; }
 
-  Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) override {
-    return all_reduce(stream, std::span(&collective, 1), reduction);
-  }
+  using Communicator::all_reduce;
   Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
     EXPECT_EQ(reduction, Reduction::kSum);
     std::vector<AddressRange> ranges;
-    std::vector<Access> reads;
-    std::vector<Access> writes;
     for (const Collective& part : parts) {
       EXPECT_EQ(part.name, parts.front().name);
       ranges.push_back(part.range);
-      reads.push_back({.range = part.range, .version = part.version_before});
-      writes.push_back({.range = part.range, .version = part.version_after});
     }
+    const CollectiveAccesses accesses = accesses_of_all_reduce(parts);
     const auto op = std::ranges::find(tape_.ops(), parts.front().name, &Op::name) - tape_.ops().begin();
     return device_.submit(stream, {.name = parts.front().name,
-                                   .reads = reads,
-                                   .writes = writes,
+                                   .reads = accesses.reads,
+                                   .writes = accesses.writes,
                                    .cost = {},
                                    .run = [this, op, ranges](void* native_stream) {
                                      program_.run(static_cast<OpId>(op),
