@@ -3,8 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "src/cli/launcher_process.h"
 #include "vdnn/error.h"
 #include "vdnn/gpu_system.h"
 
@@ -115,12 +115,7 @@ void start_ranks(const RunArguments& arguments) {
     throw InvalidArgument("--machines " + std::to_string(*arguments.machines) +
                           ": start the ranks of several machines with mpirun or srun");
   }
-  std::vector<std::string> command = mpirun_command(devices);
-  std::vector<char*> words(command.size() + 1, nullptr);
-  std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
-  execvp(words.front(), words.data());
-  throw InvalidArgument("--devices " + std::to_string(devices) +
-                        ": cannot run mpirun: " + std::strerror(errno));
+  std::exit(run_launcher(mpirun_command(devices)));
 }
 
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes) {

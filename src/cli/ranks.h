@@ -8,8 +8,8 @@
 
 namespace vdnn {
 
-// Where the options want several devices and no launcher has started this process: it becomes mpirun, which
-// starts this command once a device. Else returns. Throws InvalidArgument where there is no mpirun.
+// Where the options want several devices and no launcher has started this process: runs mpirun, which starts
+// this command once a device, and exits with its status. Else returns. Throws as run_launcher() does.
 void start_ranks(const RunArguments& arguments);
 
 // The arguments of this rank: with the devices and machines that there are, and a device of its own. Throws

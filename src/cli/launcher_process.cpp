@@ -1,0 +1,158 @@
+#include "src/cli/launcher_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+constexpr std::chrono::seconds kPatience(10);
+
+enum class Child : std::uint8_t { kNone, kEnded, kRunning };
+
+// What this entry of /proc is of that parent.
+Child child_of(pid_t parent, const std::filesystem::path& entry) {
+  if (entry.filename().string().find_first_not_of("0123456789") != std::string::npos) {
+    return Child::kNone;
+  }
+  std::ifstream file(entry / "stat");
+  std::string text;
+  std::getline(file, text);
+  // "7 (a name, of anything) S 1 ...": state and parent.
+  const std::size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos || text.size() < name_end + 4) {
+    return Child::kNone;  // it has gone
+  }
+  const char state = text[name_end + 2];
+  pid_t its_parent = 0;
+  std::from_chars(text.data() + name_end + 4, text.data() + text.size(), its_parent);
+  if (its_parent != parent) {
+    return Child::kNone;
+  }
+  return state == 'Z' || state == 'X' ? Child::kEnded : Child::kRunning;
+}
+
+// The most alive of them.
+Child children_of(pid_t parent) {
+  Child most = Child::kNone;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    most = std::max(most, child_of(parent, entry.path()));
+  }
+  return most;
+}
+
+// Both ends close where a program is run.
+std::array<int, 2> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw DeviceError(std::string("cannot make a pipe: ") + std::strerror(errno));
+  }
+  return ends;
+}
+
+// Blocks, while it lives, the signals that wait() is to see.
+class WatchedSignals {
+ public:
+  WatchedSignals() {
+    sigemptyset(&all_);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) {
+      sigaddset(&all_, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &all_, &before_);
+  }
+  ~WatchedSignals() { restore(); }
+  WatchedSignals(const WatchedSignals&) = delete;
+  WatchedSignals& operator=(const WatchedSignals&) = delete;
+
+  void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // One that another process has sent to this one alone; else 0, after a while. A terminal's go to all of
+  // its processes.
+  int wait() const {
+    constexpr timespec kAwhile{.tv_sec = 0, .tv_nsec = 200'000'000};
+    siginfo_t info{};
+    const int signal = sigtimedwait(&all_, &info, &kAwhile);
+    return signal > 0 && signal != SIGCHLD && info.si_code <= 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t all_{};
+  sigset_t before_{};
+};
+
+// In the child: becomes the launcher, or says why not.
+[[noreturn]] void become(std::vector<char*>& words, const WatchedSignals& signals, pid_t parent, int says) {
+  signals.restore();
+  if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent) {
+    execvp(words.front(), words.data());
+  }
+  const int cause = errno;
+  [[maybe_unused]] const auto written = write(says, &cause, sizeof cause);
+  _exit(1);
+}
+
+pid_t start(std::vector<std::string>& command, const WatchedSignals& signals) {
+  std::vector<char*> words(command.size() + 1, nullptr);
+  std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
+  const auto [hears, says] = make_pipe();
+  const pid_t parent = getpid();
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    become(words, signals, parent, says);
+  }
+  int cause = launcher < 0 ? errno : 0;
+  close(says);
+  if (launcher > 0 && read(hears, &cause, sizeof cause) == sizeof cause) {
+    waitpid(launcher, nullptr, 0);
+  }
+  close(hears);
+  if (cause != 0) {
+    throw InvalidArgument("cannot run " + command.front() + ": " + std::strerror(cause));
+  }
+  return launcher;
+}
+
+}  // namespace
+
+int run_launcher(std::vector<std::string> command) {
+  using Clock = std::chrono::steady_clock;
+  const WatchedSignals signals;
+  const pid_t launcher = start(command, signals);
+  bool started = false;  // it, a process
+  Clock::time_point last_seen;
+  int status = 0;
+  while (waitpid(launcher, &status, WNOHANG) != launcher) {
+    if (const int signal = signals.wait(); signal != 0) {
+      kill(launcher, signal);
+    }
+    const Child children = children_of(launcher);
+    if (children == Child::kRunning || (children == Child::kEnded && !started)) {
+      started = true;
+      last_seen = Clock::now();
+    } else if (started && Clock::now() - last_seen > kPatience) {
+      kill(launcher, SIGKILL);
+      waitpid(launcher, &status, 0);
+      throw DeviceError(command.front() + " has stayed behind after all that it had started: ended");
+    }
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace vdnn
