@@ -43,6 +43,9 @@ class GpuSystem {
   virtual std::uint64_t free_bytes(int ordinal) = 0;
   // As its maker calls it: "NVIDIA H200".
   virtual std::string gpu_name(int ordinal) = 0;
+  // Its card's, which no other has, whatever CUDA_VISIBLE_DEVICES makes of ordinals, as nvidia-smi -L prints
+  // it: "GPU-5a7b..." with 32 digits. Parts of one card (MIG) have the same.
+  virtual std::string gpu_uuid(int ordinal) = 0;
   // As make_cuda_device(). Unless the options say what context and libraries take, that is what they took
   // when the first device of that GPU was made, with the mathematics of its layers.
   virtual std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) = 0;

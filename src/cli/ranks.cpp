@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "src/cli/launcher_process.h"
+#include "src/dist/rank_device.h"
 #include "vdnn/error.h"
 #include "vdnn/gpu_system.h"
 
@@ -62,35 +64,13 @@ void require_as_asked(const char* option, const std::optional<std::uint32_t>& as
   }
 }
 
-int gpus() {
+// Null: none can be driven.
+std::shared_ptr<GpuSystem> gpus() {
   try {
-    return make_gpu_system()->count();
+    return make_gpu_system();
   } catch (const Error&) {
-    return 0;  // nothing that could drive one
+    return nullptr;
   }
-}
-
-// Each its own GPU; or all of them cpu.
-std::string device_of_rank(const std::string& asked, const ProcessGroup& processes) {
-  if (processes.local_size() == 1) {
-    return asked == "cuda" ? "cuda:0" : asked;
-  }
-  if (asked.starts_with("cuda:")) {
-    throw InvalidArgument("--device " + asked + ": a machine's " + std::to_string(processes.local_size()) +
-                          " ranks cannot share it: write cpu, cuda or auto");
-  }
-  if (asked != "auto" && asked != "cuda") {
-    return asked;
-  }
-  const int there = gpus();
-  if (asked == "auto" && there == 0) {
-    return "cpu";
-  }
-  if (there < processes.local_size()) {
-    throw InvalidArgument("a machine has " + std::to_string(processes.local_size()) + " ranks and " +
-                          std::to_string(there) + " GPUs: each rank wants one of its own");
-  }
-  return "cuda:" + std::to_string(processes.local_rank());
 }
 
 // "cuda" of "cuda:3".
@@ -126,7 +106,7 @@ RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processe
   require_as_asked("--machines", given.machines, machines);
   arguments.devices = devices;
   arguments.machines = machines;
-  arguments.device = device_of_rank(given.device, processes);
+  arguments.device = device_of_rank(given.device, processes, gpus().get());
   return arguments;
 }
 

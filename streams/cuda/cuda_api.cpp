@@ -306,6 +306,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     load("cuDeviceGet", device_get_);
     load("cuDeviceGetAttribute", device_attribute_);
     load("cuDeviceGetName", device_name_);
+    load("cuDeviceGetUuid", device_uuid_);
     load("cuDevicePrimaryCtxGetState", context_state_);
     load("cuMemGetAllocationGranularity", granularity_);
     load("cuMemAddressReserve", address_reserve_);
@@ -335,6 +336,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   std::string missing_;
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
   PFN_cuDeviceGetName_v2000 device_name_ = nullptr;
+  PFN_cuDeviceGetUuid_v9020 device_uuid_ = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
   PFN_cuDevicePrimaryCtxGetState_v7000 context_state_ = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
@@ -357,6 +359,11 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
     return status(result);
   }
   info.name = name.data();
+  CUuuid uuid{};
+  if (const CUresult result = device_uuid_(&uuid, device); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  std::ranges::copy(uuid.bytes, info.uuid.begin());
   int supported = 0;
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);

@@ -7,6 +7,7 @@
 // Functions are named after CUDA's; errors are returned as CUDA numbers them. CUresult and cudaError_t use
 // the same numbers, so one type holds both.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,6 +65,7 @@ using CudaExec = void*;    // a cudaGraphExec_t
 
 struct CudaDeviceInfo {
   std::string name;
+  std::array<unsigned char, 16> uuid{};  // the card's, whatever CUDA_VISIBLE_DEVICES makes of ordinals
   bool virtual_memory = false;   // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
   std::optional<int> host_node;  // the NUMA node of the host beside it, where driver and system say
 };

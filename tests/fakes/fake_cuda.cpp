@@ -323,6 +323,7 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
     return status;
   }
   info = {.name = "Fake GPU " + std::to_string(ordinal),
+          .uuid = {0xfa, static_cast<unsigned char>(options_.first_card + ordinal)},
           .virtual_memory = options_.virtual_memory,
           .host_node = options_.host_node};
   return CudaStatus::kSuccess;

@@ -51,6 +51,7 @@ namespace vdnn {
 struct FakeCudaOptions {
   std::uint64_t seed = 0;
   int gpus = 1;
+  int first_card = 0;  // cuda:0 is that one of the machine, as where CUDA_VISIBLE_DEVICES names it
   std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // of each GPU
   std::uint64_t used_bytes = 0;                         // of each, by other processes
   std::uint64_t context_bytes = 0;                      // of each that the process uses

@@ -1,8 +1,11 @@
 #include "src/ops/cuda/gpu_system.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/ops/cuda/tried_engines.h"
@@ -79,6 +82,20 @@ class TrialsOnGpu final : public EngineTrials {
   OnGpu<EngineTrials> trials_;
 };
 
+// As nvidia-smi writes it.
+std::string text_of(const std::array<unsigned char, 16>& uuid) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i >= 4 && i <= 10 && i % 2 == 0) {
+      text += '-';
+    }
+    text += kDigits[uuid[i] / 16];
+    text += kDigits[uuid[i] % 16];
+  }
+  return text;
+}
+
 class CudaGpus final : public GpuSystem {
  public:
   explicit CudaGpus(GpuParts parts) : parts_(std::move(parts)) {}
@@ -89,6 +106,7 @@ class CudaGpus final : public GpuSystem {
   }
   std::uint64_t free_bytes(int ordinal) override { return free_bytes_of_gpu(*context_of(ordinal)); }
   std::string gpu_name(int ordinal) override { return info_of(*context_of(ordinal), ordinal).name; }
+  std::string gpu_uuid(int ordinal) override { return text_of(info_of(*context_of(ordinal), ordinal).uuid); }
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
     CudaDeviceOptions measured = options;
     if (!measured.library_bytes) {

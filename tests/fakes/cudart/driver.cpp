@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string_view>
@@ -36,6 +37,15 @@ CUresult device_get_name(char* name, int bytes, CUdevice device) {
     vdnn::CudaDeviceInfo info;
     const CudaStatus status = cuda().fake().device_info(info, device);
     std::snprintf(name, static_cast<std::size_t>(bytes), "%s", info.name.c_str());
+    return status;
+  });
+}
+
+CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
+  return call("cuDeviceGetUuid", [&] {
+    vdnn::CudaDeviceInfo info;
+    const CudaStatus status = cuda().fake().device_info(info, device);
+    std::ranges::copy(info.uuid, uuid->bytes);
     return status;
   });
 }
@@ -143,6 +153,7 @@ void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
       {"cuDeviceGet", pointer(device_get)},
       {"cuDeviceGetName", pointer(device_get_name)},
+      {"cuDeviceGetUuid", pointer(device_get_uuid)},
       {"cuDeviceGetAttribute", pointer(device_get_attribute)},
       {"cuDevicePrimaryCtxGetState", pointer(primary_state)},
       {"cuMemGetAllocationGranularity", pointer(granularity)},

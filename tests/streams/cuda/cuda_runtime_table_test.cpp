@@ -55,6 +55,7 @@ TEST(CudaRuntimeTable, CallsReachTheRuntimeThatWasFound) {
   CudaDeviceInfo info;
   expect(api->device_info(info, 0));
   EXPECT_EQ(info.name, "Fake GPU 0");
+  EXPECT_EQ(info.uuid.front(), 0xfa);
   EXPECT_TRUE(info.virtual_memory);
   std::uint64_t granule = 0;
   expect(api->allocation_granularity(granule, 0));
