@@ -18,8 +18,10 @@
 namespace vdnn {
 
 struct CostMeasurementOptions {
-  std::uint64_t steps = 20;  // that are timed for each choice of algorithms; at least 5
-  std::uint64_t seed = 1;    // of parameters and samples
+  // That are timed for each choice of algorithms, micro-steps where the run accumulates. At least 5, and at
+  // least one that updates: as many as are accumulated.
+  std::uint64_t steps = 20;
+  std::uint64_t seed = 1;  // of parameters and samples
   // As in SessionOptions.
   std::optional<double> link_gbytes_per_second;
   // Told before each choice of algorithms is run, with the number of launches of the tape that it is to time.

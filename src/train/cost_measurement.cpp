@@ -192,6 +192,11 @@ MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions&
     throw InvalidArgument("costs of " + std::to_string(options.steps) + " steps: measure at least " +
                           std::to_string(kFewestMeasuredSteps));
   }
+  if (const std::uint32_t accumulated = run.options.training.micro_steps; accumulated > options.steps) {
+    throw InvalidArgument("--accumulate " + std::to_string(accumulated) + " and --steps " +
+                          std::to_string(options.steps) + ": of " + std::to_string(accumulated) +
+                          " steps one updates, so at least as many are to be timed");
+  }
   MeasuredCosts costs = CostMeasurement(run, options).measure();
   costs.setting = run.measured_setting();
   costs.link_gbytes_per_second = options.link_gbytes_per_second;

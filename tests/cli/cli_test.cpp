@@ -1211,6 +1211,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"ProfileOnSim", "profile --model lenet --device sim:h200 -o /tmp/costs.json", "sim:h200"},
         BadInput{"ProfileOfFewSteps", "profile --model lenet --device cpu --steps 4 -o /tmp/costs.json",
                  "at least 5"},
+        // That an op was not timed was found when all steps had run.
+        BadInput{"ProfileOfFewerStepsThanAnUpdate",
+                 "profile --model lenet --device cpu --accumulate 6 --steps 5 -o /tmp/costs.json",
+                 "--accumulate 6 and --steps 5"},
         BadInput{"ProfileUnderAPolicy", "profile --model lenet --policy all -o /tmp/costs.json", "--policy"},
         BadInput{"ReplayOfNothing", "replay /nowhere/schedule.json", "/nowhere"}),
     [](const auto& test) { return test.param.name; });
