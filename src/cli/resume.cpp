@@ -27,6 +27,7 @@ void warn_of_differences(const CheckpointInfo& info, const PlannedRun& run) {
   warn_if_different("device", info.device, device.substr(0, device.find(':')));
   warn_if_different("threads", info.threads, run.target.threads);
   warn_if_different("batch", info.batch, run.network.batch());
+  warn_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
   warn_if_different("algorithms of", info.algorithms_source, run.catalog->algorithms_source());
 }
 
@@ -49,14 +50,16 @@ RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>&
   return arguments;
 }
 
-PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& given) {
+PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& given, bool speaks) {
   RunOptions options = given;
   options.warn = log_warning;
   if (!checkpoint) {
     return plan_run(options);
   }
   PlannedRun run = plan_resumed_run(*checkpoint, make_model(options.model), options);
-  warn_of_differences(checkpoint->info(), run);
+  if (speaks) {
+    warn_of_differences(checkpoint->info(), run);
+  }
   return run;
 }
 

@@ -146,7 +146,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
       return measure_communicator(device, gpu, *processes);
     };
   }
-  const PlannedRun run = plan_from(checkpoint, options);
+  const PlannedRun run = plan_from(checkpoint, options, is_first(processes));
   const DatasetSplits data = open_data(arguments, run);
   if (processes != nullptr) {
     require_agreement(to_be_agreed_on(arguments, checkpoint, data), run.target, *processes);

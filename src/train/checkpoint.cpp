@@ -87,6 +87,7 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
           {"version", std::string(kVersion)},
           {"model", run.network.name()},
           {"batch", std::to_string(run.network.batch())},
+          {"global_batch", std::to_string(run.global_batch())},
           {"step", std::to_string(state.step)},
           {"seed", std::to_string(state.seed)},
           {"device", kind_of_device(run.target.name)},
@@ -119,6 +120,8 @@ class MetadataReader {
     }
     return std::move(metadata_.extract(found).mapped());
   }
+
+  bool has(const char* key) const { return metadata_.contains(key); }
 
   template <class Integer>
   Integer number(const char* key) {
@@ -217,6 +220,9 @@ CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metada
   }
   CheckpointInfo info{.model = reader.text("model"),
                       .batch = reader.number<std::int64_t>("batch"),
+                      .global_batch = reader.has("global_batch")
+                                          ? std::optional(reader.number<std::uint64_t>("global_batch"))
+                                          : std::nullopt,
                       .step = reader.number<std::uint64_t>("step"),
                       .seed = reader.number<std::uint64_t>("seed"),
                       .device = reader.text("device"),

@@ -135,6 +135,18 @@ TEST_F(Ranks, GoOnFromTheCheckpointOfAnotherNumberOfRanks) {
   EXPECT_EQ(resumed["weights_sha256"], straight["weights_sha256"]);
 }
 
+// It trained on without a word.
+TEST_F(Ranks, OneOfThemWarnsOfAnotherGlobalBatch) {
+  const std::string checkpoint = path("checkpoint");
+  trained("--steps 1 --devices 2 --save " + checkpoint);
+  const std::string again = "--steps 2 --resume " + checkpoint;
+  const std::string warning = "global batch 8, and goes on with 16";
+  const std::string with_another = run(train(again + " --devices 2 --accumulate 2")).text;
+  ASSERT_THAT(with_another, HasSubstr(warning));
+  EXPECT_EQ(with_another.find(warning), with_another.rfind(warning)) << with_another;
+  EXPECT_THAT(run(train(again + " --accumulate 2")).text, Not(HasSubstr("global batch 8, ")));
+}
+
 TEST_F(Ranks, ABudgetIsEnforcedOnEach) {
   const testing::Outcome outcome = run(train("--steps 1 --devices 2 --policy none --memory 5MiB"));
   EXPECT_EQ(outcome.status, kDoesNotFit) << outcome.text;

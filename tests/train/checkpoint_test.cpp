@@ -323,6 +323,7 @@ TEST_F(CheckpointTest, SaysWhatItIs) {
   const CheckpointInfo& info = checkpoint.info();
   EXPECT_EQ(info.model, "tiny");
   EXPECT_EQ(info.batch, 2);
+  EXPECT_EQ(info.global_batch, 2U);
   EXPECT_EQ(info.step, 41U);
   EXPECT_EQ(info.seed, 0xfedcba9876543210);
   EXPECT_EQ(info.device, "cpu");
@@ -474,6 +475,9 @@ TEST_F(CheckpointTest, NoMetadataMayBeMissingOrUnknown) {
   const std::string whole = read("checkpoint");
   const SafetensorsMetadata metadata = SafetensorsFile(path()).metadata();
   for (const auto& [key, value] : metadata) {
+    if (key == "global_batch") {
+      continue;
+    }
     write("checkpoint", whole);
     edit([&, name = key](Edited& edited) { edited.metadata.erase(name); });
     EXPECT_THAT(rejection<DataError>(), HasSubstr("'" + key + "'"));
@@ -483,11 +487,30 @@ TEST_F(CheckpointTest, NoMetadataMayBeMissingOrUnknown) {
   EXPECT_THAT(rejection<DataError>(), HasSubstr("colour"));
 }
 
+// The first ones were written without it.
+TEST_F(CheckpointTest, WithoutAGlobalBatchIsGoneOnFrom) {
+  const PlannedRun run = tiny_run();
+  save_odd_state(run);
+  edit([](Edited& edited) { edited.metadata.erase("global_batch"); });
+  const Checkpoint checkpoint(path());
+  EXPECT_EQ(checkpoint.info().global_batch, std::nullopt);
+  expect_same(checkpoint.state(run), odd_state(run));
+}
+
+TEST_F(CheckpointTest, TheGlobalBatchCountsMicroSteps) {
+  TrainingOptions training = kTraining;
+  training.micro_steps = 3;
+  save_odd_state(tiny_run(tiny(), training));
+  EXPECT_EQ(Checkpoint(path()).info().batch, 2);
+  EXPECT_EQ(Checkpoint(path()).info().global_batch, 6U);
+}
+
 TEST_F(CheckpointTest, MetadataOfAnotherFormAreRefused) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> damages{
       {"step", {"", "many", "-1", "4.5", "12 ", "0x10", "99999999999999999999"}},
       {"seed", {"", "none"}},
       {"batch", {"big", "-2"}},
+      {"global_batch", {"", "all", "-2"}},
       {"threads", {"two", "-1"}},
       {"optimizer",
        {"", "adam", "[]", "{}", R"({"kind":"newton"})", R"({"kind":"sgd","momentum":1})",
