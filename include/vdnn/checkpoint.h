@@ -73,8 +73,10 @@ class Checkpoint {
 };
 
 // The run that goes on from the checkpoint: planned as plan_run() does, with the checkpoint's algorithms.
-// Throws what plan_run() throws; InvalidArgument as Checkpoint::require_matches() does, and with the names of
-// op and algorithm where an op has none in the checkpoint, or one that does not exist on this device.
+// A training whose ranks synchronise batch normalisation goes on from one whose ranks do not, and the other
+// way around: parameters and running statistics are the same, and the algorithms of other ops. Throws what
+// plan_run() throws; InvalidArgument as Checkpoint::require_matches() does, and with the names of op and
+// algorithm where an op has none in the checkpoint, or one that does not exist on this device.
 PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options);
 
 // Writes the session's state and puts it in place of what `path` held, durably and as a whole: whatever

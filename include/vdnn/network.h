@@ -165,6 +165,7 @@ struct TrainingOptions {
   // Batch normalisation takes its statistics over the batches of all ranks, in every micro-step. Ranks then
   // wait for each other in each such layer, twice in forward and once in backward.
   bool sync_batch_normalization = false;
+  bool normalizes_over_ranks() const { return sync_batch_normalization && ranks > 1; }
   // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient".
   std::vector<std::string> results;
 };

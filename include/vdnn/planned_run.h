@@ -71,7 +71,9 @@ struct RunOptions {
   // Told what people should know and no run fails for. May be empty.
   std::function<void(const std::string&)> warn;
   TrainingOptions training;
-  // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete.
+  // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete; or
+  // complete of the same training with `sync_batch_normalization` the other way: the planned run's then have
+  // what `algorithms` prefers for batch normalisation, and these for all else.
   std::map<std::string, std::string> recorded_algorithms;
   // Steps of training are graphs (executor.h); refused by sessions on devices that cannot capture them.
   bool graph = false;

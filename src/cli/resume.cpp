@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
+#include <string_view>
 
 #include "src/cli/output.h"
 #include "vdnn/error.h"
@@ -22,12 +23,21 @@ void warn_if_different(const char* what, const Value& then, const Value& now) {
   }
 }
 
+std::string_view batches(bool of_all_ranks) {
+  return of_all_ranks ? "the batches of all ranks" : "each rank's own batch";
+}
+
 void warn_of_differences(const CheckpointInfo& info, const PlannedRun& run) {
   const std::string& device = run.target.name;
   warn_if_different("device", info.device, device.substr(0, device.find(':')));
   warn_if_different("threads", info.threads, run.target.threads);
   warn_if_different("batch", info.batch, run.network.batch());
   warn_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
+  // Records were adopted where that is the other way.
+  const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
+  const bool as_then = info.algorithms == run.options.recorded_algorithms;
+  warn_if_different("batch normalisation over", batches(normalizes_over_ranks == as_then),
+                    batches(normalizes_over_ranks));
   warn_if_different("algorithms of", info.algorithms_source, run.catalog->algorithms_source());
 }
 

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "src/ops/cuda/cuda_catalog.h"
@@ -247,6 +249,47 @@ std::map<std::string, std::string> algorithm_names(const Tape& tape,
   return names;
 }
 
+using Records = std::map<std::string, std::string>;  // names of algorithms by names of ops
+
+bool are_of(const Tape& tape, const Records& records) {
+  std::set<std::string_view> names;
+  for (const Op& op : tape.ops()) {
+    names.insert(op.name);
+    if (op.recorded() && !records.contains(op.name)) {
+      return false;
+    }
+  }
+  return std::ranges::all_of(records, [&](const auto& record) { return names.contains(record.first); });
+}
+
+// The tape of a training that normalises over the batches of all ranks where this one does not, or the other
+// way around.
+std::shared_ptr<const Tape> normalized_the_other_way(const PlannedRun& run) {
+  TrainingOptions training = run.options.training;
+  training.sync_batch_normalization = !training.normalizes_over_ranks();
+  training.ranks = std::max(training.ranks, 2U);
+  training.results.clear();  // values of this tape
+  return lower_to_tape(run.network, *run.catalog, training);
+}
+
+// Batch normalisation over the batches of all ranks is made of other ops than that over each rank's own, of
+// the same parameters and running statistics. Where all records are of a training that did it the other way,
+// its ops have what is preferred, and what is recorded of all others stands.
+void adopt_records(PlannedRun& run) {
+  Records& records = run.options.recorded_algorithms;
+  if (records.empty() || are_of(*run.tape, records) || !are_of(*normalized_the_other_way(run), records)) {
+    return;  // what is wrong is said by who plans
+  }
+  Records adopted =
+      algorithm_names(*run.tape, make_plan(*run.tape, {.preference = run.options.algorithms}).algorithms);
+  for (const Op& op : run.tape->ops()) {
+    if (op.recorded() && !std::holds_alternative<BatchNormalizationSpec>(op.spec)) {
+      adopted.at(op.name) = records.at(op.name);
+    }
+  }
+  records = std::move(adopted);
+}
+
 void decide(PlannedRun& run, Policy policy) {
   PlannedSchedule planned = plan_by_policy(run, plan_options(run.options, policy));
   run.plan = std::move(planned.plan);
@@ -339,6 +382,7 @@ PlannedRun plan_run(const RunOptions& options) {
 
 PlannedRun plan_run(Network network, const RunOptions& options) {
   PlannedRun run = prepare(std::move(network), options);
+  adopt_records(run);
   decide(run);
   return run;
 }

@@ -147,6 +147,21 @@ TEST_F(Ranks, OneOfThemWarnsOfAnotherGlobalBatch) {
   EXPECT_THAT(run(train(again + " --accumulate 2")).text, Not(HasSubstr("global batch 8, ")));
 }
 
+TEST_F(Ranks, SynchronizedNormalizationGoesOnFromOrdinaryAndTheOtherWayAround) {
+  for (const bool first : {false, true}) {
+    const auto with = [](bool synchronized) {
+      return std::string(" --model resnet20 --batch 2 --devices 2") + (synchronized ? " --sync-bn" : "");
+    };
+    const std::string checkpoint = path(first ? "synchronized" : "ordinary");
+    trained("--steps 1 --save " + checkpoint + with(first));
+    const testing::Outcome outcome =
+        run(train("--steps 2 --check-ranks 1 --resume " + checkpoint + with(!first)));
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(first ? "over the batches of all ranks, and goes on with each rank's"
+                                              : "over each rank's own batch, and goes on with the batches"));
+  }
+}
+
 TEST_F(Ranks, ABudgetIsEnforcedOnEach) {
   const testing::Outcome outcome = run(train("--steps 1 --devices 2 --policy none --memory 5MiB"));
   EXPECT_EQ(outcome.status, kDoesNotFit) << outcome.text;

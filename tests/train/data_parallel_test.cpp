@@ -9,22 +9,30 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "fakes/thread_ranks.h"
 #include "src/base/random.h"
+#include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"
+#include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
+#include "vdnn/initialisation.h"
 #include "vdnn/session.h"
 
 namespace vdnn {
 namespace {
 
 using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
 
 constexpr int kRanks = 4;
 constexpr std::uint64_t kSteps = 30;
@@ -311,6 +319,115 @@ TEST(Synchronized, AloneItIsOrdinaryBatchNormalization) {
   EXPECT_FALSE(run.tape->collective());
   EXPECT_EQ(step_normalized(run, nullptr).weights_sha256,
             step_normalized(plan_run(normalized_network(kBatch), ordinary), nullptr).weights_sha256);
+}
+
+// --- checkpoints of the one in the other ---------------------------------------------------------
+
+RunOptions normalized_options(bool synchronized, AlgorithmPreference algorithms) {
+  RunOptions wish = options(Policy::kOffloadNone, SgdSpec{.momentum = 0.9F}, {.ranks = 2});
+  wish.training.clip_norm = std::nullopt;
+  wish.training.sync_batch_normalization = synchronized;
+  wish.algorithms = algorithms;
+  return wish;
+}
+
+class OtherNormalization : public testing::TemporaryDirectory, public ::testing::WithParamInterface<bool> {
+ protected:
+  PlannedRun planned(bool synchronized,
+                     AlgorithmPreference algorithms = AlgorithmPreference::kPerformance) const {
+    return plan_run(normalized_network(kBatch), normalized_options(synchronized, algorithms));
+  }
+
+  // Of rank 0 of a training by `run`, which has begun from `start`, or from the checkpoint; as it is then.
+  TrainingState steps(const PlannedRun& run, const std::optional<TrainingState>& start, bool save) const {
+    TrainingState result;
+    testing::run_ranks(2, [&](ProcessGroup& group) {
+      Session session(run,
+                      {.seed = 3, .connect = [&](Device& device) { return group.communicator(device); }});
+      if (start) {
+        session.restore(*start);
+      }
+      for (int step = 0; step < 2; ++step) {
+        session.step(Part(session.steps(), kBatch, group.rank() * kBatch).inputs(), 0.05F);
+      }
+      session.finish();
+      session.share_statistics();
+      if (group.rank() == 0) {
+        result = session.state();
+        if (save) {
+          save_checkpoint(path(), session);
+        }
+      }
+    });
+    return result;
+  }
+
+  fs::path path() const { return directory_ / "checkpoint"; }
+};
+
+INSTANTIATE_TEST_SUITE_P(From, OtherNormalization, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "synchronized" : "own"; });
+
+std::string sha256_of(const TrainingState& state) {
+  std::vector<std::vector<float>> values;
+  for (const auto* const list : {&state.parameters, &state.optimizer}) {
+    for (const ParameterValues& one : *list) {
+      values.push_back(one.values);
+    }
+  }
+  return parameters_sha256(values);
+}
+
+// Was refused: normalisation is made of other ops, for which nothing is recorded.
+TEST_P(OtherNormalization, GoesOnFromTheCheckpoint) {
+  const bool synchronized = GetParam();
+  const TrainingState saved = steps(planned(synchronized), std::nullopt, true);
+  const Checkpoint checkpoint(path());
+  const PlannedRun run =
+      plan_resumed_run(checkpoint, normalized_network(kBatch),
+                       normalized_options(!synchronized, AlgorithmPreference::kPerformance));
+  const TrainingState read = checkpoint.state(run);
+  EXPECT_EQ(sha256_of(read), sha256_of(saved));
+  EXPECT_EQ(read.step, 2U);
+  const std::string rest = sha256_of(steps(run, read, false));
+  // As of a run that never heard of the checkpoint, and not as it would have gone on itself.
+  EXPECT_EQ(rest, sha256_of(steps(planned(!synchronized), saved, false)));
+  EXPECT_NE(rest, sha256_of(steps(planned(synchronized), saved, false)));
+}
+
+TEST_P(OtherNormalization, ComputesAllElseAsRecorded) {
+  const PlannedRun before = planned(GetParam());
+  steps(before, std::nullopt, true);
+  ASSERT_NE(before.plan.algorithms, planned(GetParam(), AlgorithmPreference::kMemory).plan.algorithms);
+  const Checkpoint checkpoint(path());
+  const PlannedRun run = plan_resumed_run(checkpoint, normalized_network(kBatch),
+                                          normalized_options(!GetParam(), AlgorithmPreference::kMemory));
+  std::size_t compared = 0;
+  for (OpId id = 0; id < run.tape->ops().size(); ++id) {
+    const Op& op = run.tape->op(id);
+    if (op.recorded() && !std::holds_alternative<BatchNormalizationSpec>(op.spec)) {
+      EXPECT_EQ(op.algorithms[run.plan.algorithms[id]].name, checkpoint.info().algorithms.at(op.name));
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 0U);
+}
+
+// Records are of the one training or of the other, and not of something in between.
+TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
+  steps(planned(GetParam()), std::nullopt, true);
+  const std::map<std::string, std::string> whole = Checkpoint(path()).info().algorithms;
+  RunOptions wish = normalized_options(!GetParam(), AlgorithmPreference::kPerformance);
+  wish.recorded_algorithms = whole;
+  EXPECT_NO_THROW(plan_run(normalized_network(kBatch), wish));
+  for (const auto& [op, algorithm] : whole) {
+    wish.recorded_algorithms = whole;
+    wish.recorded_algorithms.erase(op);
+    EXPECT_THROW(plan_run(normalized_network(kBatch), wish), InvalidArgument) << op;
+  }
+  wish.recorded_algorithms = whole;
+  wish.recorded_algorithms["conv8.forward"] = "direct";
+  EXPECT_THROW(plan_run(normalized_network(kBatch), wish), InvalidArgument);
 }
 
 // --- failures ------------------------------------------------------------------------------------
