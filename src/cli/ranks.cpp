@@ -110,6 +110,11 @@ RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processe
   return arguments;
 }
 
+bool all_on_gpus(const std::string& device, ProcessGroup& processes) {
+  const std::vector<std::string> devices = processes.gather_to_all(device, "the device of each rank");
+  return std::ranges::all_of(devices, [](const std::string& each) { return each.starts_with("cuda:"); });
+}
+
 void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
                        ProcessGroup& processes) {
   const std::vector<std::string> all =

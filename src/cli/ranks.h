@@ -2,6 +2,7 @@
 // Several processes that train together: who starts them, which device each has, and what they must agree on.
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "src/cli/options.h"
 #include "vdnn/process_group.h"
@@ -15,6 +16,10 @@ void start_ranks(const RunArguments& arguments);
 // The arguments of this rank: with the devices and machines that there are, and a device of its own. Throws
 // InvalidArgument where these were to be others, or there are not enough.
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes);
+
+// Whether every rank is to train on a GPU, as far as the names of devices say ("auto" may be either). On
+// every rank.
+bool all_on_gpus(const std::string& device, ProcessGroup& processes);
 
 // Throws InvalidArgument, which names rank and option, where a rank was started with other options than rank
 // 0, or trains on another kind of device. On every rank.

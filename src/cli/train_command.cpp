@@ -141,7 +141,8 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
   RunOptions options = to_run_options(arguments.run);
-  if (processes != nullptr) {
+  // Where ranks have different devices, that is what is to be said, and nobody is to wait for them to join.
+  if (processes != nullptr && all_on_gpus(arguments.run.device, *processes)) {
     options.communicator_bytes = [processes](Device& device, int gpu) {
       return measure_communicator(device, gpu, *processes);
     };
