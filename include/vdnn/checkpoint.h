@@ -7,13 +7,12 @@
 // number of threads, its weights are bit for bit those of the run that was never interrupted, under any
 // policy and budget.
 //
-// Metadata are strings: `format` "vdnn-checkpoint", `version` "1", `model`, `batch`, `global_batch` (what an
+// Metadata are strings: `format` "vdnn-checkpoint", `version` "2", `model`, `batch`, `global_batch` (what an
 // update is made of: batch x ranks x accumulation), `step`, `seed`, `device` (its kind), `threads`,
 // `algorithms_source`, `optimizer` (a JSON object), `clip_norm` (a number, or null), `algorithms` (a JSON
 // object: op to algorithm), `sha256` (over the data of all tensors in the order of describe_state(), in which
 // they are written; a program that rewrites the file may order them otherwise) and `vdnn` (the version that
-// wrote it). None may be missing but `global_batch`, which the first files do not have, and there are no
-// others.
+// wrote it). None may be missing, and there are no others. Files of version "1" are without `global_batch`.
 
 #include <cstdint>
 #include <filesystem>
@@ -31,7 +30,7 @@ namespace vdnn {
 struct CheckpointInfo {
   std::string model;
   std::int64_t batch = 0;                     // of one device at once
-  std::optional<std::uint64_t> global_batch;  // none: the file does not say
+  std::optional<std::uint64_t> global_batch;  // none: the file is of version 1
   std::uint64_t step = 0;                     // steps done
   std::uint64_t seed = 0;
   std::string device;  // its kind: "cpu"

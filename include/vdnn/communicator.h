@@ -59,9 +59,9 @@ class Communicator {
   // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
-  // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` does not
-  // complete in time or fails on any rank. InvalidArgument, and nothing is broken
-  // off, where Device::synchronize() would not be allowed to wait.
+  // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` fails on
+  // any rank or does not complete in time, as the communicator's options count it. InvalidArgument, and
+  // nothing is broken off, where Device::synchronize() would not be allowed to wait.
   virtual void wait(const Frontier& frontier) = 0;
   // Breaks off what is in flight, here and, where it can be told, on the other ranks. What the collectives
   // in flight leave in memory is undefined. `cause` is what every later call says. Nothing, once something

@@ -36,7 +36,8 @@ struct RunOptions {
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
   // Of a GPU that is to be one of several ranks: what joining them takes of this device's memory, in bytes,
-  // beside what context and libraries do (measure_communicator() in trainer.h). Called while planning; empty:
+  // beside what context and libraries do (measure_communicator() in trainer.h, which all ranks call
+  // together). Called while planning, once, on the planning thread, and kept in PlannedRun::options. Empty:
   // nothing is known of it.
   std::function<std::uint64_t(Device& device, int gpu)> communicator_bytes;
   // Device budget in bytes, > 0. Absent: the device's memory (a GPU: what is free but for a reserve; cpu:

@@ -75,7 +75,8 @@ class ProcessGroup {
   // Has the launcher end all ranks, this one among them, within seconds, even where others hang: one message
   // on standard error names rank, host and cause, and `status` is what the launcher hears. Returns where that
   // has not ended this process, as in a world of one: the caller is to end it. Where another rank has said
-  // why it gives up, that one is given the time to say so itself first. From any thread; nothing is unwound.
+  // why it gives up, that one is given the time to say so itself first, as ranks before this one are: up to 3
+  // s; the launcher is given 5 s. From any thread; nothing is unwound.
   virtual void end_ranks(const std::string& cause, int status = 1) = 0;
 
   // Joins `device` with those of the other ranks, through host memory. An all-reduce is a left fold in rank

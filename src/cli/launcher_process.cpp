@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "vdnn/error.h"
 
@@ -23,6 +24,8 @@ namespace vdnn {
 namespace {
 
 constexpr std::chrono::seconds kPatience(10);
+// Open MPI takes a second signal within five seconds for impatience, and leaves without ending its ranks.
+constexpr std::chrono::seconds kBetweenSignals(6);
 
 enum class Child : std::uint8_t { kNone, kEnded, kRunning };
 
@@ -51,9 +54,10 @@ Child child_of(pid_t parent, const std::filesystem::path& entry) {
 // The most alive of them.
 Child children_of(pid_t parent) {
   Child most = Child::kNone;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
-    most = std::max(most, child_of(parent, entry.path()));
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error); entry != end(entry);
+       entry.increment(error)) {
+    most = std::max(most, child_of(parent, entry->path()));
   }
   return most;
 }
@@ -76,6 +80,7 @@ class WatchedSignals {
       sigaddset(&all_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &all_, &before_);
+    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody is told how a child has ended
   }
   ~WatchedSignals() { restore(); }
   WatchedSignals(const WatchedSignals&) = delete;
@@ -83,13 +88,13 @@ class WatchedSignals {
 
   void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // One that another process has sent to this one alone; else 0, after a while. A terminal's go to all of
-  // its processes.
-  int wait() const {
-    constexpr timespec kAwhile{.tv_sec = 0, .tv_nsec = 200'000'000};
-    siginfo_t info{};
-    const int signal = sigtimedwait(&all_, &info, &kAwhile);
-    return signal > 0 && signal != SIGCHLD && info.si_code <= 0 ? signal : 0;
+  // One that asks this process to end; else 0, after so long or where a child has ended.
+  int wait(std::chrono::milliseconds time) const {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+    const timespec longest{.tv_sec = seconds.count(),
+                           .tv_nsec = std::chrono::nanoseconds(time - seconds).count()};
+    const int signal = sigtimedwait(&all_, nullptr, &longest);
+    return signal > 0 && signal != SIGCHLD ? signal : 0;
   }
 
  private:
@@ -97,10 +102,22 @@ class WatchedSignals {
   sigset_t before_{};
 };
 
+// Whether a terminal stops and interrupts this process and those of its group.
+bool is_in_foreground() {
+  const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (terminal < 0) {
+    return false;
+  }
+  const bool foreground = tcgetpgrp(terminal) == getpgrp();
+  close(terminal);
+  return foreground;
+}
+
 // In the child: becomes the launcher, or says why not.
-[[noreturn]] void become(std::vector<char*>& words, const WatchedSignals& signals, pid_t parent, int says) {
+[[noreturn]] void become(std::vector<char*>& words, const WatchedSignals& signals, bool own_group,
+                         pid_t parent, int says) {
   signals.restore();
-  if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent) {
+  if ((!own_group || setpgid(0, 0) == 0) && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent) {
     execvp(words.front(), words.data());
   }
   const int cause = errno;
@@ -108,14 +125,14 @@ class WatchedSignals {
   _exit(1);
 }
 
-pid_t start(std::vector<std::string>& command, const WatchedSignals& signals) {
+pid_t start(std::vector<std::string>& command, const WatchedSignals& signals, bool own_group) {
   std::vector<char*> words(command.size() + 1, nullptr);
   std::ranges::transform(command, words.begin(), [](std::string& word) { return word.data(); });
   const auto [hears, says] = make_pipe();
   const pid_t parent = getpid();
   const pid_t launcher = fork();
   if (launcher == 0) {
-    become(words, signals, parent, says);
+    become(words, signals, own_group, parent, says);
   }
   int cause = launcher < 0 ? errno : 0;
   close(says);
@@ -134,13 +151,22 @@ pid_t start(std::vector<std::string>& command, const WatchedSignals& signals) {
 int run_launcher(std::vector<std::string> command) {
   using Clock = std::chrono::steady_clock;
   const WatchedSignals signals;
-  const pid_t launcher = start(command, signals);
+  // Where no terminal looks after it, it is to hear signals from here alone.
+  const bool own_group = !is_in_foreground();
+  const pid_t launcher = start(command, signals, own_group);
   bool started = false;  // it, a process
   Clock::time_point last_seen;
+  int asked = 0;  // what this process has heard, and the launcher, in the same group, may have heard as well
+  Clock::time_point asked_at;
   int status = 0;
-  while (waitpid(launcher, &status, WNOHANG) != launcher) {
-    if (const int signal = signals.wait(); signal != 0) {
-      kill(launcher, signal);
+  for (pid_t ended = 0; ended != launcher; ended = waitpid(launcher, &status, WNOHANG)) {
+    // Soon, until it has started some: they may end soon.
+    if (const int signal = signals.wait(std::chrono::milliseconds(started ? 2000 : 100)); signal != 0) {
+      asked = signal;
+      asked_at = Clock::now();
+    }
+    if (asked != 0 && (own_group || Clock::now() - asked_at > kBetweenSignals)) {
+      kill(launcher, std::exchange(asked, 0));
     }
     const Child children = children_of(launcher);
     if (children == Child::kRunning || (children == Child::kEnded && !started)) {

@@ -88,14 +88,21 @@ nlohmann::ordered_json compared(nlohmann::ordered_json options, const RunTarget&
 
 void start_ranks(const RunArguments& arguments) {
   const std::uint32_t devices = arguments.devices.value_or(1);
-  if (devices == 1 || launched_by_mpi()) {
+  if (launched_by_mpi()) {
     return;
   }
   if (arguments.machines.value_or(1) > 1) {
     throw InvalidArgument("--machines " + std::to_string(*arguments.machines) +
                           ": start the ranks of several machines with mpirun or srun");
   }
-  std::exit(run_launcher(mpirun_command(devices)));
+  if (devices > 1) {
+    std::exit(run_launcher(mpirun_command(devices)));
+  }
+}
+
+void require_alone(const RunArguments& arguments) {
+  require_as_asked("--devices", arguments.devices, 1);
+  require_as_asked("--machines", arguments.machines, 1);
 }
 
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes) {

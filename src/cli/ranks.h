@@ -13,6 +13,10 @@ namespace vdnn {
 // this command once a device, and exits with its status. Else returns. Throws as run_launcher() does.
 void start_ranks(const RunArguments& arguments);
 
+// Of a process that has not been started as one of several: throws InvalidArgument where the options want
+// others.
+void require_alone(const RunArguments& arguments);
+
 // The arguments of this rank: with the devices and machines that there are, and a device of its own. Throws
 // InvalidArgument where these were to be others, or there are not enough.
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes);

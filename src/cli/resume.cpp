@@ -62,7 +62,9 @@ RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>&
 
 PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& given, bool speaks) {
   RunOptions options = given;
-  options.warn = log_warning;
+  if (speaks) {
+    options.warn = log_warning;
+  }
   if (!checkpoint) {
     return plan_run(options);
   }

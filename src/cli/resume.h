@@ -13,8 +13,8 @@ std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments);
 // The arguments with the checkpoint's seed. Throws InvalidArgument where another one was asked for.
 RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoint>& checkpoint);
 
-// Plans, and, where this rank speaks for all, logs what differs from the run that wrote the checkpoint and
-// may change results.
+// Plans, and, where this rank speaks for all, logs what people should know of that, and what differs from the
+// run that wrote the checkpoint and may change results.
 PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options,
                      bool speaks = true);
 

@@ -133,11 +133,12 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
 // Alone, or as one of several ranks.
 void train(const TrainArguments& given, ProcessGroup* processes) {
   const OutputArguments& outputs = given.outputs;
-  check_outputs(outputs,
-                {{"--save", given.training.save, given.run.resume},
-                 {"--learned", given.training.learned, given.run.profile},
-                 {"--engine-timings", given.run.engine_timings}},
-                files_read(given.run));
+  std::vector<ReplacedFile> files{{"--engine-timings", given.run.engine_timings}};
+  if (is_first(processes)) {  // the others may be where they cannot be written
+    files.push_back({"--save", given.training.save, given.run.resume});
+    files.push_back({"--learned", given.training.learned, given.run.profile});
+  }
+  check_outputs(outputs, files, files_read(given.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
   RunOptions options = to_run_options(arguments.run);
@@ -155,7 +156,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   std::ofstream nobody;
   std::ostream& out = is_first(processes) ? people(outputs) : nobody;
   const bool terminal = is_terminal(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO, processes);
-  if (arguments.run.device == "auto") {
+  if (arguments.run.device == "auto" && is_first(processes)) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
@@ -217,6 +218,7 @@ void train(const TrainArguments& given) {
   start_ranks(given.run);
   const std::unique_ptr<ProcessGroup> processes = ProcessGroup::join();
   if (processes->size() == 1) {
+    require_alone(given.run);
     train(given, nullptr);
     return;
   }

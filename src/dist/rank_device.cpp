@@ -54,10 +54,7 @@ void require_gpus_of_their_own(const std::string& mine, ProcessGroup& processes)
 }  // namespace
 
 std::string device_of_rank(const std::string& asked, ProcessGroup& processes, GpuSystem* gpus) {
-  if (processes.local_size() == 1) {
-    return asked == "cuda" ? "cuda:0" : asked;
-  }
-  if (asked.starts_with("cuda:")) {
+  if (asked.starts_with("cuda:") && processes.local_size() > 1) {
     throw InvalidArgument("--device " + asked + ": a machine's " + std::to_string(processes.local_size()) +
                           " ranks cannot share it: write cpu, cuda or auto");
   }

@@ -286,16 +286,17 @@ void Executor::give_back_everything() noexcept {
       ...) {  // no memory to wait for many streams: what may be in use stays with the pools until they go
     return;
   }
-  try {
-    parts_.device->synchronize(everything);
-  } catch (...) {  // whoever stepped has been told, or will not look any more
-  }
   const auto one = [](const auto& free) {
     try {
       free();
     } catch (...) {  // a destructor has nobody to tell; the others are still given back
     }
   };
+  // In time, where another rank may never come.
+  if (parts_.communicator != nullptr) {
+    one([&] { parts_.communicator->wait(everything); });
+  }
+  one([&] { parts_.device->synchronize(everything); });
   for (BufferId id = 0; id < buffers_.size(); ++id) {
     if (buffers_[id].owned) {
       one([&] { give_back(id, {}); });

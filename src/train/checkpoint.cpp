@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "vdnn-checkpoint";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kVersion = "2";
+constexpr std::string_view kFirstVersion = "1";  // without the global batch
 
 // --- metadata ----------------------------------------------------------------------------------------------
 
@@ -121,8 +122,6 @@ class MetadataReader {
     return std::move(metadata_.extract(found).mapped());
   }
 
-  bool has(const char* key) const { return metadata_.contains(key); }
-
   template <class Integer>
   Integer number(const char* key) {
     const std::string value = text(key);
@@ -215,14 +214,15 @@ CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metada
   if (const std::string format = reader.text("format"); format != kFormat) {
     reader.reject("format", std::string(kFormat), format);
   }
-  if (const std::string version = reader.text("version"); version != kVersion) {
-    reader.reject("version", std::string(kVersion), version);
+  const std::string version = reader.text("version");
+  if (version != kVersion && version != kFirstVersion) {
+    reader.reject("version", std::string(kFirstVersion).append(" or ").append(kVersion), version);
   }
   CheckpointInfo info{.model = reader.text("model"),
                       .batch = reader.number<std::int64_t>("batch"),
-                      .global_batch = reader.has("global_batch")
-                                          ? std::optional(reader.number<std::uint64_t>("global_batch"))
-                                          : std::nullopt,
+                      .global_batch = version == kFirstVersion
+                                          ? std::nullopt
+                                          : std::optional(reader.number<std::uint64_t>("global_batch")),
                       .step = reader.number<std::uint64_t>("step"),
                       .seed = reader.number<std::uint64_t>("seed"),
                       .device = reader.text("device"),

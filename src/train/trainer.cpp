@@ -68,7 +68,7 @@ std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& proc
        }});
 }
 
-std::uint64_t measure_communicator(Device& device, int gpu, ProcessGroup& processes) {
+std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, ProcessGroup& processes) {
   std::uint64_t most = 0;
   const std::uint64_t taken = connect(gpu, processes, device)->library_bytes();
   for (const std::string& bytes :

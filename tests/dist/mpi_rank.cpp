@@ -176,6 +176,28 @@ void fail_in_a_collective(ProcessGroup& group, const std::function<void()>& fata
   }
 }
 
+// All ranks are stopped for longer than they wait, while the others wait for rank 1.
+void stop_together(ProcessGroup& group) {
+  Rank rank(group, {.wait_seconds = kPatience});
+  group.barrier();
+  const pid_t mine = getpid();
+  if (fork() == 0) {
+    usleep(500'000);
+    kill(mine, SIGSTOP);
+    sleep(static_cast<unsigned>(kPatience) + 3);
+    kill(mine, SIGCONT);
+    _exit(0);
+  }
+  if (group.rank() == 1) {
+    for (int i = 0; i < 2; ++i) {  // the first ends while it is stopped
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    }
+  }
+  rank.all_reduce(1, rank.floats(0, 100'000));
+  rank.wait();
+  say("gone on");
+}
+
 void fail_in_a_barrier(ProcessGroup& group) {
   if (group.rank() == 1) {
     hang();
@@ -191,6 +213,7 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kScenarios = {
     {"throws",
      [](ProcessGroup& group) { fail_in_a_collective(group, [] { throw DataError("the data set ended"); }); }},
     {"exits", [](ProcessGroup& group) { fail_in_a_collective(group, [] { _exit(7); }); }},
+    {"stop_together", stop_together},
     {"hangs_in_barrier", fail_in_a_barrier},
     {"dies_after", [](ProcessGroup& group) { fail_in_a_collective(group, [] {}); }},
 };

@@ -124,6 +124,13 @@ TEST_P(MpiHangs, TheOthersEndTheJobAndNameTheRank) {
   EXPECT_THAT(outcome.text, HasSubstr("for 10 s"));
 }
 
+// What failed before: the time for which a job is suspended was held against its ranks.
+TEST_F(Mpi, RanksThatWereStoppedTogetherGoOn) {
+  const testing::Outcome outcome = run(3, "stop_together");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(count(outcome.text, "gone on"), 3) << outcome.text;
+}
+
 TEST_F(Mpi, ARankThatHangsOutsideOfCollectivesIsNamedToo) {
   const testing::Outcome outcome = run(3, "hangs_in_barrier");
   EXPECT_EQ(outcome.status, 5) << outcome.text;

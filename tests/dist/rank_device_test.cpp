@@ -105,7 +105,8 @@ TEST(DeviceOfRankAlone, IsTheOneAskedFor) {
   testing::run_ranks(1, [&](ProcessGroup& group) {
     EXPECT_EQ(device_of_rank("cuda", group, gpus.get()), "cuda:0");
     EXPECT_EQ(device_of_rank("cuda:1", group, gpus.get()), "cuda:1");
-    EXPECT_EQ(device_of_rank("auto", group, gpus.get()), "auto");
+    EXPECT_EQ(device_of_rank("auto", group, gpus.get()), "cuda:0");
+    EXPECT_EQ(device_of_rank("auto", group, nullptr), "cpu");
   });
 }
 

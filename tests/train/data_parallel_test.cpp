@@ -23,6 +23,7 @@
 #include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
+#include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
 #include "vdnn/session.h"
@@ -428,6 +429,18 @@ TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
   wish.recorded_algorithms = whole;
   wish.recorded_algorithms["conv8.forward"] = "direct";
   EXPECT_THROW(plan_run(normalized_network(kBatch), wish), InvalidArgument);
+}
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+// As plans have it: the most of any rank, on every rank.
+TEST(DataParallel, WhatJoinsRanksIsMeasuredByJoiningThem) {
+  testing::run_ranks(3, [](ProcessGroup& group) {
+    const auto device = make_cpu_device({});
+    const std::uint64_t bytes = measure_communicator(*device, std::nullopt, group);
+    EXPECT_EQ(bytes, group.communicator(*device)->library_bytes());
+    EXPECT_GT(bytes, 0U);
+  });
 }
 
 // --- failures ------------------------------------------------------------------------------------
