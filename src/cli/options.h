@@ -67,8 +67,7 @@ struct RunArguments {
           "that they share (default: those that train together)");
     field("devices", self.devices,
           "so many devices of a machine train together, each with a batch of its own (default: 1, or as many "
-          "as "
-          "the launcher has started)");
+          "as the launcher has started)");
     field("machines", self.machines,
           "in predictions: so many machines, each with these devices (default: 1)");
     field("accumulate", self.accumulate, "so many batches a device, one after the other, for each update");
