@@ -57,7 +57,8 @@ enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
 
 struct Op {
   std::string name;  // unique: "conv1.forward", "conv1.backward_filter"
-  std::uint32_t layer = 0;
+  // Absent: it belongs to no layer, as the norm of all gradients, or a sum over ranks for several layers.
+  std::optional<std::uint32_t> layer;
   Phase phase = Phase::kForward;
   Direction direction = Direction::kForward;
   std::uint32_t position = 0;  // in LayerRecipe::forward or ::backward
@@ -132,6 +133,8 @@ class Tape {
 
   const Value& value(ValueId id) const { return parts_.values[id]; }
   const Op& op(OpId id) const { return parts_.ops[id]; }
+  // Null where the op belongs to none.
+  const TapeLayer* layer_of(const Op& op) const { return op.layer ? &parts_.layers[*op.layer] : nullptr; }
 
   // The op that makes the value (kNone for inputs and persistent values), and the ops that read it, in order.
   OpId producer(ValueId id) const { return producers_[id]; }

@@ -616,7 +616,6 @@ void Lowering::reduce_bucket() {
     return;
   }
   Op op = all_reduce("gradients.reduce" + std::to_string(buckets_++), Phase::kUpdate, values);
-  op.layer = bucket_.back().first;
   for (const auto& [id, parameter] : bucket_) {
     ValueId& gradient = layers_[id].parameter_gradients[parameter];
     if (const Value local = parts_.values[gradient]; !local.persistent()) {

@@ -115,7 +115,8 @@ bool is_virtualised(const Tape& tape, ValueId id) {
   for (const OpId reader : tape.readers(id)) {
     if (tape.op(reader).phase == Phase::kBackward) {
       read_in_backward = true;
-      if (tape.layers()[tape.op(reader).layer].classifier) {
+      const TapeLayer* const layer = tape.layer_of(tape.op(reader));
+      if (layer != nullptr && layer->classifier) {
         return false;
       }
     }
@@ -126,7 +127,8 @@ bool is_virtualised(const Tape& tape, ValueId id) {
 bool is_read_by_convolution(const Tape& tape, ValueId id) {
   return std::ranges::any_of(tape.readers(id), [&](OpId reader) {
     const Op& op = tape.op(reader);
-    return op.phase == Phase::kForward && tape.layers()[op.layer].convolution;
+    const TapeLayer* const layer = tape.layer_of(op);
+    return op.phase == Phase::kForward && layer != nullptr && layer->convolution;
   });
 }
 
@@ -161,24 +163,30 @@ OpId first_backward_reader(const Tape& tape, ValueId id) {
                                [&](OpId reader) { return tape.op(reader).phase == Phase::kBackward; });
 }
 
-// The paper's prefetch window (section III-B, figure 10), with layers in the tape's order.
+// The paper's prefetch window (section III-B, figure 10), with layers in the tape's order. An op without a
+// layer opens no window.
 class PrefetchWindow {
  public:
   PrefetchWindow(const Tape& tape, std::vector<Transfer>& transfers)
       : tape_(tape), waiting_(tape.layers().size()) {
     for (Transfer& transfer : transfers) {
-      waiting_[tape.op(first_backward_reader(tape, transfer.value)).layer].push_back(&transfer);
+      const OpId reader = first_backward_reader(tape, transfer.value);
+      if (const std::optional<std::uint32_t> layer = tape.op(reader).layer) {
+        waiting_[*layer].push_back(&transfer);
+      } else {
+        transfer.prefetch_with = reader;
+      }
     }
   }
 
   void assign() {
-    std::uint32_t previous = kNone;
+    std::optional<std::uint32_t> previous;
     for (OpId id = tape_.forward_ops(); id < tape_.ops().size(); ++id) {
       const Op& op = tape_.op(id);
-      if (op.phase == Phase::kBackward && op.layer != previous) {
+      if (op.phase == Phase::kBackward && op.layer && op.layer != previous) {
         previous = op.layer;
-        fetch(op.layer, id);  // what no window has reached is needed now
-        fetch_ahead(op.layer, id);
+        fetch(*op.layer, id);  // what no window has reached is needed now
+        fetch_ahead(*op.layer, id);
       }
     }
   }

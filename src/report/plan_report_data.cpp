@@ -65,9 +65,10 @@ Json figures_json(const PlannedRun& run) {
 
 Json op_json(const PlannedRun& run, OpId id) {
   const Op& op = run.tape->op(id);
+  const TapeLayer* const layer = run.tape->layer_of(op);
   const Algorithm& algorithm = op.algorithms[run.schedule.algorithms[id]];
   return {{"name", op.name},
-          {"layer", run.tape->layers()[op.layer].name},
+          {"layer", layer == nullptr ? Json() : Json(layer->name)},
           {"phase", phase_name(op.phase)},
           {"algorithm", algorithm.name},
           {"algorithms", op.algorithms.size()},

@@ -98,8 +98,11 @@ PlannedRun planned(const char* model, std::int64_t batch, Policy policy, Algorit
 }
 
 bool is_classifier_weight(const Tape& tape, ValueId id) {
-  return tape.value(id).kind == ValueKind::kParameter && !tape.readers(id).empty() &&
-         tape.layers()[tape.op(tape.readers(id)[0]).layer].classifier;
+  if (tape.value(id).kind != ValueKind::kParameter || tape.readers(id).empty()) {
+    return false;
+  }
+  const TapeLayer* const layer = tape.layer_of(tape.op(tape.readers(id)[0]));
+  return layer != nullptr && layer->classifier;
 }
 
 bool paper_counts(const Tape& tape, ValueId id, ClassifierWeights classifier) {

@@ -35,8 +35,8 @@ bool contains(const std::vector<ValueId>& ids, ValueId id) {
 }
 
 void check_op(const Op& op, std::size_t values, std::size_t layers) {
-  if (op.layer >= layers) {
-    reject(op.name, "belongs to layer " + std::to_string(op.layer) + " of " + std::to_string(layers));
+  if (op.layer && *op.layer >= layers) {
+    reject(op.name, "belongs to layer " + std::to_string(*op.layer) + " of " + std::to_string(layers));
   }
   for (const ValueId id : op.reads) {
     check_id(op.name, "a read", id, values);

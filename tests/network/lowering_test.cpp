@@ -248,7 +248,8 @@ TEST(Lowering, AddsContributionsWhereAFeatureMapForks) {
             "stem.y.accumulate2: stem.y.accumulate1 stem.y.gradient.a -> stem.y.gradient\n"
             "stem.backward_filter: images stem.y.gradient -> stem.filter.gradient stem.bias.gradient\n");
   const Op& accumulate = find_op(*tape, "stem.y.accumulate1");
-  EXPECT_EQ(tape->layers()[accumulate.layer].name, "b");
+  ASSERT_NE(tape->layer_of(accumulate), nullptr);
+  EXPECT_EQ(tape->layer_of(accumulate)->name, "b");
   EXPECT_EQ(accumulate.direction, Direction::kForward);
   EXPECT_TRUE(std::holds_alternative<AddSpec>(accumulate.spec));
   EXPECT_EQ(accumulate.layer_inputs, std::vector<TensorType>(2, {.dims = {2, 4, 8, 8}}));

@@ -94,6 +94,7 @@ TEST_F(TrainingOptionsTest, ClippedUpdatesFollowTheNormOfAllGradients) {
   const TapePtr tape = lower({.optimizer = AdamSpec{}, .clip_norm = 0.25F});
   const OpId norm = op_named(*tape, "gradients.norm");
   EXPECT_EQ(std::get<GradientNormSpec>(tape->op(norm).spec).max_norm, 0.25F);
+  EXPECT_EQ(tape->op(norm).layer, std::nullopt);
   EXPECT_THAT(names(*tape, tape->op(norm).reads), with_suffix(trained(), ".gradient"));
   ASSERT_EQ(tape->op(norm).writes.size(), 1U);
   const ValueId value = tape->op(norm).writes[0];
@@ -388,6 +389,7 @@ TEST_F(TrainingOptionsTest, MetricsOfAllRanksAreSummedInEveryMicroStep) {
   const TapePtr tape = lower({.ranks = 2, .micro_steps = 2});
   const Op& reduce = tape->op(op_named(*tape, "metrics.reduce"));
   EXPECT_NE(reduce.phase, Phase::kUpdate);
+  EXPECT_EQ(reduce.layer, std::nullopt);
   EXPECT_THAT(names(*tape, reduce.reads), ElementsAre("map_loss.metrics", "class_loss.metrics"));
   EXPECT_THAT(names(*tape, reduce.writes), ElementsAre("map_loss.metrics.sum", "class_loss.metrics.sum"));
   EXPECT_THAT(names(*tape, tape->results()),
@@ -418,6 +420,8 @@ TEST_F(TrainingOptionsTest, SynchronizedNormalizationMeetsTwiceInForwardAndOnceI
               ElementsAre("norm.forward0.reduce", "norm.forward1.reduce", "norm.backward_filter.reduce"));
   const Op& mean = tape->op(op_named(*tape, "norm.forward0.reduce"));
   EXPECT_EQ(mean.phase, Phase::kForward);
+  ASSERT_NE(tape->layer_of(mean), nullptr);
+  EXPECT_EQ(tape->layer_of(mean)->name, "norm");
   EXPECT_THAT(names(*tape, mean.reads), ElementsAre("norm.mean.local"));
   EXPECT_THAT(names(*tape, mean.writes), ElementsAre("norm.mean"));
   EXPECT_THAT(names(*tape, tape->op(op_named(*tape, "norm.backward_data")).reads),

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -124,6 +125,32 @@ TEST(Plan, WhatForwardNeverReadsLeavesWithItsProducer) {
   draft.op("forward", layer, Phase::kForward, {x}, {y, metrics});
   draft.op("backward", layer, Phase::kBackward, {y}, {dx});
   EXPECT_THAT(transfers(*draft.finish(), Policy::kOffloadAll), ElementsAre("y | forward | backward"));
+}
+
+// The sum of the metrics over ranks comes between the two passes and belongs to no layer. As an op of layer 0
+// it once opened that layer's window: the images came back before the backward pass of the loss.
+TEST(Plan, WhatRanksDoTogetherOpensNoWindow) {
+  const TapePtr alone = forked_tape();
+  const TapePtr together = collective_tape();
+  for (const Policy policy : {Policy::kOffloadAll, Policy::kOffloadConv}) {
+    EXPECT_THAT(transfers(*together, policy), ElementsAreArray(transfers(*alone, policy)));
+  }
+}
+
+TEST(Plan, WhatAnOpWithoutALayerReadsIsFetchedOnDemand) {
+  TapeDraft draft;
+  const ValueId x = draft.value("x", ValueKind::kInput, 8);
+  const ValueId y = draft.value("y", ValueKind::kFeatureMap, 8);
+  const ValueId metrics = draft.value("metrics", ValueKind::kMetrics, 8);
+  const ValueId dx = draft.value("dx", ValueKind::kGradientMap, 8);
+  const ValueId norm = draft.value("norm", ValueKind::kGradientNorm, 8);
+  const std::uint32_t layer = draft.layer("layer", true);
+  draft.op("forward", layer, Phase::kForward, {x}, {y, metrics});
+  draft.op("before", std::nullopt, Phase::kBackward, {metrics}, {norm});
+  draft.op("backward", layer, Phase::kBackward, {x}, {dx});
+  draft.op("after", std::nullopt, Phase::kBackward, {y}, {});
+  EXPECT_THAT(transfers(*draft.finish(), Policy::kOffloadAll),
+              ElementsAre("x | forward | backward", "y | forward | after"));
 }
 
 // --- algorithms ----------------------------------------------------------------------------------

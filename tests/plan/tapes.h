@@ -2,6 +2,7 @@
 // Tapes that the tests of plans and schedules share.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,8 +79,8 @@ class TapeDraft {
     parts_.layers.push_back({.name = name, .convolution = convolution, .classifier = false});
     return static_cast<std::uint32_t>(parts_.layers.size() - 1);
   }
-  void op(const std::string& name, std::uint32_t layer, Phase phase, std::vector<ValueId> reads,
-          std::vector<ValueId> writes, std::vector<Overwrite> may_overwrite = {},
+  void op(const std::string& name, std::optional<std::uint32_t> layer, Phase phase,
+          std::vector<ValueId> reads, std::vector<ValueId> writes, std::vector<Overwrite> may_overwrite = {},
           std::vector<Algorithm> algorithms = {{"only", 0}}) {
     parts_.ops.push_back({.name = name,
                           .layer = layer,

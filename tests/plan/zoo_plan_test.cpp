@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
@@ -53,6 +58,73 @@ void expect_shared_parameters(const Network& network, const OpCatalog& catalog) 
   }
 }
 
+// The window of vDNN, stated for what was fetched instead of for who fetches: a value comes back beside the
+// backward pass of the layer that reads it there first, or of one after that with no convolution between the
+// two; and the pass of one layer fetches for one layer before it at most.
+void expect_in_its_window(const Tape& tape, const Plan& plan) {
+  std::map<OpId, std::set<std::uint32_t>> ahead;  // an op: for which other layers it fetches
+  for (const Transfer& transfer : plan.transfers) {
+    const std::string& name = tape.value(transfer.value).name;
+    const auto reader = std::ranges::find_if(tape.readers(transfer.value),
+                                             [&](OpId id) { return tape.op(id).phase == Phase::kBackward; });
+    ASSERT_NE(reader, tape.readers(transfer.value).end()) << name;
+    const Op& fetcher = tape.op(transfer.prefetch_with);
+    const std::optional<std::uint32_t> wanted_by = tape.op(*reader).layer;
+    ASSERT_TRUE(fetcher.layer && wanted_by) << name << " comes back with " << fetcher.name;
+    EXPECT_EQ(fetcher.phase, Phase::kBackward) << name << " comes back with " << fetcher.name;
+    EXPECT_LE(transfer.prefetch_with, *reader) << name << " comes back with " << fetcher.name;
+    ASSERT_LE(*wanted_by, *fetcher.layer) << name << " comes back with " << fetcher.name;
+    for (std::uint32_t between = *wanted_by + 1; between < *fetcher.layer; ++between) {
+      EXPECT_FALSE(tape.layers()[between].convolution)
+          << name << " comes back with " << fetcher.name << ", before " << tape.layers()[between].name;
+    }
+    if (*wanted_by != *fetcher.layer) {
+      ahead[transfer.prefetch_with].insert(*wanted_by);
+    }
+  }
+  for (const auto& [op, layers] : ahead) {
+    EXPECT_EQ(layers.size(), 1U) << tape.op(op).name << " fetches for several layers";
+  }
+}
+
+// Each value with the ops beside which it leaves and comes back.
+std::vector<std::string> transfers(const Tape& tape, const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const Transfer& transfer : plan.transfers) {
+    lines.push_back(tape.value(transfer.value).name + " | " + tape.op(transfer.offload_with).name + " | " +
+                    tape.op(transfer.prefetch_with).name);
+  }
+  return lines;
+}
+
+// What ranks do together and what is done with all gradients moves no transfer.
+void expect_the_same_windows_for_ranks(const Network& network, const OpCatalog& catalog) {
+  const std::array<TrainingOptions, 4> trainings{
+      TrainingOptions{}, TrainingOptions{.clip_norm = 1.0F}, TrainingOptions{.ranks = 4},
+      TrainingOptions{.clip_norm = 1.0F, .ranks = 4, .micro_steps = 2}};
+  for (const Policy policy : kPolicies) {
+    std::vector<std::string> alone;
+    for (const TrainingOptions& training : trainings) {
+      SCOPED_TRACE(to_string(policy) + ", " + std::to_string(training.ranks) + " ranks" +
+                   (training.clip_norm ? ", clipped" : ""));
+      const auto tape = lower_to_tape(network, catalog, training);
+      const Plan plan = make_plan(*tape, {.policy = policy});
+      expect_in_its_window(*tape, plan);
+      const std::vector<std::string> planned = transfers(*tape, plan);
+      if (&training == &trainings.front()) {
+        alone = planned;
+        EXPECT_EQ(planned.empty(), policy == Policy::kBaseline || policy == Policy::kOffloadNone);
+      }
+      EXPECT_EQ(planned, alone);
+    }
+  }
+  // Statistics over all ranks take ops of their own, which belong to their layer.
+  const auto synchronized = lower_to_tape(network, catalog, {.ranks = 4, .sync_batch_normalization = true});
+  for (const Policy policy : kPolicies) {
+    expect_in_its_window(*synchronized, make_plan(*synchronized, {.policy = policy}));
+  }
+}
+
 class ZooPlan : public ::testing::TestWithParam<std::string> {
  protected:
   Network network() const { return make_model({.model = GetParam(), .batch = 2}); }
@@ -67,6 +139,10 @@ TEST_P(ZooPlan, CpuCatalog) {
   const auto library = make_cpu_ops({});
   expect_right_schedules(network(), library->catalog());
   expect_shared_parameters(network(), library->catalog());
+}
+
+TEST_P(ZooPlan, NothingComesBackBeforeItsWindow) {
+  expect_the_same_windows_for_ranks(network(), *make_classic_catalog());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ZooPlan, ::testing::ValuesIn(model_names()), [](const auto& test) {

@@ -177,7 +177,7 @@ TEST(Explanation, NamesAreOfValuesLayersAndOps) {
   const Tape& tape = *run.tape;
   const Op& first = tape.op(0);
   EXPECT_THAT(find_values(tape, tape.value(first.writes[0]).name), ElementsAre(first.writes[0]));
-  EXPECT_THAT(find_values(tape, tape.layers()[first.layer].name), ::testing::Contains(first.writes[0]));
+  EXPECT_THAT(find_values(tape, tape.layer_of(first)->name), ::testing::Contains(first.writes[0]));
   EXPECT_EQ(find_op(tape, first.name), 0U);
   const std::string name = tape.value(first.writes[0]).name;
   EXPECT_THAT(

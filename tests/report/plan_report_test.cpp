@@ -48,6 +48,17 @@ TEST(PlanReport, ItsDataObeysTheSchema) {
   }
 }
 
+TEST(PlanReport, AnOpMayBelongToNoLayer) {
+  RunOptions options = reported_options(Policy::kOffloadAll);
+  options.model.model = "lenet";
+  options.training.clip_norm = 1.0F;
+  const Json report = data_of(page_of(plan_run(options)));
+  EXPECT_THAT(errors(report), IsEmpty());
+  for (const Json& op : report["ops"]) {
+    EXPECT_EQ(op["layer"].is_null(), op["name"] == "gradients.norm") << op["name"];
+  }
+}
+
 // Of an object at `place` in the example each key is required and has a type, and no other may be there.
 void expect_strict(const std::string& place) {
   const Json::json_pointer pointer(place);

@@ -28,6 +28,7 @@ enum : OpId { kForward, kLoss, kBackwardData, kBackwardFilter, kUpdate };
 Op make_op(std::string name, Phase phase, std::vector<ValueId> reads, std::vector<ValueId> writes) {
   Op op;
   op.name = std::move(name);
+  op.layer = 0;
   op.phase = phase;
   op.spec = ReluSpec{};
   op.reads = std::move(reads);
