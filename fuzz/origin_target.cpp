@@ -45,6 +45,7 @@ std::vector<Seed> origin_seeds() {
                        .weight_decay = 5e-4,
                        .clip_norm = 1,
                        .seed = 7}),
+          seed("device-from-a-file", {.model = "lenet", .device = "sim:/devices/mine.json"}),
           seed("adamw", {.model = "resnet20",
                          .input = "3x32x32",
                          .device = "cpu",

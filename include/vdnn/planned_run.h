@@ -134,6 +134,8 @@ DatasetOptions dataset_options(const Network& network, const std::string& text, 
 
 // The file that a device is described in ("sim:FILE.json"); none where its name is that of a known one.
 std::optional<std::string> device_file(const std::string& device);
+// The other way: the device that `file` ("FILE.json") describes.
+std::string file_device(const std::string& file);
 
 // Decides. Throws InvalidArgument for options that cannot be, DataError for a profile that is none,
 // DeviceError for a GPU that cannot be driven,

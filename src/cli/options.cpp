@@ -310,6 +310,9 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
   RunArguments origin = in_force(arguments, run);
   origin.resume.reset();
   origin.profile.reset();
+  if (const std::optional<std::string> file = device_file(arguments.device)) {
+    origin.device = file_device(fs::absolute(*file).lexically_normal().string());
+  }
   return to_json(origin);
 }
 

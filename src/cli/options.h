@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vdnn/error.h"
 #include "vdnn/planned_run.h"
 
 namespace vdnn {
@@ -178,6 +179,14 @@ RunArguments in_force(const RunArguments& arguments, const PlannedRun& run);
 // Throws InvalidArgument for options that do not belong together.
 TrainingArguments in_force(const TrainingArguments& arguments);
 
+// Throws InvalidArgument where an option is given: "OPTION: WHY".
+template <class Value>
+void require_not_given(const char* option, const std::optional<Value>& value, const std::string& why) {
+  if (value) {
+    throw InvalidArgument(std::string(option) + ": " + why);
+  }
+}
+
 // Throws InvalidArgument for what is not a number from 0 to the largest float.
 void require_finite(const char* option, double value);
 
@@ -198,7 +207,8 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
                    const std::vector<std::optional<std::string>>& inputs = {});
 
 // Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed, or
-// that chose by a profile, is replayed as one that was not: the schedule says which algorithms it has.
+// that chose by a profile, is replayed as one that was not: the schedule says which algorithms it has. A
+// device that a file describes is named by the absolute path of that file.
 nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run);
 // Throws DataError for what is not such an object.
 RunArguments from_origin(const std::string& text);

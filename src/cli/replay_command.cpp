@@ -52,28 +52,34 @@ TrainingArguments training_arguments(const ReplayArguments& arguments) {
   return in_force(training);
 }
 
-// Throws where an option is given that only a training has.
-template <class Value>
-void require_absent(const char* option, const std::optional<Value>& value, const PlannedRun& run) {
-  if (value) {
-    throw InvalidArgument(std::string(option) + ": nothing is trained on " + run.target.name);
+// The schedule may name a file that describes its device: it is read, too, and may be elsewhere by now.
+void check_device_file(const ReplayArguments& arguments, const RunArguments& run) {
+  const std::optional<std::string> file = device_file(run.device);
+  check_outputs(arguments.outputs, {}, {file});
+  if (file && !arguments.device && !std::ifstream(*file)) {
+    throw InvalidArgument("schedule " + arguments.file +
+                          ": the device that it was planned for is described in " + *file +
+                          ", which cannot be read; name its present place with --device sim:FILE.json");
   }
 }
 
 void replay(const ReplayArguments& arguments) {
   check_outputs(arguments.outputs, {}, {arguments.file, device_file(arguments.device.value_or(""))});
   const TrainingArguments training = training_arguments(arguments);
-  RunOptions planned = to_run_options(run_arguments(arguments));
+  const RunArguments asked = run_arguments(arguments);
+  check_device_file(arguments, asked);
+  RunOptions planned = to_run_options(asked);
   planned.warn = log_warning;
   const PlannedRun run = plan_run_with_schedule(planned, [&](const Tape& tape) {
     std::ifstream file = open_schedule(arguments.file);
     return read_schedule(file, tape);
   });
   if (run.target.simulated) {
-    require_absent("--steps", arguments.steps, run);
-    require_absent("--lr", arguments.lr, run);
+    const std::string why = "nothing is trained on " + run.target.name;
+    require_not_given("--steps", arguments.steps, why);
+    require_not_given("--lr", arguments.lr, why);
   }
-  const RunArguments options = in_force(run_arguments(arguments), run);
+  const RunArguments options = in_force(asked, run);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
   nlohmann::ordered_json summary;

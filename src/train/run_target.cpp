@@ -190,6 +190,10 @@ std::optional<std::string> device_file(const std::string& device) {
   return device.substr(kSimPrefix.size());
 }
 
+std::string file_device(const std::string& file) {
+  return std::string(kSimPrefix) + file;
+}
+
 RunTarget resolve_target(const RunOptions& options) {
   require_positive(options.memory_bytes, "--memory");
   require_positive(options.host_memory_bytes, "--host-memory");

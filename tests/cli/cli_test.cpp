@@ -521,6 +521,38 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   EXPECT_THAT(elsewhere.log, HasSubstr("another tape"));
 }
 
+// The schedule once held the name in the profile, "sim:mine", which no command knows.
+TEST_F(CliTest, AScheduleForADeviceFromAFileReplaysWithoutDevice) {
+  json device = testing::read_json(VDNN_DEVICES_DIRECTORY "/titan-x.json");
+  device["name"] = "mine";
+  write("mine.json", device.dump());
+  const Outcome planned =
+      run("plan --model lenet --policy all --device sim:mine.json --schedule schedule.json --json plan.json",
+          "cd " + path("") + " && ");
+  ASSERT_EQ(planned.status, 0) << planned.log;
+  const Outcome replayed = run("replay " + path("schedule.json") + " --json /dev/stdout", "cd / && ");
+  ASSERT_EQ(replayed.status, 0) << replayed.log;
+  const json replay = last_line(replayed.out);
+  expect_obeys_schema(replay);
+  EXPECT_EQ(replay["device"], "sim:mine");
+  EXPECT_EQ(replay["predicted_step_seconds"], last_line(read("plan.json"))["predicted_step_seconds"]);
+
+  const Outcome over_it = run("replay " + path("schedule.json") + " --json " + path("mine.json"));
+  EXPECT_EQ(over_it.status, 2);
+  EXPECT_THAT(over_it.log, HasSubstr("is also an output"));
+  EXPECT_EQ(read("mine.json"), device.dump());
+
+  std::filesystem::rename(path("mine.json"), path("moved.json"));
+  const Outcome gone = run("replay " + path("schedule.json"));
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_THAT(gone.log, HasSubstr(path("mine.json") + ", which cannot be read; name its present place with "
+                                                      "--device sim:FILE.json"));
+  const Outcome found =
+      run("replay " + path("schedule.json") + " --device sim:" + path("moved.json") + " --json /dev/stdout");
+  ASSERT_EQ(found.status, 0) << found.log;
+  EXPECT_EQ(last_line(found.out)["predicted_step_seconds"], replay["predicted_step_seconds"]);
+}
+
 TEST_F(CliTest, ADamagedScheduleIsRefused) {
   const std::string schedule = path("schedule.json");
   ASSERT_EQ(run("plan --model lenet --batch 8 --policy all --schedule " + schedule).status, 0);
