@@ -20,6 +20,9 @@ struct Cost {
   // What was measured on the device, launch included; where it is positive, it is taken instead of the
   // figures above.
   double seconds = 0;
+  // `seconds` were not measured: they come from a model, and give no reason to leave the library's order of
+  // algorithms.
+  bool modelled = false;
 };
 
 }  // namespace vdnn

@@ -31,8 +31,8 @@
 namespace vdnn {
 
 // What the run's predictions go by: the measured times that it was planned with, or else the seconds that
-// follow from its profile's rates (of no launches), and the link as it is shared by now. with_costs() of them
-// changes nothing.
+// follow from its profile's rates (of no launches; of a simulated device: modelled), and the link as it is
+// shared by now. with_costs() of them changes nothing.
 MeasuredCosts expected_costs(const PlannedRun& run);
 
 // What traces have shown. Not synchronised.

@@ -7,8 +7,12 @@
 // Times hold for what they were measured of and for nothing else: for another network, batch, device, number
 // of threads or library the costs are refused, as are costs that lack an op of the tape or have one too many.
 //
+// A simulated device measures nothing: its costs are what its model predicts (expected_costs() in
+// learned_costs.h), in the same form, so that they can be read, edited and planned with. They are marked,
+// serve simulated devices alone, and leave `performance` at the library's first choice.
+//
 // The file is JSON (docs/measured_costs.schema.json). Its version is 1 where all times were measured, 2 where
-// some were reckoned; both are read.
+// some were reckoned, 3 where all come from a model; all are read.
 
 #include <cstdint>
 #include <filesystem>
@@ -45,8 +49,8 @@ struct MeasuredSetting {
   std::string input;  // of a sample, "3x32x32"
   std::int64_t classes = 0;
   std::int64_t batch = 0;
-  std::string device;             // "cpu", or the GPU as its maker calls it
-  int threads = 0;                // compute threads of cpu
+  std::string device;             // "cpu", the GPU as its maker calls it, or the simulated GPU's profile
+  int threads = 0;                // compute threads of cpu; 1 of a simulated GPU
   std::string algorithms_source;  // as the catalog says it
   // Tell networks of one name apart, and optimizers.
   std::uint64_t feature_map_bytes = 0;
@@ -57,6 +61,7 @@ struct MeasuredSetting {
 
 struct MeasuredCosts {
   MeasuredSetting setting;
+  bool modelled = false;                         // by a simulated device; no time has launches
   std::optional<double> link_gbytes_per_second;  // what copies were slowed to (session.h)
   LinkRates link_bytes_per_second;
   LinkRates link_bytes_per_second_both_ways;  // at most those of one
@@ -74,9 +79,9 @@ MeasuredSetting measured_setting(const Network& network, const Tape& tape, const
 // `here`, with both values.
 void require_measured_of(const MeasuredCosts& costs, const MeasuredSetting& here);
 
-// The tape with measured seconds for each algorithm of each op. What did not fit when it was measured is
-// taken to be no faster than anything that did. Throws InvalidArgument that names an op or an algorithm that
-// only one of both has.
+// The tape with measured (or modelled) seconds for each algorithm of each op. What did not fit when it was
+// measured is taken to be no faster than anything that did. Throws InvalidArgument that names an op or an
+// algorithm that only one of both has.
 std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const MeasuredCosts& costs);
 // The device with the rates of the link and the time of a launch that were measured.
 SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs);

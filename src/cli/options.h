@@ -88,8 +88,8 @@ struct RunArguments {
     field("engine-timings", self.engine_timings,
           "cuda: time engines of convolutions, keep the times in this file, and take the fastest");
     field("profile", self.profile,
-          "costs that `vdnn profile` has measured of this run: predictions and the preference `performance` "
-          "go by them");
+          "costs that `vdnn profile` has written of this run: predictions go by them, and where they were "
+          "measured the preference `performance`, too");
     field("optimizer", self.optimizer, "sgd, adam or adamw");
     field("momentum", self.momentum, "of sgd (default: 0.9)");
     field("beta1", self.beta1, "of adam and adamw (default: 0.9)");

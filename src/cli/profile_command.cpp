@@ -10,6 +10,7 @@
 #include "src/cli/output.h"
 #include "src/cli/summary.h"
 #include "vdnn/cost_measurement.h"
+#include "vdnn/learned_costs.h"
 
 namespace vdnn {
 
@@ -17,12 +18,15 @@ namespace {
 
 struct ProfileArguments {
   RunArguments run;
-  std::uint64_t steps = CostMeasurementOptions().steps;
+  std::optional<std::uint64_t> steps;
   std::optional<double> link_gbytes_per_s;
   std::string output;
 };
 
 void print_costs(std::ostream& out, const MeasuredCosts& costs) {
+  if (costs.modelled) {
+    out << "simulated: nothing is measured; these are the costs that predictions go by\n";
+  }
   const auto gigabytes = [](double rate) { return rate / 1e9; };
   out << std::fixed << std::setprecision(1)
       << "link, GB/s to the host and to the device: " << gigabytes(costs.link_bytes_per_second.device_to_host)
@@ -30,6 +34,23 @@ void print_costs(std::ostream& out, const MeasuredCosts& costs) {
       << gigabytes(costs.link_bytes_per_second_both_ways.device_to_host) << " and "
       << gigabytes(costs.link_bytes_per_second_both_ways.host_to_device) << "\na copy takes "
       << costs.launch_seconds * 1e6 << " us besides its bytes; " << costs.ops.size() << " ops\n";
+}
+
+MeasuredCosts measured(const PlannedRun& run, const ProfileArguments& arguments) {
+  CostMeasurementOptions options{.link_gbytes_per_second = arguments.link_gbytes_per_s};
+  options.steps = arguments.steps.value_or(options.steps);
+  options.seed = arguments.run.seed.value_or(options.seed);
+  options.progress = [&](std::size_t launches) {
+    spdlog::info("{} steps, to time {} of {} ops", options.steps, launches, run.tape->ops().size());
+  };
+  return measure_costs(run, options);
+}
+
+MeasuredCosts modelled(const PlannedRun& run, const ProfileArguments& arguments) {
+  const std::string why = "nothing is measured on " + run.target.name;
+  require_not_given("--steps", arguments.steps, why);
+  require_not_given("--link-gbytes-per-s", arguments.link_gbytes_per_s, why);
+  return expected_costs(run);
 }
 
 void profile(const ProfileArguments& arguments) {
@@ -40,14 +61,7 @@ void profile(const ProfileArguments& arguments) {
   const PlannedRun run = plan_run(options);
   std::cout << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << "\n"
             << std::flush;
-  const MeasuredCosts costs =
-      measure_costs(run, {.steps = arguments.steps,
-                          .seed = arguments.run.seed.value_or(CostMeasurementOptions().seed),
-                          .link_gbytes_per_second = arguments.link_gbytes_per_s,
-                          .progress = [&](std::size_t launches) {
-                            spdlog::info("{} steps, to time {} of {} ops", arguments.steps, launches,
-                                         run.tape->ops().size());
-                          }});
+  const MeasuredCosts costs = run.target.simulated ? modelled(run, arguments) : measured(run, arguments);
   print_costs(std::cout, costs);
   replace_file(arguments.output, to_text(costs));
   std::cout << "profile: " << arguments.output << "\n";
@@ -58,13 +72,17 @@ void profile(const ProfileArguments& arguments) {
 Command add_profile_command(CLI::App& app) {
   const auto arguments = std::make_shared<ProfileArguments>();
   CLI::App* command = app.add_subcommand(
-      "profile", "Measure what each op costs with each of its algorithms, for --profile of train and plan");
+      "profile",
+      "Measure what each op costs with each of its algorithms, for --profile of train and plan; on sim:NAME, "
+      "write what the model says of that");
   add_options(*command, arguments->run);
   // Every algorithm is measured, on one device, under the policy that moves least.
   remove_options(*command, {"policy", "algorithms", "workspace-limit", "profile", "graph", "resume",
                             "devices", "machines", "bucket", "sync-bn"});
   command->get_option("--model")->required();
-  add_option(*command, "steps", arguments->steps, "that are timed for each choice of algorithms");
+  add_option(*command, "steps", arguments->steps,
+             "that are timed for each choice of algorithms (default: " +
+                 std::to_string(CostMeasurementOptions().steps) + ")");
   add_option(*command, "link-gbytes-per-s", arguments->link_gbytes_per_s,
              "slow the copies of cpu to this many 10^9 bytes a second");
   command->add_option("-o,--output", arguments->output, "where to write it")->required()->check(require_text);

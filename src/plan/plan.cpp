@@ -37,8 +37,8 @@ namespace {
 
 // As measured; all are the same where nothing was.
 double measured_seconds(const Op& op, std::uint32_t algorithm) {
-  const double seconds = op.cost_with(algorithm).seconds;
-  return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
+  const Cost& cost = op.cost_with(algorithm);
+  return cost.seconds > 0 && !cost.modelled ? cost.seconds : std::numeric_limits<double>::infinity();
 }
 
 // Indices of the op's algorithms, most preferred first.

@@ -218,6 +218,7 @@ MeasuredCosts expected_costs(const PlannedRun& run) {
     return costs;
   }
   costs.setting = run.measured_setting();
+  costs.modelled = run.target.simulated;
   for (const Op& op : run.tape->ops()) {
     if (op.collective()) {
       continue;
@@ -264,6 +265,7 @@ void StepObservations::add(const Tape& tape, const Schedule& schedule, StreamId 
 
 MeasuredCosts learned_costs(const MeasuredCosts& expected, const StepObservations& seen) {
   MeasuredCosts costs = expected;
+  costs.modelled = false;
   for (const auto& [name, op] : seen.ops_) {
     const auto times = costs.ops.find(name);
     if (times == costs.ops.end()) {

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kSchema = 1;
 constexpr int kReckonedSchema = 2;  // may have times of no launches
+constexpr int kModelledSchema = 3;  // has them alone, and says so
 constexpr int kDeepest = 4;         // the time of an algorithm of an op
 constexpr const char* kDocument = "measured costs";
 constexpr const char* kType = "measured costs";
@@ -113,7 +114,28 @@ void require_no_faster_both_ways(const MeasuredCosts& costs) {
   }
 }
 
-std::optional<MeasuredTime> time_from(const Json& json, const std::string& where, bool may_be_reckoned) {
+// The key is of the version that it came with.
+bool modelled_from(Object& file, std::uint64_t schema) {
+  if (schema != kModelledSchema) {
+    return false;
+  }
+  if (!file.boolean("modelled")) {
+    file.fail("modelled", "must be true");
+  }
+  return true;
+}
+
+// How many launches a time may be of, by version.
+void check_launches(const Object& object, std::uint64_t launches, std::uint64_t schema) {
+  if (launches == 0 && schema == kSchema) {
+    object.fail("launches", "must be at least 1");
+  }
+  if (launches > 0 && schema == kModelledSchema) {
+    object.fail("launches", "must be 0: a model launches nothing");
+  }
+}
+
+std::optional<MeasuredTime> time_from(const Json& json, const std::string& where, std::uint64_t schema) {
   if (json.is_null()) {
     return std::nullopt;
   }
@@ -123,9 +145,7 @@ std::optional<MeasuredTime> time_from(const Json& json, const std::string& where
   if (time.seconds == 0) {
     object.fail("seconds", "must be more than nothing");
   }
-  if (time.launches == 0 && !may_be_reckoned) {
-    object.fail("launches", "must be at least 1");
-  }
+  check_launches(object, time.launches, schema);
   object.require_no_other_keys();
   return time;
 }
@@ -134,13 +154,13 @@ std::string in_words(const std::string& op, const std::string& algorithm) {
   return "op '" + op + "', algorithm '" + algorithm + "'";
 }
 
-Times times_from(const Json& json, const std::string& op, bool may_be_reckoned) {
+Times times_from(const Json& json, const std::string& op, std::uint64_t schema) {
   if (!json.is_object()) {
     throw DataError(std::string(kDocument) + ": op '" + op + "' is not an object");
   }
   Times times;
   for (const auto& [algorithm, time] : json.items()) {
-    times.emplace(algorithm, time_from(time, in_words(op, algorithm), may_be_reckoned));
+    times.emplace(algorithm, time_from(time, in_words(op, algorithm), schema));
   }
   if (std::ranges::none_of(times, [](const auto& time) { return time.second.has_value(); })) {
     throw DataError(std::string(kDocument) + ": op '" + op + "' has no algorithm that was measured");
@@ -150,11 +170,15 @@ Times times_from(const Json& json, const std::string& op, bool may_be_reckoned) 
 
 // --- writing -----------------------------------------------------------------------------------------------
 
-bool has_reckoned_times(const MeasuredCosts& costs) {
-  return std::ranges::any_of(costs.ops, [](const auto& op) {
+int schema_of(const MeasuredCosts& costs) {
+  if (costs.modelled) {
+    return kModelledSchema;
+  }
+  const bool reckoned = std::ranges::any_of(costs.ops, [](const auto& op) {
     return std::ranges::any_of(op.second,
                                [](const auto& time) { return time.second && time.second->launches == 0; });
   });
+  return reckoned ? kReckonedSchema : kSchema;
 }
 
 // --- tapes -------------------------------------------------------------------------------------------------
@@ -214,7 +238,7 @@ double slowest(const Times& times) {
   return seconds;
 }
 
-void set_costs(Op& op, const Times& times) {
+void set_costs(Op& op, const Times& times, bool modelled) {
   // Behind what was measured, if as little as can be.
   const double unmeasured = std::nextafter(slowest(times), std::numeric_limits<double>::infinity());
   for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
@@ -225,6 +249,7 @@ void set_costs(Op& op, const Times& times) {
                             algorithm.name + "'");
     }
     Cost cost = op.cost_with(index);
+    cost.modelled = modelled && (cost.modelled || cost.seconds == 0);  // what was measured stays so
     cost.seconds = time->second ? time->second->seconds : unmeasured;
     algorithm.cost = cost;
   }
@@ -262,7 +287,7 @@ std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const Measured
   Tape::Parts parts = parts_of(tape);
   for (Op& op : parts.ops) {
     if (!op.collective()) {  // a matter of the other ranks, not of this device
-      set_costs(op, times_of(op, costs));
+      set_costs(op, times_of(op, costs), costs.modelled);
     }
   }
   return std::make_shared<const Tape>(std::move(parts));
@@ -272,13 +297,16 @@ SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs) {
   profile.link_bytes_per_second = costs.link_bytes_per_second;
   profile.link_bytes_per_second_both_ways = costs.link_bytes_per_second_both_ways;
   profile.launch_seconds = costs.launch_seconds;
-  profile.source = "measured on " + costs.setting.device;
+  profile.source = (costs.modelled ? "modelled of " : "measured on ") + costs.setting.device;
   return profile;
 }
 
 std::string to_text(const MeasuredCosts& costs) {
   using Ordered = nlohmann::ordered_json;
-  Ordered json{{"schema", has_reckoned_times(costs) ? kReckonedSchema : kSchema}, {"type", kType}};
+  Ordered json{{"schema", schema_of(costs)}, {"type", kType}};
+  if (costs.modelled) {
+    json["modelled"] = true;
+  }
   for_each_field(costs.setting, [&](const char* key, const auto& value) { json[key] = value; });
   json["link_gbytes_per_s"] =
       costs.link_gbytes_per_second ? Ordered(*costs.link_gbytes_per_second) : Ordered();
@@ -307,14 +335,15 @@ MeasuredCosts parse_measured_costs(std::string_view text) {
   }
   Object file(json, "the file");
   const std::uint64_t schema = file.number("schema");
-  if (schema != kSchema && schema != kReckonedSchema) {
-    throw DataError(std::string(kDocument) + ": its schema is neither " + std::to_string(kSchema) + " nor " +
-                    std::to_string(kReckonedSchema));
+  if (schema < kSchema || schema > kModelledSchema) {
+    throw DataError(std::string(kDocument) + ": its schema is " + std::to_string(schema) + "; known are " +
+                    std::to_string(kSchema) + " to " + std::to_string(kModelledSchema));
   }
   if (file.text("type") != kType) {
     throw DataError(std::string(kDocument) + ": its type is not '" + kType + "'");
   }
   MeasuredCosts costs;
+  costs.modelled = modelled_from(file, schema);
   for_each_field(costs.setting, [&](const char* key, auto& value) { file.read(key, value); });
   if (const Json& slowed = file.at("link_gbytes_per_s"); !slowed.is_null()) {
     costs.link_gbytes_per_second = file.real(slowed, "link_gbytes_per_s");
@@ -333,7 +362,7 @@ MeasuredCosts parse_measured_costs(std::string_view text) {
     file.fail("ops", "is not an object");
   }
   for (const auto& [op, times] : ops.items()) {
-    costs.ops.emplace(op, times_from(times, op, schema == kReckonedSchema));
+    costs.ops.emplace(op, times_from(times, op, schema));
   }
   file.require_no_other_keys();
   return costs;

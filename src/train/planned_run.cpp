@@ -95,13 +95,18 @@ Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& option
   return lower(network, options, make_classic_catalog());
 }
 
+// `cpu`, simulated or not.
+bool computes_on_cpu(const RunTarget& target) {
+  return target.profile.name == "cpu";
+}
+
 // What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
 Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target) {
   if (target.gpu) {
     return lower_for_gpu(network, options, target);
   }
   require_no_engine_timings(options, target);
-  if (target.profile.name == "cpu") {
+  if (computes_on_cpu(target)) {
     require_no_tf32(options, "products are computed in fp32 on " + target.name + "; use cuda:N or sim:NAME");
     return lower(network, options, std::shared_ptr<OpLibrary>(make_cpu_ops({.threads = target.threads})));
   }
@@ -137,6 +142,10 @@ void require_possible(const MeasuredCosts& costs) {
 // What was measured takes the place of what follows from counts and rates.
 void take_costs(PlannedRun& run, const MeasuredCosts& costs) {
   require_measured_of(costs, run.measured_setting());
+  if (costs.modelled && !run.target.simulated) {
+    throw InvalidArgument("measured costs: these were modelled for a simulated " + costs.setting.device +
+                          "; " + run.target.name + " needs costs that were measured");
+  }
   require_possible(costs);
   run.tape = with_measured_costs(*run.tape, costs);
   run.target.profile = with_measured_rates(std::move(run.target.profile), costs);
@@ -354,9 +363,11 @@ std::string PlannedRun::algorithms_source() const {
 }
 
 MeasuredSetting PlannedRun::measured_setting() const {
+  // The threads of this machine are no matter of a GPU that is not here.
+  const bool simulated_gpu = target.simulated && !computes_on_cpu(target);
   return vdnn::measured_setting(network, *tape,
                                 target.gpu ? target.gpus->gpu_name(*target.gpu) : target.profile.name,
-                                target.threads, catalog->algorithms_source());
+                                simulated_gpu ? 1 : target.threads, catalog->algorithms_source());
 }
 
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed) {

@@ -633,6 +633,27 @@ TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
   EXPECT_NEAR(loading(slower), loading(planned), 1e-9);
 }
 
+TEST_F(CliTest, AProfileOfASimulatedDeviceIsWhatItPredictsWith) {
+  const std::string run_options = "--model alexnet --batch 16 --device sim:h200 ";
+  const Outcome outcome = run("profile " + run_options + "-o " + path("model.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, HasSubstr("simulated: nothing is measured"));
+  const json costs = json::parse(read("model.json"));
+  const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/measured_costs.schema.json");
+  EXPECT_THAT(testing::SchemaCheck::errors(schema, costs), ::testing::IsEmpty());
+  EXPECT_EQ(costs["modelled"], true);
+  for (const std::string policy : {"--policy all ", "--policy optimal --memory 1536MiB "}) {
+    const json planned = plan(run_options + policy);
+    const json profiled = plan(run_options + policy + "--profile " + path("model.json"));
+    EXPECT_EQ(profiled["algorithms_source"], "profile " + path("model.json"));
+    for (const auto& [key, value] : planned.items()) {
+      if (key != "algorithms_source" && key != "options") {
+        EXPECT_EQ(profiled[key], value) << policy << key;
+      }
+    }
+  }
+}
+
 class ReplanTest : public CliTest {
  protected:
   // A link so slow that what `optimal` expected to move for nothing does not pay.
@@ -1240,7 +1261,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"ProfileOfNothing", "plan --model lenet --profile /nowhere/costs.json", "/nowhere"},
         BadInput{"ProfileToNowhere", "profile --model lenet -o /nowhere/costs.json", "--output"},
         BadInput{"ProfileWithoutAFile", "profile --model lenet", "--output"},
-        BadInput{"ProfileOnSim", "profile --model lenet --device sim:h200 -o /tmp/costs.json", "sim:h200"},
+        BadInput{"ProfileOnSimWithSteps",
+                 "profile --model lenet --device sim:h200 --steps 9 -o /tmp/costs.json",
+                 "--steps: nothing is measured on sim:h200"},
+        BadInput{"ProfileOnSimWithALink",
+                 "profile --model lenet --device sim:h200 --link-gbytes-per-s 1 -o /tmp/costs.json",
+                 "--link-gbytes-per-s: nothing is measured on sim:h200"},
         BadInput{"ProfileOfFewSteps", "profile --model lenet --device cpu --steps 4 -o /tmp/costs.json",
                  "at least 5"},
         // That an op was not timed was found when all steps had run.

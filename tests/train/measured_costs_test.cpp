@@ -13,6 +13,7 @@
 #include "tests/report/json_schema.h"
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
+#include "vdnn/learned_costs.h"
 #include "vdnn/planned_run.h"
 
 namespace vdnn {
@@ -119,6 +120,43 @@ TEST(MeasuredCostsFile, IsOfVersionTwoWhereSomeTimesWereReckoned) {
   EXPECT_THAT(refusal_of(json.dump()), HasSubstr("'launches' must be at least 1"));
 }
 
+RunOptions on_sim(const std::string& device, Policy policy = Policy::kOffloadNone) {
+  RunOptions simulated = options(policy);
+  simulated.device = device;
+  return simulated;
+}
+
+// Nobody is to take a model's predictions for measurements.
+TEST(MeasuredCostsFile, IsOfVersionThreeWhereAllOfItIsModelled) {
+  const MeasuredCosts costs = expected_costs(plan_run(on_sim("sim:h200")));
+  EXPECT_TRUE(costs.modelled);
+  const testing::Json json = testing::Json::parse(to_text(costs));
+  EXPECT_EQ(json["schema"], 3);
+  EXPECT_EQ(json["modelled"], true);
+  const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/measured_costs.schema.json");
+  EXPECT_THAT(testing::SchemaCheck::errors(schema, json), IsEmpty());
+  const MeasuredCosts again = parse_measured_costs(json.dump());
+  EXPECT_TRUE(again.modelled);
+  EXPECT_EQ(again.ops, costs.ops);
+  EXPECT_EQ(to_text(again), to_text(costs));
+
+  const auto expect_refused = [&](const testing::Json& file, const std::string& why) {
+    EXPECT_THAT(refusal_of(file.dump()), HasSubstr(why));
+    EXPECT_THAT(testing::SchemaCheck::errors(schema, file), ::testing::Not(IsEmpty())) << why;
+  };
+  testing::Json wrong = json;
+  wrong["modelled"] = false;
+  expect_refused(wrong, "'modelled' must be true");
+  wrong.erase("modelled");
+  expect_refused(wrong, "lacks 'modelled'");
+  wrong = json;
+  wrong["schema"] = 2;
+  expect_refused(wrong, "unknown key 'modelled'");
+  wrong = json;
+  wrong["ops"]["fc1.bias.update"].begin().value()["launches"] = 20;
+  EXPECT_THAT(refusal_of(wrong.dump()), HasSubstr("'launches' must be 0"));
+}
+
 TEST(MeasuredCostsFile, AKeyThatIsMissingIsNamed) {
   const Json whole = written();
   for (const auto& item : whole.items()) {
@@ -184,8 +222,11 @@ TEST(MeasuredCostsFile, WhatIsNoneIsRefused) {
   EXPECT_THAT(refusal_of("[]"), HasSubstr("not an object"));
   EXPECT_THAT(refusal_of("[[[[[[[]]]]]]]"), HasSubstr("nested too deep"));
   Json with = written();
-  with["schema"] = 3;
-  EXPECT_THAT(refusal_of(with.dump()), HasSubstr("its schema is neither 1 nor 2"));
+  for (const int version : {0, 4}) {
+    with["schema"] = version;
+    EXPECT_THAT(refusal_of(with.dump()),
+                HasSubstr("its schema is " + std::to_string(version) + "; known are 1 to 3"));
+  }
   with = written();
   with["type"] = "engine timings";
   EXPECT_THAT(refusal_of(with.dump()), HasSubstr("its type is not 'measured costs'"));
@@ -379,6 +420,99 @@ TEST_F(ProfiledRun, StandsForTheDeviceOnSimToo) {
   const double on_cpu = plan_run(simulated).prediction.step_seconds;
   simulated.device = "sim:cpu";
   EXPECT_EQ(plan_run(simulated).prediction.step_seconds, on_cpu);
+}
+
+// --- costs of simulated devices ----------------------------------------------------------------------------
+
+class ModelledRun : public ProfiledRun {
+ protected:
+  // The run with the costs that it predicts with by itself.
+  RunOptions with_its_own(RunOptions simulated) const {
+    write("profile.json", to_text(expected_costs(plan_run(simulated))));
+    simulated.profile = directory_ / "profile.json";
+    return simulated;
+  }
+};
+
+void expect_the_same_plans(const PlannedRun& run, const PlannedRun& other) {
+  EXPECT_EQ(run.plan.algorithms, other.plan.algorithms);
+  EXPECT_EQ(run.schedule.instructions, other.schedule.instructions);
+  EXPECT_EQ(run.prediction.step_seconds, other.prediction.step_seconds);
+  EXPECT_EQ(run.prediction.stall_seconds, other.prediction.stall_seconds);
+  EXPECT_EQ(run.prediction.peak_bytes, other.prediction.peak_bytes);
+  EXPECT_EQ(run.smallest_peak_bytes, other.smallest_peak_bytes);
+  EXPECT_EQ(lower_bound_step_seconds(run), lower_bound_step_seconds(other));
+}
+
+// To the bit, whatever plans: the first choice of a library is none that a measurement would have to confirm.
+TEST_F(ModelledRun, IsPredictedAsWithoutAProfile) {
+  for (const std::string device : {"sim:titan-x", "sim:h200", "sim:cpu"}) {
+    for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll,
+                                Policy::kOffloadConv, Policy::kDynamic, Policy::kOptimal}) {
+      SCOPED_TRACE(device + ", " + to_string(policy));
+      RunOptions simulated = on_sim(device, policy);
+      simulated.model = {.model = "alexnet", .batch = 8};
+      simulated.memory_bytes = std::uint64_t{1} << 30U;
+      const PlannedRun run = plan_run(with_its_own(simulated));
+      EXPECT_TRUE(run.measured && run.measured->modelled);
+      expect_the_same_plans(run, plan_run(simulated));
+    }
+  }
+}
+
+TEST_F(ModelledRun, SharesALinkAsWithoutAProfile) {
+  RunOptions simulated = on_sim("sim:a100", Policy::kOffloadAll);
+  const double alone = plan_run(simulated).prediction.step_seconds;
+  simulated.link_shared_by = 8;
+  const PlannedRun shared = plan_run(simulated);
+  EXPECT_GT(shared.prediction.step_seconds, alone);
+  expect_the_same_plans(plan_run(with_its_own(simulated)), shared);
+}
+
+TEST_F(ModelledRun, GoesByTheTimesThatItIsGiven) {
+  MeasuredCosts costs = expected_costs(plan_run(on_sim("sim:h200")));
+  for (auto& [op, times] : costs.ops) {
+    for (auto& [algorithm, time] : times) {
+      time->seconds += 1;
+    }
+  }
+  write("profile.json", to_text(costs));
+  RunOptions slower = on_sim("sim:h200");
+  slower.profile = directory_ / "profile.json";
+  const PlannedRun run = plan_run(slower);
+  EXPECT_GT(run.prediction.step_seconds, static_cast<double>(run.tape->ops().size()));
+}
+
+// What a model says of an algorithm is for policies that choose by time; the library knows its devices
+// better.
+TEST_F(ModelledRun, LeavesPerformanceAtTheFirstChoice) {
+  RunOptions simulated = on_sim("sim:titan-x");
+  const PlannedRun plain = plan_run(simulated);
+  const Op& op = op_with_a_choice(*plain.tape);
+  MeasuredCosts costs = expected_costs(plain);
+  costs.ops.at(op.name).at(op.algorithms.back().name)->seconds = 1e-9;
+  write("profile.json", to_text(costs));
+  simulated.profile = directory_ / "profile.json";
+  EXPECT_EQ(algorithm_of(plan_run(simulated), op.name), op.algorithms.front().name);
+  simulated.policy = Policy::kOptimal;
+  EXPECT_EQ(algorithm_of(plan_run(simulated), op.name), op.algorithms.back().name);
+}
+
+// Of a simulated GPU it is no matter how many cores this machine has.
+TEST_F(ModelledRun, OfAGpuIsOfNoThreads) {
+  RunOptions simulated = with_its_own(on_sim("sim:h200"));
+  simulated.threads = 3;
+  EXPECT_NO_THROW(plan_run(simulated));
+  simulated = with_its_own(on_sim("sim:cpu"));
+  simulated.threads = 3;
+  EXPECT_THAT(refusal<InvalidArgument>([&] { plan_run(simulated); }), HasSubstr("'threads'"));
+}
+
+TEST_F(ModelledRun, IsNoneOfARealDevice) {
+  RunOptions real = with_its_own(on_sim("sim:cpu"));
+  real.device = "cpu";
+  EXPECT_THAT(refusal<InvalidArgument>([&] { plan_run(real); }),
+              AllOf(HasSubstr("profile.json"), HasSubstr("modelled for a simulated cpu")));
 }
 
 }  // namespace
