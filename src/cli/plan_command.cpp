@@ -6,6 +6,7 @@
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "src/report/plan_report.h"
+#include "src/report/planning_problem.h"
 #include "vdnn/chrome_trace.h"
 #include "vdnn/schedule_file.h"
 
@@ -17,9 +18,27 @@ struct PlanArguments {
   RunArguments run;
   OutputArguments outputs;
   bool print_schedule = false;
+  bool ops = false;
 };
 
+// With what `--ops` adds before it.
+void write_summary(const PlanArguments& arguments, const PlannedRun& run,
+                   const nlohmann::ordered_json& summary) {
+  write_output([&] {
+    JsonLines json(arguments.outputs.json);
+    if (arguments.ops) {
+      for (const nlohmann::ordered_json& line : planning_problem(run)) {
+        json.write(line);
+      }
+    }
+    json.write(summary);
+  });
+}
+
 void plan(const PlanArguments& arguments) {
+  if (arguments.ops && arguments.outputs.json.empty()) {
+    throw InvalidArgument("--ops belongs to --json, which says where to");
+  }
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
@@ -50,8 +69,7 @@ void plan(const PlanArguments& arguments) {
     });
   }
   if (!arguments.outputs.json.empty()) {
-    const nlohmann::ordered_json summary = plan_summary(run, scaling, in_force(run_arguments, run));
-    write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
+    write_summary(arguments, run, plan_summary(run, scaling, in_force(run_arguments, run)));
   }
 }
 
@@ -63,6 +81,9 @@ Command add_plan_command(CLI::App& app) {
   add_options(*command, arguments->run);
   command->get_option("--model")->required();
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
+  command->add_flag("--ops", arguments->ops,
+                    "with --json: a line for the device, each value and each op with all its algorithms, for "
+                    "planners of your own");
   add_option(*command, "trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
   add_option(*command, "report", arguments->outputs.report,
              "write one HTML page: memory and streams over the step, and every decision");

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -91,6 +92,30 @@ TEST_F(CliTest, PlanSaysHowFarTheStepIsFromTheOracleAndFromTheBound) {
   EXPECT_THAT(run("plan " + options).out,
               HasSubstr("; oracle " + milliseconds("oracle_step_seconds") + ", lower bound " +
                         milliseconds("lower_bound_step_seconds") + "\n"));
+}
+
+// Whoever reads the last line of --json still reads the summary.
+TEST_F(CliTest, PlanListsOpsWithTheirAlgorithmsBeforeTheSummary) {
+  const std::string options = "--model lenet --batch 8 --device sim:titan-x ";
+  const json summary = plan(options);
+  ASSERT_EQ(run("plan " + options + "--ops --json " + path("problem.jsonl")).status, 0);
+  const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/planning_problem.schema.json");
+  std::istringstream text(read("problem.jsonl"));
+  std::map<std::string, std::size_t> lines;
+  for (std::string line; std::getline(text, line);) {
+    const json object = json::parse(line);
+    ++lines[object["type"]];
+    if (object["type"] == "summary") {
+      EXPECT_EQ(object, summary);
+    } else {
+      EXPECT_EQ(lines["summary"], 0U);
+      EXPECT_THAT(testing::SchemaCheck::errors(schema, object), ::testing::IsEmpty()) << object;
+    }
+  }
+  EXPECT_EQ(lines["planning_device"], 1U);
+  EXPECT_EQ(lines["summary"], 1U);
+  ASSERT_EQ(run("plan " + options + "--schedule " + path("schedule.json")).status, 0);
+  EXPECT_EQ(lines["planning_op"], json::parse(read("schedule.json"))["algorithms"].size());
 }
 
 // The data that a page of --report has in it.
@@ -1214,6 +1239,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"MoreThanTheAddressSpace", "plan --model lenet --device cpu --memory 200TiB", "--memory"},
         BadInput{"ReportInTheFileOfTheTrace", "plan --model lenet --trace /dev/null --report /dev/null",
                  "two outputs are to be written to /dev/null"},
+        BadInput{"OpsWithoutJson", "plan --model lenet --ops", "--ops belongs to --json"},
         BadInput{"EmptyReport", "plan --model lenet --report ''", "--report"},
         BadInput{"ReportOfATraining", "train --model lenet --data synthetic --steps 1 --report x.html",
                  "--report"},
