@@ -7,7 +7,8 @@
 //         that is the plan. (2) The first that fits of `none`, `conv` and `all` with performance-optimal
 //         algorithms. (3) Else greedily, under `conv`, then under `all`: layer by layer, where the fastest
 //         algorithm overflows the budget, the next, as far as the one with the least workspace. (4) Else
-//         the plan of (1).
+//         the plan of (1). Beyond the paper: an op that (3) or (4) leaves with an algorithm that takes more
+//         than three times as long as its first choice has the first faster one that a forecast says fits.
 
 #include "vdnn/forecast.h"
 #include "vdnn/plan.h"
@@ -17,7 +18,8 @@ namespace vdnn {
 
 // `options.preference` is not looked at; `recorded` algorithms and the workspace limit are obeyed, so with
 // recorded ones there is nothing for (3) to choose. The plan's policy is kDynamic. It does not fit only where
-// (1) does not. Deterministic, as the forecaster is; asks it for at most some twenty forecasts. Throws as
+// (1) does not. Deterministic, as the forecaster is; asks it for some twenty forecasts at most, and one
+// for each faster algorithm that an op with so slow a one could have. Throws as
 // make_plan().
 Plan plan_dynamic(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                   const Forecaster& forecaster);

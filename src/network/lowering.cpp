@@ -12,6 +12,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/tape/order_costs.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
@@ -98,18 +99,14 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
   }
 }
 
-// Libraries list their algorithms as they judge them, the fastest first. Where no more is known of one, it is
-// taken to be so much slower than the one before, so that nobody steps down for nothing.
-constexpr double kSlowerEach = 0.05;
-
+// Those whose cost the recipe leaves open follow the one before them in the library's order.
 std::vector<Algorithm> with_costs(std::vector<Algorithm> algorithms, const Cost& cost) {
-  for (std::size_t rank = 1; rank < algorithms.size(); ++rank) {
-    if (!algorithms[rank].cost) {
-      const double factor = 1 + kSlowerEach * static_cast<double>(rank);
-      algorithms[rank].cost = cost;
-      algorithms[rank].cost->flops *= factor;
-      algorithms[rank].cost->bytes *= factor;
+  Cost previous = cost;
+  for (std::size_t rank = 0; rank < algorithms.size(); ++rank) {
+    if (rank > 0 && !algorithms[rank].cost) {
+      algorithms[rank].cost = cost_of_next(previous);
     }
+    previous = algorithms[rank].cost.value_or(cost);
   }
   return algorithms;
 }

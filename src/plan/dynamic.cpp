@@ -53,6 +53,16 @@ std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions
 
 namespace {
 
+// Does it take several times as long as the first choice, whatever the device?
+bool is_fallback(const Op& op, std::uint32_t algorithm) {
+  constexpr double kSeveral = 3;
+  const Cost& cost = op.cost_with(algorithm);
+  const Cost& first = op.cost_with(0);
+  return cost.seconds > 0 || first.seconds > 0
+             ? cost.seconds > kSeveral * first.seconds
+             : cost.flops > kSeveral * first.flops && cost.bytes > kSeveral * first.bytes;
+}
+
 class DynamicPolicy {
  public:
   DynamicPolicy(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
@@ -73,23 +83,24 @@ class DynamicPolicy {
 
   Plan choose() const {
     Plan least = static_plan(Policy::kOffloadAll, AlgorithmPreference::kMemory);
-    if (!forecast(least).fits(budgets_)) {
+    if (!fits(least)) {
       return least;
     }
     for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
       Plan fastest = static_plan(policy, AlgorithmPreference::kPerformance);
-      if (forecast(fastest).fits(budgets_)) {
+      if (fits(fastest)) {
         return fastest;
       }
     }
-    if (options_.recorded.empty()) {
-      for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
-        if (std::optional<Plan> stepped_down = greedy(policy)) {
-          return *std::move(stepped_down);
-        }
+    if (!options_.recorded.empty()) {
+      return least;
+    }
+    for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
+      if (std::optional<Plan> stepped_down = greedy(policy)) {
+        return without_needless_fallbacks(*std::move(stepped_down));
       }
     }
-    return least;
+    return without_needless_fallbacks(std::move(least));
   }
 
   Plan static_plan(Policy policy, AlgorithmPreference preference) const {
@@ -101,6 +112,33 @@ class DynamicPolicy {
 
   Forecast forecast(const Plan& plan) const {
     return forecaster_.forecast(tape_, make_schedule(tape_, plan));
+  }
+
+  bool fits(const Plan& plan) const { return forecast(plan).fits(budgets_); }
+
+  // For ops whose algorithm is a fallback, the first other one that fits.
+  Plan without_needless_fallbacks(Plan plan) const {
+    const std::vector<std::uint64_t> beside = bytes_beside_workspace(tape_, make_schedule(tape_, plan));
+    for (OpId id = 0; id < tape_.ops().size(); ++id) {
+      const Op& op = tape_.op(id);
+      for (std::uint32_t other = 0; is_fallback(op, plan.algorithms[id]) && other < plan.algorithms[id];
+           ++other) {
+        if (is_fallback(op, other) || !obeys_limits(op.algorithms[other], beside[id])) {
+          continue;
+        }
+        Plan stepped_up = plan;
+        stepped_up.algorithms[id] = other;
+        if (fits(stepped_up)) {
+          plan = std::move(stepped_up);
+        }
+      }
+    }
+    return plan;
+  }
+
+  bool obeys_limits(const Algorithm& algorithm, std::uint64_t beside_bytes) const {
+    return algorithm.workspace_bytes <= options_.workspace_limit.value_or(algorithm.workspace_bytes) &&
+           beside_bytes + algorithm.workspace_bytes <= budgets_.device_bytes;
   }
 
   std::optional<Plan> greedy(Policy policy) const {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -212,6 +213,35 @@ TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
   EXPECT_EQ(kind_of(found), "conv, mixed");
   EXPECT_LE(with_gaps(make_schedule(*tape_, found)), budgets.device_bytes);
   EXPECT_GT(forecaster.asked, 5) << "the first walk overflowed";
+}
+
+// Two ops, each with an algorithm that takes five times as long without workspace. The walk, which takes what
+// memory loses to gaps off every op's room, left both with it.
+TEST(DynamicFallbacks, AreTakenOnlyWhereNothingFasterFits) {
+  const Cost cost{.flops = 100, .bytes = 100};
+  const Cost slow{.flops = 500, .bytes = 500};
+  const std::vector<Algorithm> algorithms{
+      {"fast", 200, true, cost}, {"medium", 100, true, cost}, {"slow", 0, true, slow}};
+  TapeDraft draft;
+  const ValueId x = draft.value("x", ValueKind::kInput, 8);
+  const ValueId y = draft.value("y", ValueKind::kFeatureMap, 8);
+  const ValueId metrics = draft.value("metrics", ValueKind::kMetrics, 8);
+  draft.op("conv1.forward", draft.layer("conv1"), Phase::kForward, {x}, {y}, {}, algorithms);
+  draft.op("conv2.forward", draft.layer("conv2"), Phase::kForward, {y}, {metrics}, {}, algorithms);
+  const TapePtr tape = draft.finish();
+  // Gaps are made by workspace of the first op alone.
+  const MadeUpForecaster forecaster([](const Tape&, const Schedule& schedule) -> std::uint64_t {
+    constexpr std::array<std::uint64_t, 3> kFirst{900, 800, 100};
+    constexpr std::array<std::uint64_t, 3> kSecond{600, 400, 100};
+    return std::max(kFirst.at(schedule.algorithms[0]), kSecond.at(schedule.algorithms[1]));
+  });
+  const auto chosen = [&](std::uint64_t bytes, const PlanOptions& options = {}) {
+    return plan_dynamic(*tape, options, {.device_bytes = bytes, .host_bytes = kAmple}, forecaster).algorithms;
+  };
+  EXPECT_THAT(chosen(500), ElementsAre(2, 1));
+  EXPECT_THAT(chosen(700), ElementsAre(2, 0));
+  EXPECT_THAT(chosen(700, {.workspace_limit = 100}), ElementsAre(2, 1));
+  EXPECT_THAT(chosen(300), ElementsAre(2, 2));
 }
 
 TEST_F(Dynamic, PageLockedMemoryIsABudgetToo) {

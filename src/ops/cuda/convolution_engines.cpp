@@ -156,10 +156,19 @@ class ConvolutionGraph : public fe::graph::Graph {
 
   // Lists cuDNN's plans, none of which is built yet: for a handle's GPU, or, without one, for the properties
   // that were set.
-  void list_plans(const EngineQuestion& question, cudnnHandle_t handle = nullptr) {
+  void list_plans(const EngineQuestion& question, cudnnHandle_t handle = nullptr,
+                  const std::vector<fe::HeurMode_t>& modes = {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}) {
     require(validate(), question);
     require(handle == nullptr ? build_operation_graph() : build_operation_graph(handle), question);
-    require(create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
+    require(create_execution_plans(modes), question);
+  }
+
+  // The name of the last engine that is recommended, not only fallen back to; empty where at most one is.
+  std::string last_recommended(const EngineQuestion& question) {
+    list_plans(question, nullptr, {fe::HeurMode_t::A});
+    std::string name;
+    const std::int64_t count = get_execution_plan_count();
+    return count > 1 && get_plan_name_at_index(count - 1, name).is_good() ? name : "";
   }
 
   // Builds the first plan of this name and returns its index.
@@ -232,6 +241,10 @@ class ConvolutionGraph : public fe::graph::Graph {
   ops::ConvolutionDims dims_;
   fe::DataType_t type_;
 };
+
+void move_to_end(std::vector<Engine>& engines, const std::string& name) {
+  std::ranges::stable_partition(engines, [&](const Engine& engine) { return engine.name != name; });
+}
 
 // Of the calling thread's GPU.
 class Handle {
@@ -350,6 +363,11 @@ std::vector<Engine> ConvolutionEngines::do_list(const EngineQuestion& question) 
   std::vector<Engine> engines = graph.engines();
   if (engines.empty()) {
     throw NoEngine(question, "cuDNN can build none of the engines that it lists");
+  }
+  ConvolutionGraph recommended(question);
+  recommended.set_device_properties(device_->properties);
+  if (const std::string last = recommended.last_recommended(question); is_generic_engine(last)) {
+    move_to_end(engines, last);
   }
   return engines;
 }

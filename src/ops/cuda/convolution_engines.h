@@ -22,7 +22,9 @@ std::string cudnn_version();
 // The cudnn-frontend that was built with, "1.23.0": names of engines are its words. Throws likewise.
 std::string cudnn_frontend_version();
 
-// In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. Each could
+// In cuDNN's order: what its heuristic recommends, best first, then what is left to fall back to. The generic
+// engine that ends the recommendations (is_generic_engine()) comes last of all, as in cuDNN's own list of
+// fallbacks: otherwise it would hide faster ones that follow, since it needs no workspace. Each engine could
 // be built; no name comes twice. list() throws NoEngine with cuDNN's reason.
 class ConvolutionEngines final : public EngineSource {
  public:

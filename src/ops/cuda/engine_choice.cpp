@@ -39,6 +39,10 @@ bool Engine::rounds_to_tf32() const {
          !has(NumericalNote::kUnknown);
 }
 
+bool is_generic_engine(std::string_view name) {
+  return name == "eng0";
+}
+
 EngineLimits training_limits(ProductPrecision precision) {
   return {.workspace_bytes = std::numeric_limits<std::uint64_t>::max(),
           .deterministic = true,

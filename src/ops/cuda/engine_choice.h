@@ -2,8 +2,8 @@
 // Which of the engines that a library has for an op: the fastest that is permitted and whose workspace fits.
 //
 // How fast an engine is only a device can tell. Without one, cuDNN's order stands in for time: its heuristic
-// lists what it takes to be faster first. So time is ordinal here, the position in the list (what predictions
-// make of that, engine_costs.h says). A larger budget permits more engines and takes none away, so it never
+// lists what it takes to be faster first. So time is ordinal here, the position in the list (engine_costs.h
+// turns it into costs for predictions). A larger budget permits more engines and takes none away, so it never
 // leads to a later position: the model is monotone in the budget.
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vdnn::cuda {
@@ -41,6 +42,16 @@ struct Engine {
   bool rounds_to_tf32() const;
   friend bool operator==(const Engine&, const Engine&) = default;
 };
+
+// Is it cuDNN's generic fallback, engine 0 of each kind of pass? It is told by its number, which comes
+// without knobs: one kernel for all shapes, with no tile size to choose, where every other engine of no
+// workspace (implicit GEMMs like eng28 of the forward pass or eng67 on Hopper) has knobs that the heuristic
+// sets for the question. In cuDNN 9.19 it is on the list of CUDNN_HEUR_MODE_FALLBACK ("without expectation of
+// providing optimal performance") for all 597 questions of the zoo on all GPUs of share/engines, and after
+// the recommended engines of nearly all of them. To be on that list is no sign by itself: tuned engines are,
+// too. Where the heuristic lists it first, as for depthwise convolutions, it is the library's choice all the
+// same.
+bool is_generic_engine(std::string_view name);
 
 struct EngineLimits {
   std::uint64_t workspace_bytes = 0;  // at most

@@ -1,10 +1,12 @@
 #pragma once
 // What each engine of a product costs, for predictions. Where engines were timed on the device, that is
-// known. Where not, all that is known is the order: cuDNN's heuristic lists what it takes to be fastest
-// first, and says nothing of how much faster. The assumption, for want of a published figure: the first
-// engine reaches the device's rates, and each of the others takes 5 % longer than the one before it. So a
-// simulated GPU never prefers a later engine but for its workspace, and the price of that is small, not
-// nothing.
+// known. Otherwise cuDNN's order is all there is: src/tape/order_costs.h turns that into costs, with one
+// exception, the generic fallback (is_generic_engine() in engine_choice.h). It serves where nothing else can,
+// without workspace and without being tuned to the shape, and NVIDIA expects no speed of it. An untimed
+// fallback that is not the first choice costs five times as much as that at least. Measured on one card for
+// the same algorithm of older versions of cuDNN: without workspace, AlexNet's and VGG-A's convolutions took
+// 2.1 to 2.9 times as long as with the best algorithms (src/ops/classic/convolution_algorithms.h); tensor
+// cores and Winograd have widened that gap since. So a plan falls back only where nothing else fits.
 //
 // Only engines that some limits make the choice count (engine_choice.h), so that a table of recorded engines
 // and the library itself lead to the same costs.
@@ -12,6 +14,8 @@
 #include "vdnn/op_catalog.h"
 
 namespace vdnn::cuda {
+
+inline constexpr double kFallbackSlowdown = 5;
 
 // Of the algorithms of `op`, whose own cost is that of its arithmetic and operands. An algorithm that has a
 // cost with seconds was timed and keeps them; one that follows such takes longer than it.

@@ -109,6 +109,51 @@ TEST(CudaCatalogCosts, AreMeasuredTimesWhereThereAreAny) {
   EXPECT_DOUBLE_EQ(algorithms[2].cost.value().seconds, 1.05 * 0.008);
 }
 
+OpRecipe forward_with(std::vector<Engine> engines) {
+  const TensorType type{.dims = {2, 8, 16, 16}};
+  const OpSpec spec = ConvolutionSpec{.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
+  const CudaCatalog catalog(std::make_shared<ListedEngines>("listed", std::move(engines)));
+  return catalog.recipe(spec, std::array{type}, std::array{type}, Mode::kInference).forward.at(0);
+}
+
+// It was taken to be 5 % slower than its neighbour, and plans preferred it to any workspace.
+TEST(CudaCatalogCosts, AGenericFallbackThatNobodyTimedCostsFiveTimesTheFirstChoice) {
+  const OpRecipe op = forward_with({{.name = "eng1_k2=2_k3=0", .workspace_bytes = 30},
+                                    {.name = "eng2_k2=2_k3=0", .workspace_bytes = 20},
+                                    {.name = "eng0", .notes = {kStrictNanPropagation}}});
+  ASSERT_EQ(op.algorithms.size(), 3U);
+  EXPECT_DOUBLE_EQ(op.algorithms[1].cost.value().flops, 1.05 * op.cost.flops);
+  EXPECT_DOUBLE_EQ(op.algorithms[2].cost.value().flops, 5 * op.cost.flops);
+  EXPECT_DOUBLE_EQ(op.algorithms[2].cost.value().bytes, 5 * op.cost.bytes);
+}
+
+TEST(CudaCatalogCosts, AGenericFallbackThatFollowsTimedEnginesIsSlowerThanAllOfThem) {
+  const auto fallback_seconds = [](double slowest) {
+    return forward_with({{.name = "eng1", .workspace_bytes = 30, .seconds = 0.002},
+                         {.name = "eng2", .workspace_bytes = 20, .seconds = slowest},
+                         {.name = "eng0"}})
+        .algorithms.at(2)
+        .cost.value()
+        .seconds;
+  };
+  EXPECT_DOUBLE_EQ(fallback_seconds(0.004), 0.01);
+  EXPECT_DOUBLE_EQ(fallback_seconds(0.02), 0.021);
+}
+
+TEST(CudaCatalogCosts, AGenericEngineThatIsTimedOrListedFirstIsNoFallback) {
+  const OpRecipe timed = forward_with(
+      {{.name = "eng1", .workspace_bytes = 30, .seconds = 0.002}, {.name = "eng0", .seconds = 0.003}});
+  EXPECT_EQ(timed.algorithms.at(1).cost.value().seconds, 0.003);
+  const OpRecipe first = forward_with({{.name = "eng0"}, {.name = "eng1", .workspace_bytes = 30}});
+  EXPECT_EQ(first.algorithms.at(0).cost.value().flops, first.cost.flops);
+}
+
+TEST(CudaCatalogCosts, OtherEnginesWithoutWorkspaceAreNoFallbacks) {
+  const OpRecipe op =
+      forward_with({{.name = "eng12_k5=1", .workspace_bytes = 30}, {.name = "eng28_k2=3_k3=0"}});
+  EXPECT_DOUBLE_EQ(op.algorithms.at(1).cost.value().flops, 1.05 * op.cost.flops);
+}
+
 // The same engine is another algorithm where it rounds: what was recorded with one name is not the other.
 TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) {
   std::size_t asked = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iostream>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,9 +16,14 @@
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
+#include "src/plan/dynamic.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
+#include "vdnn/optimal_plan.h"
 #include "vdnn/plan.h"
+#include "vdnn/plan_search.h"
+#include "vdnn/predictor.h"
+#include "vdnn/sim_device.h"
 #include "vdnn/size.h"
 #include "vdnn/zoo.h"
 
@@ -141,6 +147,115 @@ TEST(CudaZooOnEveryGpu, NoOpIsPlannedOverTheWorkspaceLimit) {
   }
   const std::set<Direction> passes{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
   EXPECT_EQ(stepped_down, passes);
+}
+
+struct Fallbacks {
+  std::uint32_t possible = 0;  // ops that have one beside other algorithms
+  std::uint32_t taken = 0;
+};
+
+// An op that falls back has no other algorithm that would fit: `fits(op, algorithm)`.
+template <class Fits>
+void expect_fallbacks_in_need(const Tape& tape, const Schedule& schedule, const Fits& fits,
+                              Fallbacks& found) {
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    const std::vector<Algorithm>& algorithms = tape.op(id).algorithms;
+    const auto fallback = static_cast<std::uint32_t>(algorithms.size() - 1);
+    if (fallback == 0 || !cuda::is_generic_engine(algorithms.back().name)) {
+      continue;
+    }
+    ++found.possible;
+    if (schedule.algorithms[id] != fallback) {
+      continue;
+    }
+    ++found.taken;
+    for (std::uint32_t other = 0; other < fallback; ++other) {
+      EXPECT_FALSE(fits(id, other)) << tape.op(id).name << " falls back, and " << algorithms[other].name
+                                    << " would fit";
+    }
+  }
+}
+
+constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
+
+// One network on one GPU.
+class FallbacksOfNetwork {
+ public:
+  FallbacksOfNetwork(const cuda::KnownGpu& gpu, const char* model)
+      : prediction_{.profile = sim_profile(std::string(gpu.name))},
+        tape_(lower_to_tape(make_model({.model = model}),
+                            cuda::CudaCatalog(std::make_shared<cuda::RecordedEngines>(gpu.recorded_engines)),
+                            {})) {}
+
+  void expect_in_need(Fallbacks& dynamic, Fallbacks& optimal) const {
+    const std::uint64_t most = peak_of(make_plan(*tape_, {}));
+    const std::uint64_t least =
+        std::min(plan_optimal(*tape_, {}, budgets(most), costs_, *forecaster_).smallest_peak_bytes,
+                 peak_of(make_plan(
+                     *tape_, {.policy = Policy::kOffloadAll, .preference = AlgorithmPreference::kMemory})));
+    for (const std::uint64_t tenths : {0, 1, 3}) {
+      const std::uint64_t bytes = least + tenths * (most - least) / 10;
+      SCOPED_TRACE("in " + format_size(bytes));
+      expect_dynamic_in_need(bytes, dynamic);
+      expect_optimal_in_need(bytes, optimal);
+    }
+  }
+
+ private:
+  static Budgets budgets(std::uint64_t device_bytes) {
+    return {.device_bytes = device_bytes, .host_bytes = kAmple};
+  }
+  std::uint64_t peak_of(const Plan& plan) const {
+    return forecaster_->forecast(*tape_, make_schedule(*tape_, plan)).peak_bytes;
+  }
+
+  void expect_dynamic_in_need(std::uint64_t bytes, Fallbacks& found) const {
+    const Plan plan = plan_dynamic(*tape_, {}, budgets(bytes), *forecaster_);
+    if (peak_of(plan) > bytes) {
+      return;
+    }
+    expect_fallbacks_in_need(
+        *tape_, make_schedule(*tape_, plan),
+        [&](OpId op, std::uint32_t algorithm) {
+          Plan other = plan;
+          other.algorithms[op] = algorithm;
+          return peak_of(other) <= bytes;
+        },
+        found);
+  }
+
+  // Its schedule has addresses for its own algorithms: another would have to fit beside what is in use.
+  void expect_optimal_in_need(std::uint64_t bytes, Fallbacks& found) const {
+    const Schedule schedule = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_).schedule;
+    const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
+    expect_fallbacks_in_need(
+        *tape_, schedule,
+        [&](OpId op, std::uint32_t algorithm) {
+          return beside[op] + tape_->op(op).algorithms[algorithm].workspace_bytes <= bytes;
+        },
+        found);
+  }
+
+  PredictionOptions prediction_;
+  std::shared_ptr<const Tape> tape_;
+  std::unique_ptr<Forecaster> forecaster_ = make_forecaster(prediction_);
+  PlanCosts costs_ = plan_costs(*tape_, prediction_);
+};
+
+// Fallbacks counted as 5 % slower than their neighbours, and were taken where there was room for workspace.
+TEST(CudaZooOnEveryGpu, DynamicAndOptimalFallBackOnlyWhereNothingElseFits) {
+  Fallbacks dynamic;
+  Fallbacks optimal;
+  for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
+    for (const char* const model : {"googlenet", "vgg16"}) {
+      SCOPED_TRACE(std::string(gpu.name) + ", " + model);
+      FallbacksOfNetwork(gpu, model).expect_in_need(dynamic, optimal);
+    }
+  }
+  std::cout << "dyn took " << dynamic.taken << " of " << dynamic.possible << " fallbacks, optimal "
+            << optimal.taken << " of " << optimal.possible << "\n";
+  EXPECT_GT(dynamic.taken, 0U);
+  EXPECT_GT(optimal.taken, 0U);
 }
 
 TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
