@@ -1,7 +1,8 @@
 #pragma once
-// A plan: the decisions for one tape. For each feature map: does it stay on the device, or does it leave for
-// the host and come back; for each op: which algorithm. Policies are functions from a tape (and costs,
-// budgets) to a plan; the static ones here follow the vDNN paper (Rhu et al., MICRO 2016).
+// A plan: the decisions for one tape. For each feature map and each gap between two of its readers: does it
+// stay on the device, leave for the host and come back, or go and be made again; for each op: which
+// algorithm. Policies are functions from a tape (and costs, budgets) to a plan; the static ones here follow
+// the vDNN paper (Rhu et al., MICRO 2016).
 //
 //   baseline  network-wide allocation in Torch's manner: every feature map and gradient at once, two shared
 //             buffers for gradient maps, one shared workspace; no liveness
@@ -34,10 +35,29 @@ enum class AlgorithmPreference : std::uint8_t {
 std::string to_string(Policy policy);
 std::string to_string(AlgorithmPreference preference);
 
-// A value that is offloaded: its copy to the host is issued beside `offload_with`, its memory is given back
-// after `release_with` (not before the copy is done, and the last forward reader), and its copy back is
+// Lives of a value.
+//
+// A value lives on the device from where it is made, loaded, fetched or recomputed to where its memory is
+// given back. Between two of its readers, forward or backward, it may be away on the host (a Transfer) or
+// dropped and made again (a Recomputation), in any number and order. Of what comes next for a value, a
+// transfer's release or a recomputation, the earlier one ends its life: a transfer after `release_with`, a
+// recomputation after the value's last use before `with`. The last life ends with the value's last use.
+// A life without a use ends where it began: after op `prefetch_with`, or, where it was made again, at once.
+// Uses are the tape's: the producer and the readers. What is launched again to make another value does not
+// keep its operands.
+//
+// Lives of one value do not overlap. make_schedule() throws InvalidArgument for a plan that moves, releases
+// or makes again what is not there, fetches or makes again what is there, or leaves an op without an operand.
+
+// A stay on the host. The copy to the host is issued beside `offload_with`, the device's memory is given back
+// after `release_with` (not before the copy is done, and the last use before the gap), and the copy back is
 // issued before `prefetch_with`. The static policies offload with the last forward reader and release at
 // once.
+//
+// `offload_with` == kNone: the value has been copied to the host by an earlier transfer in this step, and
+// that copy is still right, for a value is made once a step. Its memory on the device is only given back. The
+// copy keeps its memory on the host up to the last fetch from it. A later transfer of the value that does
+// have an `offload_with` copies anew, once the earlier copy has been fetched for the last time.
 struct Transfer {
   ValueId value = kNone;
   OpId offload_with = kNone;
@@ -45,10 +65,13 @@ struct Transfer {
   OpId prefetch_with = kNone;
 };
 
-// A value whose memory is given back after its last use before `with`, and which is made again by launching
-// its producer once more right before `with`. What the producer reads must be there then: kept, fetched
-// before, or recomputed likewise; what is neither and has no use of its own any more is made again too, and
-// given back at once.
+// A value is made again by launching its producer once more right before `with`. Its memory was given back
+// after its last use before, or by a transfer's release.
+//
+// The producer's operands must be there then: kept, fetched, or made again with the same `with`. Those that
+// are dropped and are not recomputed with `with` themselves are made again too and given back as soon as
+// nothing that is made again before `with` reads them, even if they have later uses: for those they are made
+// another time. So are the producer's other outputs. An operand that is away on the host is an error.
 struct Recomputation {
   ValueId value = kNone;
   OpId with = kNone;
@@ -67,7 +90,7 @@ struct PlanOptions {
 struct Plan {
   PlanOptions options;
   std::vector<std::uint32_t> algorithms;  // an op: index into Op::algorithms
-  std::vector<Transfer> transfers;        // in order of offload
+  std::vector<Transfer> transfers;        // those with one `offload_with` are copied in this order
   std::vector<Recomputation> recomputations;
   bool network_wide = false;  // baseline
   // Addresses are planned with the schedule, aligned to so many bytes (a power of two). 0: the pool finds

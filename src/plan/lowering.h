@@ -113,8 +113,7 @@ class Lowering {
   std::vector<BufferId> location_;  // a value: the buffer that holds it now
 };
 
-// Layer-wise: a value has memory from the op that makes it to the last that uses it, less the time that it
-// spends on the host, or until it is made again.
+// Layer-wise: a value has memory in each of its lives (plan.h).
 // `first_instructions`, where it is not null: of each op, then of the end.
 Schedule lower_layer_wise(const Tape& tape, const Plan& plan,
                           std::vector<std::uint32_t>* first_instructions = nullptr);

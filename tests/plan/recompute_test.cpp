@@ -179,9 +179,9 @@ TEST(Recompute, AValueThatIsMadeAgainStaysUntilItsLastUse) {
   expect_right(*tape, schedule);
 }
 
-TEST(Recompute, WhatIsMissingIsMadeAgainFirstAndStaysWhereItIsStillNeeded) {
+TEST(Recompute, WhatIsMissingIsMadeAgainFirstAndStaysWhereItIsRecomputedItself) {
   const TapePtr tape = chain_tape();
-  const Plan plan = plan_with(*tape, {{"b", "c.backward"}, {"a", "b.backward"}});
+  const Plan plan = plan_with(*tape, {{"b", "c.backward"}, {"a", "c.backward"}});
   const Schedule schedule = make_schedule(*tape, plan);
   EXPECT_THAT(told(*tape, schedule, {"loss.backward", "a.backward", {"a (recomputed)", "b (recomputed)"}}),
               ElementsAre("launch loss.backward", "allocate a (recomputed)", "recompute a.forward",
@@ -190,6 +190,30 @@ TEST(Recompute, WhatIsMissingIsMadeAgainFirstAndStaysWhereItIsStillNeeded) {
                           "launch a.backward"));
   EXPECT_EQ(recomputed_ops(schedule), 2U) << "not once more for its own use";
   expect_right(*tape, schedule);
+}
+
+TEST(Recompute, WhatIsMissingAndRecomputedLaterPasses) {
+  const TapePtr tape = chain_tape();
+  const Plan plan = plan_with(*tape, {{"b", "c.backward"}, {"a", "b.backward"}});
+  const Schedule schedule = make_schedule(*tape, plan);
+  EXPECT_THAT(
+      told(*tape, schedule, {"loss.backward", "a.backward", {"a (recomputed)", "b (recomputed)"}}),
+      ElementsAre("launch loss.backward", "allocate a (recomputed)", "recompute a.forward",
+                  "allocate b (recomputed)", "recompute b.forward", "release a (recomputed)",
+                  "launch c.backward", "release b (recomputed)", "allocate a (recomputed)",
+                  "recompute a.forward", "launch b.backward", "release a (recomputed)", "launch a.backward"));
+  expect_right(*tape, schedule);
+}
+
+TEST(Recompute, SideOutputsThatAreRecomputedLaterPass) {
+  const TapePtr tape = chain_tape({.b_has_mask = true});
+  for (const bool together : {false, true}) {
+    const Plan plan =
+        plan_with(*tape, {{"b", "c.backward"}, {"mask", together ? "c.backward" : "b.backward"}});
+    const Schedule schedule = make_schedule(*tape, plan);
+    EXPECT_EQ(recomputed_ops(schedule), together ? 1U : 2U);
+    expect_right(*tape, schedule);
+  }
 }
 
 TEST(Recompute, WhatIsOnlyPassingIsGivenBackAtOnce) {
