@@ -33,6 +33,13 @@ UseGap gap_of(const Tape& tape, ValueId value) {
 
 }  // namespace
 
+OpId launch_after(const Schedule& schedule, std::uint32_t instruction) {
+  const auto launch =
+      std::find_if(schedule.instructions.begin() + instruction, schedule.instructions.end(),
+                   [](const Instruction& each) { return each.kind == InstructionKind::kLaunch; });
+  return launch == schedule.instructions.end() ? kNone : launch->op;
+}
+
 std::string why_undecided(const PlannedRun& run, ValueId value) {
   const Tape& tape = *run.tape;
   if (tape.value(value).persistent()) {
@@ -178,6 +185,22 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
   return result;
 }
 
+// The first op in the gap before which something is made again from the value; kNone: there is none.
+OpId first_made_from(const PlannedRun& run, ValueId value, const UseGap& gap) {
+  const std::vector<Instruction>& instructions = run.schedule.instructions;
+  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
+    if (instructions[index].kind != InstructionKind::kRecompute) {
+      continue;
+    }
+    const std::vector<ValueId>& reads = run.tape->op(instructions[index].op).reads;
+    const OpId with = launch_after(run.schedule, index);
+    if (with > gap.before && std::ranges::find(reads, value) != reads.end()) {
+      return with;
+    }
+  }
+  return kNone;
+}
+
 Counterfactual recomputed(const PlannedRun& run, ValueId value) {
   const OpId producer = run.tape->producer(value);
   if (producer == kNone) {
@@ -186,9 +209,18 @@ Counterfactual recomputed(const PlannedRun& run, ValueId value) {
   if (!may_run_again(*run.tape, producer)) {
     return {.impossible = run.tape->op(producer).name + " changes what outlives the step"};
   }
-  Plan plan = undecided(run, value);
-  plan.recomputations.push_back({.value = value, .with = gap_of(*run.tape, value).after});
-  return try_plan(run, plan);
+  const UseGap gap = gap_of(*run.tape, value);
+  const auto made_again_with = [&](OpId op) {
+    Plan plan = undecided(run, value);
+    plan.recomputations.push_back({.value = value, .with = op});
+    return try_plan(run, plan);
+  };
+  Counterfactual result = made_again_with(gap.after);
+  if (const OpId early = first_made_from(run, value, gap); early < gap.after) {
+    const Counterfactual sooner = made_again_with(early);
+    result = sooner.impossible.empty() && is_better(sooner, result) ? sooner : result;
+  }
+  return result;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "src/report/explanation.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -160,20 +161,25 @@ Explanation explain(const PlannedRun& run) {
 
 namespace {
 
-// The ops before which the value is launched once more to be read again.
+// The ops before which the value is made again to be read again: by them, or by what is made again with them.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
-  std::vector<OpId> ops;
-  if (decisions_of(*run.tape, run.schedule)[value] != ValueDecision::kRecomputed) {
-    return ops;
-  }
-  bool pending = false;
-  for (const Instruction& instruction : run.schedule.instructions) {
-    if (instruction.kind == InstructionKind::kRecompute) {
-      pending = pending || instruction.op == run.tape->producer(value);
-    } else if (instruction.kind == InstructionKind::kLaunch && pending) {
-      ops.push_back(instruction.op);
-      pending = false;
+  const std::vector<Instruction>& instructions = run.schedule.instructions;
+  std::map<BufferId, std::uint32_t> made;  // a buffer: by this launch, and not read yet
+  std::set<std::uint32_t> needed;
+  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
+    for (const BufferUse& use : uses(*run.tape, instructions[index])) {
+      if (use.value == value && use.write && instructions[index].kind == InstructionKind::kRecompute) {
+        made.insert_or_assign(use.buffer, index);
+      } else if (const auto found = made.find(use.buffer);
+                 use.value == value && !use.write && found != made.end()) {
+        needed.insert(found->second);
+        made.erase(found);
+      }
     }
+  }
+  std::vector<OpId> ops;
+  for (const std::uint32_t index : needed) {
+    ops.push_back(launch_after(run.schedule, index));
   }
   return ops;
 }
@@ -188,6 +194,8 @@ ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
                         .undecided = why_undecided(run, value),
                         .made_by = tape.producer(value),
                         .readers = {readers.begin(), readers.end()},
+                        .offloads = {},
+                        .prefetches = {},
                         .recomputed_for = {},
                         .otherwise = {},
                         .remade = {}};
@@ -196,9 +204,9 @@ ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
   for (std::uint32_t index = 0; index < run.schedule.instructions.size(); ++index) {
     const Instruction& instruction = run.schedule.instructions[index];
     if (instruction.value == value && instruction.kind == InstructionKind::kOffload) {
-      result.offload = copy_time(time, prediction, index);
+      result.offloads.push_back(copy_time(time, prediction, index));
     } else if (instruction.value == value && instruction.kind == InstructionKind::kPrefetch) {
-      result.prefetch = copy_time(time, prediction, index);
+      result.prefetches.push_back(copy_time(time, prediction, index));
     }
   }
   result.recomputed_for = made_again_for(run, value);

@@ -76,9 +76,9 @@ struct ExplainedValue {
   std::string undecided;  // why there is nothing to decide; empty where there is
   OpId made_by = kNone;   // kNone: loaded, or persistent
   std::vector<OpId> readers;
-  std::optional<CopyTime> offload;
-  std::optional<CopyTime> prefetch;
-  std::vector<OpId> recomputed_for;  // ops before which it is made again
+  std::vector<CopyTime> offloads;    // in the order of the list
+  std::vector<CopyTime> prefetches;  // the same; several where it comes back several times
+  std::vector<OpId> recomputed_for;  // ops before which it is made again and read from there
   // Kept, offloaded, recomputed, in this order; empty where there is nothing to decide.
   std::vector<Counterfactual> otherwise;
   std::optional<Counterfactual> remade;  // where it is not the plan in force, what the others compare with

@@ -333,11 +333,14 @@ void print_copy(std::ostream& out, const char* name, const CopyTime& copy) {
       << ", " << percent(copy.hidden_share) << " of it hidden behind ops\n";
 }
 
-Json to_json(const std::optional<CopyTime>& copy) {
-  return copy ? Json{{"begin_seconds", copy->begin_seconds},
-                     {"seconds", copy->seconds},
-                     {"hidden_share", copy->hidden_share}}
-              : Json();
+Json to_json(const std::vector<CopyTime>& copies) {
+  Json array = Json::array();
+  for (const CopyTime& copy : copies) {
+    array.push_back({{"begin_seconds", copy.begin_seconds},
+                     {"seconds", copy.seconds},
+                     {"hidden_share", copy.hidden_share}});
+  }
+  return array;
 }
 
 std::string list_of(const Tape& tape, const std::vector<OpId>& ops) {
@@ -399,11 +402,11 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value
   if (!value.readers.empty()) {
     out << "needed by " << list_of(tape, value.readers) << "\n";
   }
-  if (value.offload) {
-    print_copy(out, "leaves", *value.offload);
+  for (const CopyTime& copy : value.offloads) {
+    print_copy(out, "leaves", copy);
   }
-  if (value.prefetch) {
-    print_copy(out, "comes back", *value.prefetch);
+  for (const CopyTime& copy : value.prefetches) {
+    print_copy(out, "comes back", copy);
   }
   if (!value.recomputed_for.empty()) {
     out << "made again for " << list_of(tape, value.recomputed_for) << "\n";
@@ -433,8 +436,8 @@ Json to_json(const PlannedRun& run, const ExplainedValue& value) {
           {"why_undecided", value.undecided.empty() ? Json() : Json(value.undecided)},
           {"made_by", name_or_null(tape, value.made_by)},
           {"readers", names_of(tape, value.readers)},
-          {"offload", to_json(value.offload)},
-          {"prefetch", to_json(value.prefetch)},
+          {"offloads", to_json(value.offloads)},
+          {"prefetches", to_json(value.prefetches)},
           {"recomputed_for", names_of(tape, value.recomputed_for)},
           {"otherwise", otherwise},
           {"remade", remade_to_json(value.remade)}};

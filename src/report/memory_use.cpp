@@ -28,7 +28,7 @@ class Moment {
         when_(when),
         launch_(launch),
         next_op_(schedule.buffers.size(), kNone),
-        offloaded_(schedule.buffers.size(), false) {
+        offloaded_(tape.values().size(), false) {
     find_what_follows();
   }
 
@@ -74,7 +74,8 @@ class Moment {
     if (next_op_[residence.buffer] != kNone) {
       return was_fetched(residence) ? Reason::kFetched : Reason::kNeeded;
     }
-    return offloaded_[residence.buffer] ? Reason::kLeaving : Reason::kUnused;
+    const ValueId value = residence.value_at(launch_);
+    return value != kNone && offloaded_[value] ? Reason::kLeaving : Reason::kUnused;
   }
 
   bool is_operand(BufferId buffer) const {
@@ -90,7 +91,7 @@ class Moment {
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
       const Instruction& instruction = schedule_.instructions[index];
       if (instruction.kind == InstructionKind::kOffload) {
-        offloaded_[instruction.buffer] = true;
+        offloaded_[instruction.value] = true;
       }
       if (is_launch(instruction.kind) && index > launch_) {
         for (const BufferId operand : instruction.operands) {
@@ -107,7 +108,7 @@ class Moment {
   std::uint32_t when_;
   std::uint32_t launch_;
   std::vector<OpId> next_op_;    // a buffer: that is launched on it after this launch; kNone: none is
-  std::vector<bool> offloaded_;  // a buffer
+  std::vector<bool> offloaded_;  // a value
 };
 
 }  // namespace

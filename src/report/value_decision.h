@@ -1,5 +1,6 @@
 #pragma once
-// What becomes of each value between the forward pass and the backward pass: what all reports say of it.
+// What becomes of each value between the forward pass and the backward pass, and between its later readers:
+// what all reports say of it.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +15,7 @@ enum class ValueDecision : std::uint8_t {
   kUndecided,  // no matter: it is persistent, or made after the forward pass
   kDropped,    // after the forward pass: nobody reads it later
   kKept,       // for the backward pass, or for what is made again from it
-  kOffloaded,
+  kOffloaded,  // at least once, whatever else becomes of it
   kRecomputed  // for itself, or on the way to another value
 };
 std::string to_string(ValueDecision decision);

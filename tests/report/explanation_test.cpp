@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "report/json_schema.h"
 #include "src/report/explanation_output.h"
+#include "tests/train/lives_run.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -17,9 +19,11 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::ThrowsMessage;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
@@ -52,9 +56,19 @@ TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
   }
   EXPECT_LE(explanation.unlimited_step_seconds, step);
   EXPECT_EQ(explanation.oracle_step_seconds, oracle_step_seconds(run));
-  EXPECT_EQ(explanation.decisions.offloaded.count, run.plan.transfers.size());
+  std::set<ValueId> offloaded;
+  for (const Transfer& transfer : run.plan.transfers) {
+    offloaded.insert(transfer.value);
+  }
+  EXPECT_EQ(explanation.decisions.offloaded.count, offloaded.size());
+  std::set<ValueId> recomputed;
+  for (const Recomputation& recomputation : run.plan.recomputations) {
+    if (!offloaded.contains(recomputation.value)) {
+      recomputed.insert(recomputation.value);
+    }
+  }
   // Some are made again for others alone, which the plan does not list.
-  EXPECT_GE(explanation.decisions.recomputed.count, run.plan.recomputations.size());
+  EXPECT_GE(explanation.decisions.recomputed.count, recomputed.size());
 }
 
 // What would buy nothing is not looked at.
@@ -96,11 +110,11 @@ TEST(Explanation, AValueHasItsFateItsTimesAndWhatWouldBe) {
   const Transfer& transfer = run.plan.transfers.at(3);
   const ExplainedValue value = explain_value(run, transfer.value);
   EXPECT_EQ(value.decision, ValueDecision::kOffloaded);
-  ASSERT_TRUE(value.offload.has_value());
-  ASSERT_TRUE(value.prefetch.has_value());
+  ASSERT_EQ(value.offloads.size(), 1U);
+  ASSERT_EQ(value.prefetches.size(), 1U);
   const double bytes = static_cast<double>(run.tape->value(transfer.value).bytes);
-  EXPECT_GE(value.offload->seconds, bytes / run.target.profile.link_bytes_per_second.device_to_host);
-  EXPECT_LT(value.offload->begin_seconds, value.prefetch->begin_seconds);
+  EXPECT_GE(value.offloads[0].seconds, bytes / run.target.profile.link_bytes_per_second.device_to_host);
+  EXPECT_LT(value.offloads[0].begin_seconds, value.prefetches[0].begin_seconds);
   EXPECT_EQ(value.made_by, run.tape->producer(transfer.value));
   ASSERT_EQ(value.otherwise.size(), 3U);
   EXPECT_EQ(value.otherwise[1].step_seconds, run.prediction.step_seconds);
@@ -120,8 +134,43 @@ TEST(Explanation, ARecomputedValueSaysForWhom) {
   const Recomputation& recomputation = run.plan.recomputations.front();
   const ExplainedValue value = explain_value(run, recomputation.value);
   EXPECT_EQ(value.decision, ValueDecision::kRecomputed);
-  EXPECT_THAT(value.recomputed_for, ElementsAre(recomputation.with));
-  EXPECT_FALSE(value.offload.has_value());
+  EXPECT_THAT(value.recomputed_for, Contains(recomputation.with));
+  EXPECT_THAT(value.offloads, IsEmpty());
+}
+
+// Fetched twice from one copy, made again for several readers.
+TEST(Explanation, AValueOfSeveralLivesHasAllOfThem) {
+  const PlannedRun run =
+      testing::with_several_lives(plan_run(resnet20(Policy::kOffloadNone, std::nullopt)), 0);
+  std::size_t fetched_again = 0;
+  std::size_t made_again = 0;
+  for (ValueId id = 0; id < run.tape->values().size() && (fetched_again == 0 || made_again == 0); ++id) {
+    const auto fetches = std::ranges::count(run.plan.transfers, id, &Transfer::value);
+    const auto copies = std::ranges::count_if(run.plan.transfers, [&](const Transfer& transfer) {
+      return transfer.value == id && transfer.offload_with != kNone;
+    });
+    std::vector<OpId> made_with;
+    for (const Recomputation& recomputation : run.plan.recomputations) {
+      if (recomputation.value == id) {
+        made_with.push_back(recomputation.with);
+      }
+    }
+    if (fetches == copies && made_with.size() < 2) {
+      continue;
+    }
+    fetched_again += fetches > copies ? 1 : 0;
+    made_again += made_with.size() > 1 ? 1 : 0;
+    const ExplainedValue value = explain_value(run, id);
+    EXPECT_EQ(std::ssize(value.prefetches), fetches);
+    EXPECT_EQ(std::ssize(value.offloads), copies);
+    EXPECT_THAT(value.recomputed_for, IsSupersetOf(made_with));
+    if (value.undecided.empty()) {
+      ASSERT_EQ(value.otherwise.size(), 3U);
+      EXPECT_THAT(value.otherwise[0].impossible, IsEmpty());
+    }
+  }
+  EXPECT_GT(fetched_again, 0U);
+  EXPECT_GT(made_again, 0U);
 }
 
 TEST(Explanation, BudgetsWithoutEndDoNotWrap) {
@@ -143,7 +192,8 @@ TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
   const std::vector<ValueDecision> decisions = decisions_of(*least.tape, least.schedule);
   for (ValueId value = 0; value < decisions.size(); ++value) {
     const auto listed = std::ranges::count(least.plan.recomputations, value, &Recomputation::value);
-    EXPECT_TRUE(listed == 0 || decisions[value] == ValueDecision::kRecomputed);
+    EXPECT_TRUE(listed == 0 || decisions[value] == ValueDecision::kRecomputed ||
+                decisions[value] == ValueDecision::kOffloaded);
     if (decisions[value] == ValueDecision::kRecomputed && listed == 0) {
       ++unlisted;
       EXPECT_EQ(explain_value(least, value).decision, ValueDecision::kRecomputed);
