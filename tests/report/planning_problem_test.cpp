@@ -29,23 +29,17 @@ std::vector<std::string> errors(const Json& line) {
   return SchemaCheck::errors(schema, line);
 }
 
-// As a reader has them.
-struct Problem {
-  Json device;
-  std::vector<Json> values;
-  std::vector<Json> ops;
-};
-
-Problem problem_of(const PlannedRun& run) {
-  Problem problem;
+// As a reader has them: {"device": line, "values": lines, "ops": lines}.
+Json problem_of(const PlannedRun& run) {
+  Json problem{{"values", Json::array()}, {"ops", Json::array()}};
   for (const auto& written : planning_problem(run)) {
     Json line = Json::parse(written.dump(-1, ' ', false, Json::error_handler_t::replace));
     line["schema"] = 1;  // as JsonLines puts it
     EXPECT_THAT(errors(line), IsEmpty()) << line;
     if (line["type"] == "planning_device") {
-      problem.device = line;
+      problem["device"] = line;
     } else {
-      (line["type"] == "planning_value" ? problem.values : problem.ops).push_back(line);
+      problem[line["type"] == "planning_value" ? "values" : "ops"].push_back(line);
     }
   }
   return problem;
@@ -63,18 +57,18 @@ PlannedRun clipped_run() {
 TEST(PlanningProblem, HasALineForTheDeviceEachValueAndEachOp) {
   for (const PlannedRun& run :
        {clipped_run(), hostile_run(), zoo_run("googlenet", 8, Policy::kOffloadConv)}) {
-    const Problem problem = problem_of(run);
-    EXPECT_EQ(problem.device["tape_fingerprint"], fingerprint(*run.tape));
-    EXPECT_EQ(problem.device["device"], "sim:titan-x");
-    EXPECT_EQ(problem.device["granule_bytes"], run.target.profile.granule_bytes);
-    EXPECT_EQ(problem.device["values"], run.tape->values().size());
-    EXPECT_EQ(problem.device["ops"], run.tape->ops().size());
-    ASSERT_EQ(problem.values.size(), run.tape->values().size());
-    ASSERT_EQ(problem.ops.size(), run.tape->ops().size());
-    for (ValueId id = 0; id < problem.values.size(); ++id) {
-      EXPECT_EQ(problem.values[id]["value"], id);
-      EXPECT_EQ(problem.values[id]["bytes"], run.tape->value(id).bytes);
-      EXPECT_EQ(problem.values[id]["persistent"], run.tape->value(id).persistent());
+    const Json problem = problem_of(run);
+    EXPECT_EQ(problem["device"]["tape_fingerprint"], fingerprint(*run.tape));
+    EXPECT_EQ(problem["device"]["device"], "sim:titan-x");
+    EXPECT_EQ(problem["device"]["granule_bytes"], run.target.profile.granule_bytes);
+    EXPECT_EQ(problem["device"]["values"], run.tape->values().size());
+    EXPECT_EQ(problem["device"]["ops"], run.tape->ops().size());
+    ASSERT_EQ(problem["values"].size(), run.tape->values().size());
+    ASSERT_EQ(problem["ops"].size(), run.tape->ops().size());
+    for (ValueId id = 0; id < problem["values"].size(); ++id) {
+      EXPECT_EQ(problem["values"][id]["value"], id);
+      EXPECT_EQ(problem["values"][id]["bytes"], run.tape->value(id).bytes);
+      EXPECT_EQ(problem["values"][id]["persistent"], run.tape->value(id).persistent());
     }
   }
 }
@@ -82,12 +76,12 @@ TEST(PlanningProblem, HasALineForTheDeviceEachValueAndEachOp) {
 // Those that a policy refused are what another planner wants to argue with.
 TEST(PlanningProblem, AnOpHasAllItsAlgorithmsAndOneIsChosen) {
   const PlannedRun run = clipped_run();
-  const Problem problem = problem_of(run);
+  const Json problem = problem_of(run);
   std::size_t refused = 0;
   std::set<std::string> without_layer;
-  for (OpId id = 0; id < problem.ops.size(); ++id) {
+  for (OpId id = 0; id < problem["ops"].size(); ++id) {
     const Op& op = run.tape->op(id);
-    const Json& line = problem.ops[id];
+    const Json& line = problem["ops"][id];
     SCOPED_TRACE(op.name);
     EXPECT_EQ(line["op"], id);
     EXPECT_EQ(line["name"], op.name);
@@ -112,31 +106,31 @@ TEST(PlanningProblem, AnOpHasAllItsAlgorithmsAndOneIsChosen) {
 }
 
 // Liveness, overwriting and workspace by the lines alone, op by op: bytes while each of them runs.
-std::vector<std::uint64_t> bytes_by_op(const Problem& problem) {
-  std::vector<std::size_t> last_use(problem.values.size());
-  for (std::size_t op = 0; op < problem.ops.size(); ++op) {
+std::vector<std::uint64_t> bytes_by_op(const Json& problem) {
+  std::vector<std::size_t> last_use(problem["values"].size());
+  for (std::size_t op = 0; op < problem["ops"].size(); ++op) {
     for (const char* operands : {"reads", "writes"}) {
-      for (const std::size_t value : problem.ops[op][operands]) {
+      for (const std::size_t value : problem["ops"][op][operands]) {
         last_use[value] = op;
       }
     }
   }
   const auto bytes_of = [&](std::size_t value) {
-    return problem.values[value]["bytes"].get<std::uint64_t>();
+    return problem["values"][value]["bytes"].get<std::uint64_t>();
   };
   std::uint64_t persistent = 0;
   std::map<std::size_t, std::uint64_t> resident;  // a value: bytes of the block that it lies in
-  for (std::size_t value = 0; value < problem.values.size(); ++value) {
-    persistent += problem.values[value]["persistent"] == true ? bytes_of(value) : 0;
-    if (problem.values[value]["loaded"] == true) {
+  for (std::size_t value = 0; value < problem["values"].size(); ++value) {
+    persistent += problem["values"][value]["persistent"] == true ? bytes_of(value) : 0;
+    if (problem["values"][value]["loaded"] == true) {
       resident[value] = bytes_of(value);
     }
   }
   std::vector<std::uint64_t> bytes;
-  for (std::size_t id = 0; id < problem.ops.size(); ++id) {
-    const Json& op = problem.ops[id];
+  for (std::size_t id = 0; id < problem["ops"].size(); ++id) {
+    const Json& op = problem["ops"][id];
     for (const std::size_t value : op["writes"]) {
-      if (problem.values[value]["persistent"] == true) {
+      if (problem["values"][value]["persistent"] == true) {
         continue;
       }
       const auto taken = std::ranges::find_if(op["may_overwrite"], [&](const Json& permission) {
@@ -179,8 +173,9 @@ TEST(PlanningProblem, SufficesToReckonTheMemoryOfNone) {
 
 TEST(PlanningProblem, SufficesToReckonTheTimeOfNone) {
   const PlannedRun run = zoo_run("resnet20", 32, Policy::kOffloadNone);
+  const Json problem = problem_of(run);
   double computing = 0;
-  for (const Json& op : problem_of(run).ops) {
+  for (const Json& op : problem["ops"]) {
     for (const Json& algorithm : op["algorithms"]) {
       computing += algorithm["chosen"] == true ? algorithm["seconds"].get<double>() : 0;
     }
@@ -192,13 +187,14 @@ TEST(PlanningProblem, SufficesToReckonTheTimeOfNone) {
 TEST(PlanningProblem, WhatIsRecomputedMayRunAgain) {
   const PlannedRun run = zoo_run("resnet20", 32, Policy::kOptimal, 0.4);
   ASSERT_GT(recomputed_ops(run.schedule), 0U);
-  const Problem problem = problem_of(run);
+  const Json problem = problem_of(run);
   for (const Instruction& instruction : run.schedule.instructions) {
     if (instruction.kind == InstructionKind::kRecompute) {
-      EXPECT_EQ(problem.ops[instruction.op]["may_run_again"], true);
+      EXPECT_EQ(problem["ops"][instruction.op]["may_run_again"], true);
     }
   }
-  EXPECT_TRUE(std::ranges::any_of(problem.ops, [](const Json& op) { return op["may_run_again"] == false; }));
+  EXPECT_TRUE(
+      std::ranges::any_of(problem["ops"], [](const Json& op) { return op["may_run_again"] == false; }));
 }
 
 // An addition of a value to itself may overwrite it through either read.
@@ -207,18 +203,17 @@ TEST(PlanningProblem, APermissionIsListedOnce) {
   const Tensor x = net.convolution("conv", net.input(),
                                    {.filters = 4, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
   net.softmax_cross_entropy("loss", net.fully_connected("fc", net.add("sum", x, x), {.outputs = 10}));
-  const Problem problem =
-      problem_of(plan_run(std::move(net).build(), reported_options(Policy::kOffloadNone)));
+  const Json problem = problem_of(plan_run(std::move(net).build(), reported_options(Policy::kOffloadNone)));
   const auto sum =
-      std::ranges::find_if(problem.ops, [](const Json& op) { return op["name"] == "sum.forward"; });
-  ASSERT_NE(sum, problem.ops.end());
+      std::ranges::find_if(problem["ops"], [](const Json& op) { return op["name"] == "sum.forward"; });
+  ASSERT_NE(sum, problem["ops"].end());
   ASSERT_EQ((*sum)["may_overwrite"].size(), 1U);
   EXPECT_EQ((*sum)["may_overwrite"][0]["taken"], true);
 }
 
 TEST(PlanningProblem, TheSchemaIsStrict) {
-  const Problem problem = problem_of(hostile_run());
-  for (const Json& line : {problem.device, problem.values.front(), problem.ops.front()}) {
+  const Json problem = problem_of(hostile_run());
+  for (const Json& line : {problem["device"], problem["values"][0], problem["ops"][0]}) {
     for (const auto& [key, value] : line.items()) {
       Json without = line;
       without.erase(key);
