@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/dropping_plan.h"
+#include "plan/lives_plan.h"
 #include "vdnn/plan.h"
 #include "vdnn/schedule.h"
 
@@ -20,11 +21,15 @@ struct PlanCase {
   Policy policy = Policy::kOffloadNone;
   // Instead of the policy's decisions: dropping_plan(), every so-manieth value offloaded (0: none).
   std::optional<std::size_t> dropping;
+  // Or lives_plan() with this seed.
+  std::optional<std::uint64_t> lives;
   bool placed = false;
 
   bool offloads() const {
-    return dropping ? *dropping > 0 : policy == Policy::kOffloadAll || policy == Policy::kOffloadConv;
+    return lives ||
+           (dropping ? *dropping > 0 : policy == Policy::kOffloadAll || policy == Policy::kOffloadConv);
   }
+  bool recomputes() const { return lives || dropping; }
   // Does it hold more than the parameters between steps?
   bool holds_memory() const { return placed || policy == Policy::kBaseline; }
 };
@@ -43,6 +48,7 @@ inline std::vector<PlanCase> plan_cases() {
     const std::string suffix = placed ? "_placed" : "";
     cases.push_back({.name = "recomputed" + suffix, .dropping = 0, .placed = placed});
     cases.push_back({.name = "mixed" + suffix, .dropping = 2, .placed = placed});
+    cases.push_back({.name = "several_lives" + suffix, .lives = placed ? 1 : 0, .placed = placed});
   }
   cases.push_back({.name = "all_placed", .policy = Policy::kOffloadAll, .placed = true});
   return cases;
@@ -50,8 +56,9 @@ inline std::vector<PlanCase> plan_cases() {
 
 inline Schedule schedule_of(const Tape& tape, const PlanCase& plan_case) {
   constexpr std::uint64_t kAlignment = 4096;  // of any device, page-aligned blocks included
-  Plan plan = plan_case.dropping ? dropping_plan(tape, *plan_case.dropping)
-                                 : make_plan(tape, {.policy = plan_case.policy});
+  Plan plan = plan_case.lives      ? lives_plan(tape, *plan_case.lives)
+              : plan_case.dropping ? dropping_plan(tape, *plan_case.dropping)
+                                   : make_plan(tape, {.policy = plan_case.policy});
   plan.placement_alignment = plan_case.placed ? kAlignment : 0;
   return make_schedule(tape, plan);
 }

@@ -69,7 +69,7 @@ class LivesPlanner {
       return false;
     }
     const OpId release = between(before, after - 1);
-    const bool anew = !copied || random_.below(2) == 0;
+    const bool anew = !copied || random_.below(4) == 0;
     const OpId prefetch = between(release + 1, after);
     plan_.transfers.push_back({.value = value,
                                .offload_with = anew ? between(born, release) : kNone,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <iterator>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -299,6 +300,88 @@ class Mutator {
     return Mutant{std::move(broken), std::move(what)};
   }
 
+  Result read_earlier_life() {
+    struct Read {
+      Index index = 0;
+      BufferId buffer = kNone;
+      BufferId earlier = kNone;
+    };
+    std::vector<Read> reads;
+    for (const LifePair& pair : successive_lives()) {
+      for (Index index = pair.later.made; index < order_.size(); ++index) {
+        const std::vector<BufferUse> all = uses(tape_, intact_.instructions[index]);
+        if (std::ranges::any_of(all, [&](const BufferUse& use) {
+              return !use.write && use.buffer == pair.later.buffer && use.value == pair.value;
+            })) {
+          reads.push_back({index, pair.later.buffer, pair.earlier.buffer});
+        }
+      }
+    }
+    if (reads.empty()) {
+      return std::nullopt;
+    }
+    const Read& read = one_of(reads);
+    Schedule broken = intact_;
+    replace_buffer(broken.instructions[read.index], read.buffer, read.earlier);
+    return Mutant{std::move(broken), name(read.index) + " uses " + buffer_name(read.earlier) +
+                                         " instead of " + buffer_name(read.buffer)};
+  }
+
+  Result return_into_earlier_life() {
+    const std::vector<LifePair> pairs = successive_lives();
+    if (pairs.empty()) {
+      return std::nullopt;
+    }
+    const auto& [value, earlier, later] = one_of(pairs);
+    const bool with_readers = choices_.coin();
+    Schedule source = intact_;
+    for (Index index = later.made; index < (with_readers ? order_.size() : later.made + 1); ++index) {
+      Instruction& it = source.instructions[index];
+      if (it.kind == InstructionKind::kRelease && it.buffer == later.buffer) {
+        std::erase(order_, index);
+      } else {
+        replace_buffer(it, later.buffer, earlier.buffer);
+      }
+    }
+    if (with_readers) {
+      std::erase(order_, allocation_of(later.buffer));
+    }
+    return Mutant{rearranged(source, order_, ForwardWaits::kKeep),
+                  name(later.made) + " brings it into " + buffer_name(earlier.buffer) +
+                      (with_readers ? ", where it is read" : "")};
+  }
+
+  Result release_other_life() {
+    const std::vector<LifePair> pairs = successive_lives();
+    if (pairs.empty()) {
+      return std::nullopt;
+    }
+    const LifePair& pair = one_of(pairs);
+    const bool earlier = choices_.coin();
+    const BufferId named = earlier ? pair.earlier.buffer : pair.later.buffer;
+    const Index release = release_of(earlier ? pair.later.buffer : pair.earlier.buffer);
+    Schedule broken = intact_;
+    broken.instructions[release].buffer = named;
+    return Mutant{std::move(broken), name(release) + " releases " + buffer_name(named)};
+  }
+
+  Result end_life_early() {
+    std::vector<BufferId> candidates;
+    for (const LifePair& pair : successive_lives()) {
+      candidates.push_back(pair.earlier.buffer);
+      candidates.push_back(pair.later.buffer);
+    }
+    return free_early(std::move(candidates));
+  }
+
+  Result free_host_copy_early() {
+    const std::vector<BufferId> copies = buffers_of(Space::kHost);
+    std::vector<BufferId> fetched_again;
+    std::ranges::copy_if(copies, std::back_inserter(fetched_again),
+                         [&](BufferId id) { return users_of(id).size() > 2; });
+    return free_early(fetched_again.empty() ? copies : fetched_again);
+  }
+
   Result change_buffer() {
     const BufferId id = choices_.below(static_cast<Index>(intact_.buffers.size()));
     Schedule broken = intact_;
@@ -341,6 +424,73 @@ class Mutator {
   }
   std::string buffer_name(BufferId id) const {
     return id == kNone ? "no buffer" : "buffer " + std::to_string(id) + " '" + intact_.buffers[id].name + "'";
+  }
+
+  // A stay of a value on the device, and the instruction that brings it.
+  struct Life {
+    BufferId buffer = kNone;
+    Index made = 0;
+  };
+  struct LifePair {
+    ValueId value = kNone;
+    Life earlier;
+    Life later;
+  };
+
+  std::vector<LifePair> successive_lives() const {
+    std::vector<LifePair> pairs;
+    std::vector<Life> latest(tape_.values().size());
+    for (Index index = 0; index < order_.size(); ++index) {
+      for (const BufferUse& use : uses(tape_, intact_.instructions[index])) {
+        if (!use.write || use.value == kNone || intact_.buffers[use.buffer].persistent ||
+            space(use.buffer) != Space::kDevice) {
+          continue;
+        }
+        const Life earlier = std::exchange(latest[use.value], {.buffer = use.buffer, .made = index});
+        if (earlier.buffer != kNone && earlier.buffer != use.buffer) {
+          pairs.push_back({.value = use.value, .earlier = earlier, .later = latest[use.value]});
+        }
+      }
+    }
+    return pairs;
+  }
+
+  static void replace_buffer(Instruction& it, BufferId from, BufferId to) {
+    std::ranges::replace(it.operands, from, to);
+    it.buffer = it.buffer == from ? to : it.buffer;
+    it.host_buffer = it.host_buffer == from ? to : it.host_buffer;
+  }
+
+  std::vector<Index> users_of(BufferId buffer) const {
+    std::vector<Index> users;
+    for (Index index = 0; index < order_.size(); ++index) {
+      const std::vector<BufferUse> all = uses(tape_, intact_.instructions[index]);
+      if (std::ranges::find(all, buffer, &BufferUse::buffer) != all.end()) {
+        users.push_back(index);
+      }
+    }
+    return users;
+  }
+
+  // One of the buffers is released behind one of its users that is not the last, and after all up to that.
+  Result free_early(std::vector<BufferId> candidates) {
+    std::erase_if(candidates, [&](BufferId id) { return users_of(id).size() < 2; });
+    if (candidates.empty()) {
+      return std::nullopt;
+    }
+    const BufferId buffer = one_of(candidates);
+    std::vector<Index> users = users_of(buffer);
+    users.resize(1 + choices_.below(static_cast<Index>(users.size()) - 1));
+    const Index release = release_of(buffer);
+    Schedule source = intact_;
+    source.instructions[release].waits.clear();
+    for (const Index user : users) {
+      source.instructions[release].waits.push_back({.instruction = user, .steps_ago = 0});
+    }
+    std::erase(order_, release);
+    order_.insert(std::ranges::find(order_, users.back()) + 1, release);
+    return Mutant{rearranged(source, order_, ForwardWaits::kKeep),
+                  buffer_name(buffer) + " is released after " + name(users.back())};
   }
 
   void move(Index from, Index to) {
@@ -392,10 +542,11 @@ class Mutator {
                                    std::to_string(wait.steps_ago) + " steps ago"};
   }
 
-  Index allocation_of(BufferId buffer) const {
-    const auto found = std::ranges::find_if(intact_.instructions, [&](const Instruction& it) {
-      return it.kind == InstructionKind::kAllocate && it.buffer == buffer;
-    });
+  Index allocation_of(BufferId buffer) const { return find(InstructionKind::kAllocate, buffer); }
+  Index release_of(BufferId buffer) const { return find(InstructionKind::kRelease, buffer); }
+  Index find(InstructionKind kind, BufferId buffer) const {
+    const auto found = std::ranges::find_if(
+        intact_.instructions, [&](const Instruction& it) { return it.kind == kind && it.buffer == buffer; });
     return static_cast<Index>(found - intact_.instructions.begin());
   }
 
@@ -459,9 +610,7 @@ class Mutator {
     std::vector<Index> releases;
     for (Index index = 0; index < source.instructions.size(); ++index) {
       Instruction& it = source.instructions[index];
-      std::ranges::replace(it.operands, other, kept);
-      it.buffer = it.buffer == other ? kept : it.buffer;
-      it.host_buffer = it.host_buffer == other ? kept : it.host_buffer;
+      replace_buffer(it, other, kept);
       if (it.kind == InstructionKind::kAllocate && it.buffer == kept) {
         allocations.push_back(index);
       } else if (it.kind == InstructionKind::kRelease && it.buffer == kept) {
@@ -523,7 +672,12 @@ std::string to_string(MutationKind kind) {
                                                            "overwrite a read",
                                                            "merge two buffers",
                                                            "change a buffer",
-                                                           "move a place"};
+                                                           "move a place",
+                                                           "read an earlier life",
+                                                           "return into an earlier life",
+                                                           "release another life",
+                                                           "end a life early",
+                                                           "free a host copy early"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -595,6 +749,16 @@ std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationK
       return mutator.change_buffer();
     case MutationKind::kMovePlace:
       return mutator.move_place();
+    case MutationKind::kReadEarlierLife:
+      return mutator.read_earlier_life();
+    case MutationKind::kReturnIntoEarlierLife:
+      return mutator.return_into_earlier_life();
+    case MutationKind::kReleaseOtherLife:
+      return mutator.release_other_life();
+    case MutationKind::kEndLifeEarly:
+      return mutator.end_life_early();
+    case MutationKind::kFreeHostCopyEarly:
+      return mutator.free_host_copy_early();
   }
   return std::nullopt;
 }

@@ -46,9 +46,15 @@ enum class MutationKind : std::uint8_t {
   kOverwrite,       // one of its writes goes where one of its reads lies, for good
   kMergeBuffers,
   kChangeBuffer,  // its size, space or lifetime
-  kMovePlace      // in the arena, to where another lies
+  kMovePlace,     // in the arena, to where another lies
+  // Lives of a value: in several buffers of the device, one after the other.
+  kReadEarlierLife,        // a reader reads where the value was before it went
+  kReturnIntoEarlierLife,  // it is fetched or made again there, with its readers or without
+  kReleaseOtherLife,       // one life is released twice, another never
+  kEndLifeEarly,           // before its last use, in order with those before
+  kFreeHostCopyEarly  // before the last fetch from it, in order with those before; best of one fetched often
 };
-inline constexpr std::size_t kMutationKinds = 32;
+inline constexpr std::size_t kMutationKinds = 37;
 std::string to_string(MutationKind kind);
 
 struct Mutant {

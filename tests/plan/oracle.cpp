@@ -607,6 +607,9 @@ std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule) {
       return describe(tape, it) + " has a workspace and wants none";
     }
     const Action action = action_of(tape, it);
+    if (overlaps_without_permission(tape.op(it.op), action)) {
+      return describe(tape, it) + " has operands in one place, which its op does not permit";
+    }
     for (const std::vector<Place>& places : {action.reads, action.writes}) {
       for (const Place& place : places) {
         if (place.value != kNone && tape.value(place.value).persistent() &&

@@ -39,7 +39,8 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule);
 
 // The rule that a well-formed schedule breaks although drivers rely on it, whatever the schedule means: all
 // launches are on the compute stream, but what ranks do together, which is on a stream of its own and in
-// place; none has a workspace where its algorithm wants none, a persistent value
+// place; none has a workspace where its algorithm wants none, nor operands in one place
+// without the op's permission, even if nobody reads what comes of it; a persistent value
 // has the whole of its buffer, and no two buffers of the arena lie in one place at a time.
 // Empty: none.
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);

@@ -8,6 +8,7 @@
 
 #include "fakes/fake_catalog.h"
 #include "plan/dropping_plan.h"
+#include "plan/lives_plan.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 #include "vdnn/schedule.h"
@@ -164,6 +165,10 @@ inline std::vector<Subject> subjects_of(const std::string& network, const TapePt
                             (alignment > 0 ? ", placed" : ""),
                         tape, make_schedule(*tape, dropping_plan(*tape, offloaded, alignment))});
     }
+  }
+  for (const std::uint64_t alignment : {0, 64}) {
+    result.push_back({network + ", several lives" + (alignment > 0 ? ", placed" : ""), tape,
+                      make_schedule(*tape, lives_plan(*tape, alignment, alignment))});
   }
   return result;
 }

@@ -16,7 +16,9 @@
 
 #include "src/base/random.h"
 #include "tests/exec/executor_rig.h"
+#include "tests/plan/lives_plan.h"
 #include "tests/plan/oracle.h"
+#include "tests/train/lives_run.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
@@ -31,6 +33,7 @@ namespace {
 constexpr std::uint64_t kSteps = kStagedBatches;  // before an evaluation, after which there is one more
 constexpr float kLearningRate = 1e-6F;            // nothing may diverge, see random_network.h
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
+constexpr std::uint64_t kAlignment = 4096;  // of planned addresses
 constexpr std::array kPreferences{AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance};
 
 void append(Findings& findings, const std::string& where, const Findings& more) {
@@ -149,6 +152,9 @@ Findings judge_tape(const Tape& tape, std::uint64_t seed) {
              judge_schedule(tape, schedule, predict(tape, schedule, {.profile = finest_profile()}), seed));
     }
   }
+  const Schedule schedule = make_schedule(tape, lives_plan(tape, seed, seed % 2 == 0 ? 0 : kAlignment));
+  append(findings, "several lives",
+         judge_schedule(tape, schedule, predict(tape, schedule, {.profile = finest_profile()}), seed));
   return findings;
 }
 
@@ -316,6 +322,9 @@ class Runs {
         judge_policy(policy == Policy::kBaseline ? baseline_ : plan({.policy = policy}));
       }
     }
+    if (!options_.policy && !options_.budget_bytes) {
+      judge_several_lives();
+    }
     judge_with_debugging_aids(options_.policy.value_or(kPolicies.at(random_.seed % kPolicies.size())));
     return std::move(trial_);
   }
@@ -399,8 +408,15 @@ class Runs {
   // What auto settles on has often been tried before.
   void compare_once(const PlannedRun& run) {
     if (tried_.insert(in_words(run)).second) {
-      compare(run, {});
+      compare(run, {}, in_words(run));
     }
+  }
+
+  void judge_several_lives() {
+    PlannedRun run = with_several_lives(plan({.policy = Policy::kOffloadNone}), random_.seed,
+                                        random_.seed % 2 == 0 ? 0 : kAlignment);
+    run.target.budget_bytes = run.target.library_bytes + run.prediction.peak_bytes;
+    compare(run, {}, "several lives");
   }
 
   void judge_with_debugging_aids(Policy policy) {
@@ -408,15 +424,14 @@ class Runs {
     PlannedRun run = plan({.policy = policy, .page_aligned_blocks = !delayed});
     if (delayed) {
       run.target.budget_bytes = run.smallest_budget_bytes();
-      compare(run, {.delay_seed = random_.seed});
+      compare(run, {.delay_seed = random_.seed}, in_words(run));
     } else {
-      compare(run, {.protect_released = true, .check_accesses = true});
+      compare(run, {.protect_released = true, .check_accesses = true}, in_words(run));
     }
   }
 
-  void compare(const PlannedRun& run, SessionOptions options) {
+  void compare(const PlannedRun& run, SessionOptions options, const std::string& where) {
     options.seed = random_.seed;
-    const std::string where = in_words(run);
     const Outcome outcome = judge_run(run, options);
     append(trial_.findings, where, outcome.findings);
     for (const auto& [what, digest] : outcome.digests) {

@@ -2,16 +2,18 @@
 // The trial of a random network: everything that has to hold for it, whatever it looks like.
 //
 //   * On paper, for training and evaluation, with the catalogs of `cpu` and of the vDNN paper, under every
-//     policy and both preferences of algorithms: neither the checker nor the oracle objects to the schedule,
-//     a file gives it back as it was, on a simulated device a random one of the permitted orders of execution
-//     does not race or read stale contents, and the schedule takes just the memory that was predicted, fails
-//     in a granule less, and gives everything back. The least workspace limit is kept, a byte less refused.
+//     policy and both preferences of algorithms, and with several lives of values (lives_plan.h): neither the
+//     checker nor the oracle objects to the schedule, a file gives it back as it was, on a simulated device a
+//     random one of the permitted orders of execution does not race or read stale contents, and the schedule
+//     takes just the memory that was predicted, fails in a granule less, and gives everything back. The least
+//     workspace limit is kept, a byte less refused.
 //   * For real on `cpu`, under every policy, in the smallest budget and in one drawn between that and twice
 //     what `baseline` takes, and in each of these budgets under what auto settles on: the same losses,
 //     results, gradients (as momentum or moments, where the optimizer has such), weights and optimizer state
 //     to the last bit, an evaluation between the steps included; the peak and the page-locked memory that
 //     were predicted; no call of the system's allocators after the first step; and a granule less than the
-//     smallest budget is refused. Once more under a policy by seed: with random delays, or watched, so that
+//     smallest budget is refused. The same with several lives of values, in just the memory that is predicted
+//     for them. Once more under a policy by seed: with random delays, or watched, so that
 //     the process ends, naming the op, where one touches what it does not declare or what has been released.
 //     (What a run takes with protect_released is not predicted.)
 //

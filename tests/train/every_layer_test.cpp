@@ -13,6 +13,7 @@
 
 #include "tests/plan/oracle.h"
 #include "tests/plan/tapes.h"
+#include "tests/train/lives_run.h"
 #include "tests/train/random_inputs.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checker.h"
@@ -96,6 +97,17 @@ TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
         EXPECT_EQ(train(run, session), expected);
       }
     }
+  }
+}
+
+// Values come back several times, from the host or made again.
+TEST_P(EveryLayer, SeveralLivesHaveTheSameBits) {
+  const PlannedRun none = plan_run(testing::every_layer_network(GetParam()), options(Policy::kOffloadNone));
+  const std::string expected = train(none, {});
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    const PlannedRun run = testing::with_several_lives(none, seed);
+    ASSERT_EQ(check_schedule(*run.tape, run.schedule), std::vector<std::string>{});
+    EXPECT_EQ(train(run, {}), expected) << "seed " << seed;
   }
 }
 

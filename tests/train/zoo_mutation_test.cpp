@@ -107,16 +107,20 @@ bool is_same(const Schedule& a, const Schedule& b) {
   return a.algorithms == b.algorithms && a.instructions == b.instructions;
 }
 
-// Planned and lowered as `vdnn train` does.
-// The same decisions with addresses, which are right for the debugging aids, too.
-void place(const Tape& tape, const Plan& plan, Schedule& schedule) {
-  Plan with_addresses = plan;
-  with_addresses.placement_alignment = 4096;
-  schedule = make_schedule(tape, with_addresses);
+enum class Decisions : std::uint8_t { kOfThePolicy, kOfThePolicyPlaced, kSeveralLives };
+
+Schedule decided(const Tape& tape, Plan plan, Decisions decisions) {
+  if (decisions == Decisions::kSeveralLives) {
+    plan = lives_plan(tape, 0);
+  }
+  // Right for the debugging aids, too.
+  plan.placement_alignment = decisions == Decisions::kOfThePolicyPlaced ? 4096 : 0;
+  return make_schedule(tape, plan);
 }
 
+// Planned and lowered as `vdnn train` does.
 Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPreference preference,
-                            bool placed) {
+                            Decisions decisions) {
   PlannedRun run = plan_run({.model = {.model = model, .batch = 2},
                              .device = "cpu",
                              .memory_bytes = std::uint64_t{1} << 30U,
@@ -125,9 +129,7 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
                              .policy = policy,
                              .algorithms = preference,
                              .training = kMomentum});
-  if (placed) {
-    place(*run.tape, run.plan, run.schedule);
-  }
+  run.schedule = decided(*run.tape, run.plan, decisions);
   Subject subject{.name = {}, .tape = run.tape, .schedule = run.schedule};
   return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
 }
@@ -136,7 +138,7 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
 // networks take too long.
 constexpr std::size_t kMostPlacedOps = 500;
 
-// Every policy with both preferences, where they differ; and one with addresses.
+// Every policy with both preferences, where they differ; several lives; and one with addresses.
 std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& catalog, bool train) {
   const TapePtr tape = lower_to_tape(make_model({.model = model, .batch = 2}), catalog, kMomentum);
   std::vector<Candidate> result;
@@ -144,7 +146,7 @@ std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& 
     for (const AlgorithmPreference preference : all_preferences()) {
       Candidate candidate =
           train
-              ? trained_candidate(model, policy, preference, false)
+              ? trained_candidate(model, policy, preference, Decisions::kOfThePolicy)
               : Candidate{
                     .subject = {.name = {}, .tape = tape, .schedule = schedule_of(*tape, policy, preference)},
                     .training = nullptr};
@@ -157,14 +159,18 @@ std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& 
   if (tape->ops().size() > kMostPlacedOps) {
     return result;
   }
-  Candidate placed =
-      train ? trained_candidate(model, Policy::kOffloadAll, AlgorithmPreference::kPerformance, true)
-            : Candidate{.subject = {.name = {}, .tape = tape, .schedule = {}}, .training = nullptr};
-  if (!train) {
-    place(*tape, plan_of(*tape, Policy::kOffloadAll), placed.subject.schedule);
+  for (const auto& [decisions, name] : {std::pair(Decisions::kSeveralLives, "several lives"),
+                                        {Decisions::kOfThePolicyPlaced, "all, placed"}}) {
+    Candidate candidate =
+        train ? trained_candidate(model, Policy::kOffloadAll, AlgorithmPreference::kPerformance, decisions)
+              : Candidate{
+                    .subject = {.name = {},
+                                .tape = tape,
+                                .schedule = decided(*tape, plan_of(*tape, Policy::kOffloadAll), decisions)},
+                    .training = nullptr};
+    candidate.subject.name = model + ", " + name;
+    result.push_back(std::move(candidate));
   }
-  placed.subject.name = model + ", all, placed";
-  result.push_back(std::move(placed));
   return result;
 }
 
