@@ -17,10 +17,11 @@ namespace {
 
 // One part in so many above what is alive is not worth a search.
 constexpr std::uint64_t kNearEnough = 500;
-// A search places everything at most so many times an order, and compares about so many pairs of buffers;
-// where placing them once takes more, they are not placed by first fit.
+// A search places everything at most so many times an order, and compares about so many pairs of buffers.
 constexpr std::size_t kMostRounds = 60;
-constexpr std::size_t kMostComparisons = 16'000'000;
+constexpr std::size_t kMostComparisons = 6'000'000;
+// Where placing them once takes more, buffers are not placed by first fit.
+constexpr std::size_t kTooManyComparisons = 16'000'000;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
 
@@ -29,7 +30,7 @@ std::size_t comparisons(std::size_t count) {
   return count * (count + 1) / 2;
 }
 bool too_many(std::size_t count) {
-  return comparisons(count) > kMostComparisons;
+  return comparisons(count) > kTooManyComparisons;
 }
 
 std::vector<std::uint32_t> in_order_of_allocation(std::size_t count) {
@@ -85,19 +86,16 @@ class FirstFit {
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
     Placement placement{.offsets = std::vector<std::uint64_t>(boxes_.size()), .bytes = 0};
-    by_offset_.clear();
+    placed_.clear();
     for (const std::uint32_t me : order) {
-      Box& box = boxes_[me];
+      Box box = boxes_[me];
       box.begin = lowest_offset(box, may_meet);
       if (box.begin + box.size > goal) {
         box.begin = lowest_offset(box, must_meet);
       }
-      box.end = box.begin + box.size;
-      by_offset_.insert(std::ranges::upper_bound(by_offset_, box.begin, {},
-                                                 [&](std::uint32_t other) { return boxes_[other].begin; }),
-                        me);
       placement.offsets[me] = box.begin;
-      placement.bytes = std::max(placement.bytes, box.end);
+      placement.bytes = std::max(placement.bytes, box.begin + box.size);
+      placed_.insert(std::ranges::upper_bound(placed_, box.begin, {}, &Box::begin), box);
     }
     return placement;
   }
@@ -109,27 +107,25 @@ class FirstFit {
     Lifetime lifetime;
     std::uint64_t size = 0;
     std::uint64_t begin = 0;  // where it lies
-    std::uint64_t end = 0;
   };
 
-  // Whoever lies higher is looked at later, so that the first hole that is large enough is the lowest.
+  // The first hole that is large enough is the lowest.
   template <class Meet>
   std::uint64_t lowest_offset(const Box& me, const Meet& meet) const {
     std::uint64_t offset = 0;
-    for (const std::uint32_t index : by_offset_) {
-      const Box& other = boxes_[index];
+    for (const Box& other : placed_) {
+      if (other.begin >= offset + me.size) {
+        break;
+      }
       if (meet(me.lifetime, other.lifetime)) {
-        if (other.begin >= offset + me.size) {
-          break;
-        }
-        offset = std::max(offset, other.end);
+        offset = std::max(offset, other.begin + other.size);
       }
     }
     return offset;
   }
 
   std::vector<Box> boxes_;
-  std::vector<std::uint32_t> by_offset_;  // those that are placed
+  std::vector<Box> placed_;  // by offset: side by side, since each is compared with all that lie below it
 };
 
 std::uint32_t length(const Lifetime& lifetime) {

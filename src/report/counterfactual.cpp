@@ -106,7 +106,7 @@ Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const optimal::Problem problem(*run.tape, run.plan.options, costs);
   const bool may_give_way =
       !plan.transfers.empty() && std::ranges::all_of(plan.transfers, [&](const Transfer& transfer) {
-        return problem.gap_of(transfer.value) != kNone;
+        return problem.gap_at(transfer.value, transfer.prefetch_with) != kNone;
       });
   const std::uint64_t room = room_for_arena(run, problem);
   Counterfactual best{.impossible = "no addresses were found"};

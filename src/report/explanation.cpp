@@ -1,6 +1,7 @@
 #include "src/report/explanation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -178,9 +179,8 @@ std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
     }
   }
   std::vector<OpId> ops;
-  for (const std::uint32_t index : needed) {
-    ops.push_back(launch_after(run.schedule, index));
-  }
+  std::ranges::transform(needed, std::back_inserter(ops),
+                         [&](std::uint32_t index) { return launch_after(run.schedule, index); });
   return ops;
 }
 
@@ -256,8 +256,7 @@ std::vector<ValueId> find_values(const Tape& tape, const std::string& name) {
   }
   std::vector<ValueId> values;
   for (const Op& op : tape.ops()) {
-    const TapeLayer* const layer = tape.layer_of(op);
-    if (op.phase == Phase::kForward && layer != nullptr && layer->name == name) {
+    if (op.phase == Phase::kForward && tape.layers()[op.layer].name == name) {
       std::ranges::copy_if(op.writes, std::back_inserter(values),
                            [&](ValueId value) { return !tape.value(value).persistent(); });
     }

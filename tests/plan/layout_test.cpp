@@ -33,12 +33,13 @@ TEST(Layout, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
     const PlanCosts costs = costs_of(*tape, bytes_per_second);
     const optimal::Problem problem(*tape, {}, costs);
     optimal::Layout layout(problem);
-    const optimal::Fates all(problem.gaps().size(), optimal::Fate::kOffload);
+    const optimal::Decisions all{.fates = optimal::Fates(problem.gaps().size(), optimal::Fate::kOffload),
+                                 .least_choice = std::vector<std::uint8_t>(problem.slots(), 0)};
     ASSERT_TRUE(layout.evaluate(all, problem.most_bytes()).feasible());
     Plan plan = plan_of(*tape, Policy::kOffloadNone);
     layout.write(plan);
     for (const Transfer& transfer : plan.transfers) {
-      EXPECT_LE(transfer.offload_with, transfer.release_with);
+      EXPECT_TRUE(transfer.offload_with == kNone || transfer.offload_with <= transfer.release_with);
       EXPECT_LT(transfer.release_with, transfer.prefetch_with) << tape->value(transfer.value).name;
     }
     EXPECT_TRUE(check_schedule(*tape, make_schedule(*tape, plan)).empty());
@@ -72,7 +73,7 @@ TEST(Problem, CutsAreWhatBlocksHandOn) {
   const TapePtr tape = draft.finish();
   const PlanCosts costs = costs_of(*tape, 1e6);
   const optimal::Problem problem(*tape, {}, costs);
-  const auto cut = [&](ValueId value) { return problem.gaps().at(problem.gap_of(value)).cut; };
+  const auto cut = [&](ValueId value) { return problem.gaps().at(problem.main_gap(value)).cut; };
   EXPECT_TRUE(cut(before)) << "behind the stem";
   EXPECT_FALSE(cut(branch));
   EXPECT_TRUE(cut(sum));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ class Arranger {
         give_way_(give_way),
         alignment_(problem.costs().alignment_bytes) {}
 
-  Schedule run() {
+  Schedule run(std::uint64_t most) {
     lower();
     if (give_way_.copies != GiveWay::Copies::kNone) {
       find_residences();
@@ -49,7 +50,9 @@ class Arranger {
       placement = pack(lifetimes_, in_order(offsets), alignment_);
     }
     assign(schedule_, lifetimes_, placement);
-    derive_waits(problem_.tape(), schedule_);
+    if (schedule_.arena_bytes <= most) {
+      derive_waits(problem_.tape(), schedule_);
+    }
     return std::move(schedule_);
   }
 
@@ -99,21 +102,29 @@ class Arranger {
     }
   }
 
+  // The plan's transfers of a value, in order of time, are the schedule's prefetches of it.
   void find_residences() {
     std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
     for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
       lifetime_of[lifetimes_[each].buffer] = each;
     }
-    std::vector<Residence> by_value(problem_.tape().values().size());
+    std::vector<std::vector<Residence>> by_value(problem_.tape().values().size());
+    std::vector<BufferId> place(problem_.tape().values().size(), kNone);
     std::vector<OpId> first_use(schedule_.buffers.size(), kNone);
     OpId slot = 0;
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
       const Instruction& instruction = schedule_.instructions[index];
       slot += first_[slot + 1] <= index ? 1 : 0;
-      if (instruction.kind == InstructionKind::kOffload) {
-        by_value[instruction.value].out = lifetime_of[instruction.buffer];
-      } else if (instruction.kind == InstructionKind::kPrefetch) {
-        by_value[instruction.value].back = lifetime_of[instruction.buffer];
+      if (instruction.kind == InstructionKind::kPrefetch) {
+        by_value[instruction.value].push_back(
+            {.out = lifetime_of[place[instruction.value]], .back = lifetime_of[instruction.buffer]});
+      }
+      for (const BufferUse& use : uses(problem_.tape(), instruction)) {
+        // A recomputation may also write copies of what is there already.
+        const bool copy = use.write && instruction.kind == InstructionKind::kRecompute;
+        if (use.value != kNone && !copy && schedule_.buffers[use.buffer].space == Space::kDevice) {
+          place[use.value] = use.buffer;
+        }
       }
       for (const BufferId operand : instruction.operands) {
         if (operand != kNone && first_use[operand] == kNone) {
@@ -121,24 +132,36 @@ class Arranger {
         }
       }
     }
-    residences_.clear();
-    for (const Transfer& transfer : plan_.transfers) {
-      Residence residence = by_value[transfer.value];
-      residence.first_use = first_use[lifetimes_[residence.back].buffer];
-      residences_.push_back(residence);
+    std::vector<std::size_t> in_time(plan_.transfers.size());
+    std::iota(in_time.begin(), in_time.end(), std::size_t{0});
+    std::ranges::stable_sort(in_time, {},
+                             [&](std::size_t each) { return plan_.transfers[each].prefetch_with; });
+    std::vector<std::size_t> seen(by_value.size(), 0);
+    residences_.resize(plan_.transfers.size());
+    for (const std::size_t each : in_time) {
+      const ValueId value = plan_.transfers[each].value;
+      residences_[each] = by_value[value][seen[value]++];
+      residences_[each].first_use = first_use[lifetimes_[residences_[each].back].buffer];
     }
+  }
+
+  const Gap& gap_of(const Transfer& transfer) const {
+    return problem_.gaps()[problem_.gap_at(transfer.value, transfer.prefetch_with)];
   }
 
   // What the plan's times ask for becomes what may be.
   void soften() {
     find_starts();
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
-      const Gap& gap = problem_.gaps()[problem_.gap_of(plan_.transfers[each].value)];
+      const Transfer& transfer = plan_.transfers[each];
+      const Gap& gap = gap_of(transfer);
       Residence& residence = residences_[each];
       OpId left = gap.last_before;
       OpId fetched = residence.first_use;
       if (give_way_.copies == GiveWay::Copies::kQueues) {
-        left = std::max(left, slot_at(starts_[gap.made + 1] + gap.offload_seconds));
+        if (transfer.offload_with != kNone) {
+          left = std::max(left, slot_at(starts_[transfer.offload_with + 1] + gap.offload_seconds));
+        }
         fetched = std::min(fetched, slot_at(starts_[fetched] - gap.prefetch_seconds));
       }
       Lifetime& out = lifetimes_[residence.out];
@@ -172,7 +195,7 @@ class Arranger {
       const std::uint32_t end = lifetimes_[residence.out].soft_end;
       if (end < residence.asked_end) {  // released with the last op that ends before
         const auto behind = std::ranges::upper_bound(first_, end) - first_.begin();
-        const Gap& gap = problem_.gaps()[problem_.gap_of(transfer.value)];
+        const Gap& gap = gap_of(transfer);
         transfer.release_with = std::max(gap.last_before, static_cast<OpId>(behind) - 2);
         changed = true;
       }
@@ -218,8 +241,9 @@ class Arranger {
 
 }  // namespace
 
-Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way) {
-  return Arranger(problem, plan, goal, give_way).run();
+Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way,
+                 std::uint64_t most) {
+  return Arranger(problem, plan, goal, give_way).run(most);
 }
 
 }  // namespace vdnn::optimal

@@ -36,7 +36,9 @@ inline constexpr std::array kWaysToGive{GiveWay{},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
 // `goal`: for what is not persistent, in bytes; taken more only where no better addresses are found. What
-// gives way changes the transfers of `plan`.
-Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way);
+// gives way changes the transfers of `plan`. A schedule whose arena has more than `most` bytes is of no use:
+// it has no waits.
+Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way,
+                 std::uint64_t most = ~std::uint64_t{0});
 
 }  // namespace vdnn::optimal

@@ -18,20 +18,25 @@ constexpr double kLead = 0.1;
 Layout::Layout(const Problem& problem)
     : problem_(problem),
       by_first_after_(problem.gaps().size()),
+      by_last_before_(problem.gaps().size()),
       visited_(problem.slots(), 0),
       last_reader_(problem.tape().values().size(), kNone) {
+  const std::vector<Gap>& gaps = problem.gaps();
   std::iota(by_first_after_.begin(), by_first_after_.end(), 0U);
-  std::ranges::stable_sort(by_first_after_, {},
-                           [&](std::uint32_t gap) { return problem.gaps()[gap].first_after; });
+  std::ranges::stable_sort(by_first_after_, {}, [&](std::uint32_t gap) { return gaps[gap].first_after; });
+  std::iota(by_last_before_.begin(), by_last_before_.end(), 0U);
+  std::ranges::stable_sort(by_last_before_, {}, [&](std::uint32_t gap) { return gaps[gap].last_before; });
 }
 
-Outcome Layout::evaluate(const Fates& fates, std::uint64_t bytes) {
-  fates_ = &fates;
+Outcome Layout::evaluate(const Decisions& decisions, std::uint64_t bytes, double slack) {
+  decisions_ = &decisions;
   bytes_ = bytes;
+  soft_bytes_ = bytes - static_cast<std::uint64_t>(slack * static_cast<double>(bytes));
   outcome_ = {};
-  if (find_recomputations(fates)) {
-    find_memory(fates);
+  if (find_recomputations()) {
+    find_memory();
     if (choose_algorithms()) {
+      find_copies();
       make_room_for_next_inputs();
       run_without_prefetches();
       place_prefetches();
@@ -41,18 +46,18 @@ Outcome Layout::evaluate(const Fates& fates, std::uint64_t bytes) {
   return outcome_;
 }
 
-// --- what is made again ------------------------------------------------------------------------------------
-bool Layout::find_recomputations(const Fates& fates) {
+// --- recomputations ----------------------------------------------------------------------------------------
+bool Layout::find_recomputations() {
   const std::vector<Gap>& gaps = problem_.gaps();
   again_.clear();
   back_.assign(gaps.size(), kNone);
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
-    if (fates[gap] == Fate::kOffload) {
+    if (fate(gap) == Fate::kOffload) {
       back_[gap] = gaps[gap].first_after;
     }
   }
   for (const std::uint32_t gap : by_first_after_) {
-    if (fates[gap] == Fate::kRecompute && back_[gap] == kNone && !recompute_at(gaps[gap].first_after, gap)) {
+    if (is_recomputed(fate(gap)) && back_[gap] == kNone && !recompute_at(gaps[gap].first_after, gap)) {
       return false;
     }
   }
@@ -79,8 +84,8 @@ bool Layout::gather(OpId slot, std::uint32_t gap) {
   while (!stack_.empty()) {
     const ValueId value = stack_.back();
     stack_.pop_back();
-    if (const std::uint32_t mine = problem_.gap_of(value);
-        mine != kNone && (*fates_)[mine] == Fate::kRecompute && tape.last_use(value) >= slot) {
+    if (const std::uint32_t mine = problem_.gap_at(value, slot);
+        mine != kNone && (fate(mine) == Fate::kRecompute || problem_.gaps()[mine].first_after == slot)) {
       back_[mine] = slot;
     }
     const OpId producer = tape.producer(value);
@@ -106,18 +111,24 @@ bool Layout::is_there(ValueId value, OpId slot) {
   if (problem_.tape().last_use(value) < slot) {
     return false;
   }
-  const std::uint32_t gap = problem_.gap_of(value);
-  if (gap == kNone || (*fates_)[gap] == Fate::kKeep) {
+  const std::uint32_t gap = problem_.gap_at(value, slot);
+  if (gap == kNone || fate(gap) == Fate::kKeep) {
     return true;
   }
-  if ((*fates_)[gap] == Fate::kOffload) {
+  if (fate(gap) == Fate::kOffload) {
     back_[gap] = std::min(back_[gap], slot);
     return true;
   }
   return back_[gap] <= slot;
 }
 
-// Memory of what is made at the slot on the way to something else.
+// Is it recomputed at the slot for its own next use, too?
+bool Layout::stays(ValueId value, OpId slot) const {
+  const std::uint32_t gap = problem_.gap_at(value, slot);
+  return gap != kNone && is_recomputed(fate(gap)) && back_[gap] == slot;
+}
+
+// Memory of what is recomputed at the slot on the way to something else.
 void Layout::count_passing(OpId slot, std::size_t first) {
   const Tape& tape = problem_.tape();
   for (std::size_t each = first; each < again_.size(); ++each) {
@@ -125,10 +136,6 @@ void Layout::count_passing(OpId slot, std::size_t first) {
       last_reader_[read] = again_[each].op;
     }
   }
-  const auto stays = [&](ValueId value) {
-    const std::uint32_t gap = problem_.gap_of(value);
-    return gap != kNone && (*fates_)[gap] == Fate::kRecompute && back_[gap] == slot;
-  };
   const auto bytes = [&](ValueId value) { return problem_.aligned(tape.value(value).bytes); };
   std::uint64_t passing = 0;
   for (std::size_t each = first; each < again_.size(); ++each) {
@@ -136,17 +143,16 @@ void Layout::count_passing(OpId slot, std::size_t first) {
     std::uint64_t only_here = 0;
     for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
       const ValueId value = op.writes[write];
-      if (stays(value) || overwritten_read(tape, again_[each].op, write)) {
+      if (stays(value, slot) || overwritten_read(tape, again_[each].op, write)) {
         continue;
       }
       (last_reader_[value] == kNone ? only_here : passing) += bytes(value);
     }
     again_[each].passing_bytes = passing + only_here;
-    for (std::uint32_t read = 0; read < op.reads.size(); ++read) {
-      const ValueId value = op.reads[read];
+    for (const ValueId value : op.reads) {
       const OpId producer = tape.producer(value);
-      const bool made_here = producer != kNone && visited_[producer] == search_ && !stays(value);
-      if (made_here && last_reader_[value] == again_[each].op && tape.last_use(value) < slot) {
+      const bool made_here = producer != kNone && visited_[producer] == search_ && !stays(value, slot);
+      if (made_here && last_reader_[value] == again_[each].op) {
         passing -= std::min(passing, bytes(value));
       }
     }
@@ -159,12 +165,12 @@ void Layout::count_passing(OpId slot, std::size_t first) {
 }
 
 // --- memory and algorithms ---------------------------------------------------------------------------------
-void Layout::find_memory(const Fates& fates) {
+void Layout::find_memory() {
   const std::vector<Gap>& gaps = problem_.gaps();
   const std::size_t slots = problem_.slots();
   scratch_.assign(slots + 1, 0);
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
-    if (fates[gap] != Fate::kKeep) {
+    if (fate(gap) != Fate::kKeep) {
       scratch_[gaps[gap].last_before + 1] -= static_cast<std::int64_t>(gaps[gap].freed_bytes);
       scratch_[back_[gap]] += static_cast<std::int64_t>(gaps[gap].freed_bytes);
     }
@@ -185,11 +191,11 @@ bool Layout::find_room() {
   auto again = again_.begin();
   for (OpId slot = 0; slot < slots; ++slot) {
     std::uint64_t least = needed_[slot] + problem_.least_workspace(slot);
-    room_[slot] = bytes_ - std::min(bytes_, needed_[slot]);
+    room_[slot] = soft_bytes_ - std::min(soft_bytes_, needed_[slot]);
     for (; again != again_.end() && again->slot == slot; ++again) {
       const std::uint64_t before = bytes_before(*again);
       least = std::max(least, before + problem_.least_workspace(again->op));
-      room_[again->op] = std::min(room_[again->op], bytes_ - std::min(bytes_, before));
+      room_[again->op] = std::min(room_[again->op], soft_bytes_ - std::min(soft_bytes_, before));
     }
     if (least > bytes_) {
       outcome_.shortages.push_back({.slot = slot, .bytes = least - bytes_});
@@ -204,13 +210,16 @@ bool Layout::choose_algorithms() {
     return false;
   }
   const std::size_t slots = problem_.slots();
+  tight_.assign(slots, false);
+  held_up_.clear();
   choice_.resize(slots);
   seconds_.resize(slots);
   for (OpId slot = 0; slot < slots; ++slot) {
     const std::vector<Choice>& choices = problem_.choices(slot);
-    choice_[slot] = 0;
-    while (choices[choice_[slot]].workspace_bytes > room_[slot]) {
-      ++choice_[slot];
+    choice_[slot] = decisions_->least_choice[slot];
+    for (; choices[choice_[slot]].workspace_bytes > room_[slot] && choice_[slot] + 1 < choices.size();
+         ++choice_[slot]) {
+      note_tight(slot, false);
     }
     seconds_[slot] = chosen(slot).seconds;
   }
@@ -233,27 +242,64 @@ void Layout::make_room_for_next_inputs() {
   load_seconds_ = problem_.load_seconds();
   std::uint64_t bytes = 0;
   for (const ValueId input : problem_.tape().inputs()) {
-    const std::uint32_t gap = problem_.gap_of(input);
-    bytes += gap != kNone && (*fates_)[gap] == Fate::kOffload ? problem_.gaps()[gap].freed_bytes : 0;
+    const auto [begin, end] = problem_.gaps_of(input);
+    for (std::uint32_t gap = begin; gap < end; ++gap) {
+      if (fate(gap) == Fate::kOffload) {
+        bytes += problem_.gaps()[gap].freed_bytes;
+        break;
+      }
+    }
   }
   const auto tail = needed_.begin() + problem_.load_slot();
   if (bytes > 0 &&
-      std::all_of(tail, needed_.end(), [&](std::uint64_t needed) { return needed + bytes <= bytes_; })) {
+      std::all_of(tail, needed_.end(), [&](std::uint64_t needed) { return needed + bytes <= soft_bytes_; })) {
     std::for_each(tail, needed_.end(), [&](std::uint64_t& needed) { needed += bytes; });
     load_seconds_ = 0;
   }
 }
 
+// A value is copied as soon as it is made, once; or, where it was recomputed before it first leaves for the
+// host, as soon as that is done.
+void Layout::find_copies() {
+  const std::vector<Gap>& gaps = problem_.gaps();
+  copies_.clear();
+  offloaded_.clear();
+  for (const std::uint32_t gap : by_last_before_) {
+    if (fate(gap) == Fate::kOffload) {
+      offloaded_.push_back(gap);
+    }
+  }
+  for (const std::uint32_t gap : offloaded_) {
+    OpId made = gaps[gap].made;
+    bool on_host = false;
+    for (std::uint32_t earlier = problem_.gaps_of(gaps[gap].value).first; earlier < gap; ++earlier) {
+      on_host = on_host || fate(earlier) == Fate::kOffload;
+      made = is_recomputed(fate(earlier)) ? back_[earlier] : made;
+    }
+    if (!on_host) {
+      copies_.push_back(
+          {.slot = made, .gap = gap, .at_start = problem_.tape().producer(gaps[gap].value) == kNone});
+    }
+  }
+  std::ranges::stable_sort(copies_, {}, [](const Copy& copy) { return std::pair(copy.slot, copy.gap); });
+}
+
 // --- time --------------------------------------------------------------------------------------------------
 // Of what the slot's op, done at `clock`, has made, and of the inputs that it was the first to read.
-void Layout::start_offloads(OpId slot, double clock, std::size_t& next_made, double& link_free) {
-  const std::vector<Gap>& gaps = problem_.gaps();
-  for (; next_made < gaps.size() && gaps[next_made].made <= slot; ++next_made) {
-    if ((*fates_)[next_made] == Fate::kOffload) {
-      const double begin = problem_.tape().producer(gaps[next_made].value) == kNone ? start_[slot] : clock;
-      link_free = std::max(link_free, begin) + gaps[next_made].offload_seconds;
-      copied_[next_made] = link_free;
-    }
+void Layout::start_offloads(OpId slot, double clock, std::size_t& next_copy, double& link_free) {
+  for (; next_copy < copies_.size() && copies_[next_copy].slot <= slot; ++next_copy) {
+    const Copy& copy = copies_[next_copy];
+    const Gap& gap = problem_.gaps()[copy.gap];
+    link_free = std::max(link_free, copy.at_start ? start_[slot] : clock) + gap.offload_seconds;
+    const std::uint32_t end = problem_.gaps_of(gap.value).second;
+    std::fill(copied_.begin() + copy.gap, copied_.begin() + end, link_free);
+  }
+}
+
+void Layout::note_tight(OpId slot, bool held_up) {
+  tight_[slot] = true;
+  if (held_up) {
+    held_up_.push_back(slot);
   }
 }
 
@@ -271,20 +317,13 @@ void Layout::run_without_prefetches() {
   // Those that are to be fetched soon, and so must have left, whoever is copied before them.
   using Due = std::pair<OpId, std::uint32_t>;  // back, gap
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due;
-  std::vector<std::uint32_t> by_last_before;
-  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
-    if ((*fates_)[gap] == Fate::kOffload) {
-      by_last_before.push_back(gap);
-    }
-  }
-  std::ranges::stable_sort(by_last_before, {}, [&](std::uint32_t gap) { return gaps[gap].last_before; });
-  std::size_t next_made = 0;
+  std::size_t next_copy = 0;
   std::size_t next_done = 0;
   double clock = load_seconds_;
   double link = 0;
   for (OpId slot = 0; slot < slots; ++slot) {
-    while (next_done < by_last_before.size() && gaps[by_last_before[next_done]].last_before < slot) {
-      const std::uint32_t gap = by_last_before[next_done++];
+    while (next_done < offloaded_.size() && gaps[offloaded_[next_done]].last_before < slot) {
+      const std::uint32_t gap = offloaded_[next_done++];
       lingering.emplace(copied_[gap], gap);
       due.emplace(back_[gap], gap);
       lingering_bytes += gaps[gap].freed_bytes;
@@ -298,12 +337,15 @@ void Layout::run_without_prefetches() {
     }
     while (!lingering.empty()) {
       const auto [copied, gap] = lingering.top();
-      const bool needed = needed_[slot] + lingering_bytes > bytes_;
+      const bool needed = needed_[slot] + lingering_bytes > soft_bytes_;
       if (copied > clock && !needed) {
         break;
       }
-      forced_[gap] = forced_[gap] || copied > clock;
-      clock = std::max(clock, copied);
+      if (copied > clock) {
+        forced_[gap] = true;
+        note_tight(slot, true);
+        clock = copied;
+      }
       release_[gap] = slot - 1;
       lingering_bytes -= gaps[gap].freed_bytes;
       lingering.pop();
@@ -311,7 +353,7 @@ void Layout::run_without_prefetches() {
     needed_[slot] += lingering_bytes;
     start_[slot] = clock;
     clock += seconds_[slot];
-    start_offloads(slot, clock, next_made, link);
+    start_offloads(slot, clock, next_copy, link);
   }
 }
 
@@ -319,10 +361,12 @@ void Layout::place_prefetches() {
   const std::vector<Gap>& gaps = problem_.gaps();
   by_back_.clear();
   for (const std::uint32_t gap : by_first_after_) {
-    if ((*fates_)[gap] == Fate::kOffload) {
+    if (fate(gap) == Fate::kOffload) {
       by_back_.push_back(gap);
-      outcome_.host_bytes += problem_.tape().value(gaps[gap].value).bytes;
     }
+  }
+  for (const Copy& copy : copies_) {
+    outcome_.host_bytes += problem_.tape().value(gaps[copy.gap].value).bytes;
   }
   std::ranges::stable_sort(by_back_, {}, [&](std::uint32_t gap) { return back_[gap]; });
   prefetch_.assign(gaps.size(), kNone);
@@ -344,8 +388,10 @@ void Layout::place_prefetches() {
   for (const std::uint32_t gap : by_back_) {
     OpId slot = std::max(prefetch_[gap], previous);
     const auto bytes = static_cast<std::int64_t>(gaps[gap].bytes);
-    if (const auto full = tree_.last_above(slot, back_[gap], static_cast<std::int64_t>(bytes_) - bytes)) {
+    if (const auto full =
+            tree_.last_above(slot, back_[gap], static_cast<std::int64_t>(soft_bytes_) - bytes)) {
       slot = static_cast<OpId>(*full) + 1;
+      note_tight(static_cast<OpId>(*full), true);
     }
     tree_.raise(slot, back_[gap], bytes);
     prefetch_[gap] = slot;
@@ -370,13 +416,13 @@ void Layout::run() {
   double clock = load_seconds_;
   double to_host = 0;
   double to_device = clock;
-  std::size_t next_made = 0;
+  std::size_t next_copy = 0;
   std::size_t next_fetched = 0;
   std::size_t next_back = 0;
   // In order of release: only those that are forced hold anybody up.
   std::vector<std::uint32_t> held;
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
-    if ((*fates_)[gap] == Fate::kOffload && forced_[gap]) {
+    if (fate(gap) == Fate::kOffload && forced_[gap]) {
       held.push_back(gap);
     }
   }
@@ -398,7 +444,7 @@ void Layout::run() {
     }
     start_[slot] = clock;
     clock += seconds_[slot];
-    start_offloads(slot, clock, next_made, to_host);
+    start_offloads(slot, clock, next_copy, to_host);
   }
   outcome_.seconds = clock;
 }
@@ -412,14 +458,18 @@ void Layout::write(Plan& plan) const {
   }
   plan.transfers.clear();
   plan.recomputations.clear();
+  std::vector<OpId> copied_with(gaps.size(), kNone);
+  for (const Copy& copy : copies_) {
+    copied_with[copy.gap] = copy.slot;
+  }
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
     const ValueId value = gaps[gap].value;
-    if ((*fates_)[gap] == Fate::kOffload) {
+    if (fate(gap) == Fate::kOffload) {
       plan.transfers.push_back({.value = value,
-                                .offload_with = gaps[gap].made,
+                                .offload_with = copied_with[gap],
                                 .release_with = release_[gap],
                                 .prefetch_with = prefetch_[gap]});
-    } else if ((*fates_)[gap] == Fate::kRecompute) {
+    } else if (is_recomputed(fate(gap))) {
       plan.recomputations.push_back({.value = value, .with = back_[gap]});
     }
   }

@@ -1,15 +1,16 @@
 #pragma once
-// One step reckoned with: given the fate of each gap's value and how much memory there is for all that is not
-// persistent, chooses the algorithms, when the memory of what is offloaded is given back, and when it is
-// fetched, and says how long the step will be. This is what the search asks thousands of times; the plans
-// that win are predicted by the real executor before one is believed.
+// Analytical model of one step: given the planner's decisions and the memory for all that is not persistent,
+// chooses the algorithms, when the memory of offloaded values is released, and when they are prefetched, and
+// computes how long the step takes. The search evaluates this model thousands of times; the real executor
+// then predicts the plans that win.
 //
-// The model. Ops follow each other on the compute stream; each takes the fastest algorithm whose workspace
-// fits in what is left at its slot (and, where it is launched again, there). Offloads start when their value
-// is made, one behind the other; what has been copied lingers until its memory is needed, and only if the
-// copy is not done by then the compute stream waits. Prefetches start as late as they can without anybody
-// waiting for them, judged by the link, one behind the other; later where there is no memory for them, never
-// out of the order of need. Memory is bytes that fit anywhere: placement.h comes within a few thousandths.
+// The model. Ops follow each other on the compute stream. Each uses the fastest algorithm that the decisions
+// permit and whose workspace fits in the memory left at its slot (and at every slot where it is recomputed).
+// An offload starts when its value is made, one after the other; the copy on the host serves every later gap
+// of the value. What has been copied lingers until its memory is needed, and the compute stream waits only if
+// the copy is not done by then. A prefetch starts as late as the link permits without delaying an op; later
+// where there is no memory for it, never out of the order of need. Memory is bytes that fit anywhere:
+// placement.h comes within a few thousandths of that.
 
 #include <cstdint>
 #include <vector>
@@ -42,10 +43,20 @@ class Layout {
   explicit Layout(const Problem& problem);
 
   // `bytes`: for what is not persistent.
-  Outcome evaluate(const Fates& fates, std::uint64_t bytes);
+  // `slack`: this fraction of the memory is used only where the least that an op needs takes it, so that
+  // addresses are easier to find.
+  Outcome evaluate(const Decisions& decisions, std::uint64_t bytes, double slack = 0);
 
   // Of what was evaluated last, which was feasible: algorithms, transfers and recomputations.
   void write(Plan& plan) const;
+
+  // Of what was evaluated last, which was feasible: the slots at which more memory might make the step
+  // shorter, since an algorithm stepped down there, a copy held up an op, or a prefetch had to start late.
+  const std::vector<bool>& tight() const { return tight_; }
+  // Of those, the ones at which a copy, not the choice of an algorithm, lacked memory.
+  const std::vector<OpId>& held_up() const { return held_up_; }
+  // What an op runs with: an index into Problem::choices().
+  std::uint32_t choice(OpId op) const { return choice_[op]; }
 
  private:
   // Launched again at `slot`, before its op.
@@ -55,20 +66,31 @@ class Layout {
     std::uint64_t passing_bytes = 0;  // that live for others of the slot, besides the workspace
   };
 
-  bool find_recomputations(const Fates& fates);
+  // To the host, of the value of `gap` and for all its later gaps.
+  struct Copy {
+    OpId slot = 0;  // the op beside which it starts
+    std::uint32_t gap = 0;
+    bool at_start = false;  // of the op; else when it is done
+  };
+
+  bool find_recomputations();
   bool recompute_at(OpId slot, std::uint32_t gap);
   bool gather(OpId slot, std::uint32_t gap);
   bool is_there(ValueId value, OpId slot);
   void count_passing(OpId slot, std::size_t first);
-  void find_memory(const Fates& fates);
+  bool stays(ValueId value, OpId slot) const;
+  void find_copies();
+  void find_memory();
   bool choose_algorithms();
   bool find_room();
   // In use when it is launched, but for its workspace.
   std::uint64_t bytes_before(const Again& again) const {
     return needed_[again.slot] - problem_.made_bytes(again.slot) + again.passing_bytes;
   }
+  Fate fate(std::uint32_t gap) const { return decisions_->fates[gap]; }
   const Choice& chosen(OpId op) const { return problem_.choices(op)[choice_[op]]; }
-  void start_offloads(OpId slot, double clock, std::size_t& next_made, double& link_free);
+  void start_offloads(OpId slot, double clock, std::size_t& next_copy, double& link_free);
+  void note_tight(OpId slot, bool held_up);
   void run_without_prefetches();
   void place_prefetches();
   void run();
@@ -76,25 +98,31 @@ class Layout {
   double copy_beside(double begin, double seconds, double seconds_both_ways, double other_until) const;
 
   const Problem& problem_;
-  const Fates* fates_ = nullptr;
+  const Decisions* decisions_ = nullptr;
   std::uint64_t bytes_ = 0;
+  std::uint64_t soft_bytes_ = 0;  // less the slack
   Outcome outcome_;
 
   std::vector<Again> again_;                   // by slot, then op
   std::vector<OpId> back_;                     // a gap: the slot at which its value must be there
   std::vector<std::uint32_t> by_first_after_;  // gaps
+  std::vector<std::uint32_t> by_last_before_;  // gaps
   std::vector<std::uint32_t> by_back_;         // offloaded gaps
+  std::vector<Copy> copies_;                   // to the host, in the order in which they start
+  std::vector<std::uint32_t> offloaded_;       // gaps, in order of `last_before`
   double load_seconds_ = 0;                    // that a step waits for its inputs
   std::vector<std::uint64_t> needed_;          // a slot: bytes, at last with workspace and what lingers
   std::vector<std::uint64_t> room_;            // a slot
   std::vector<std::uint32_t> choice_;          // an op: into Problem::choices()
   std::vector<double> seconds_;                // a slot: computing
   std::vector<double> start_;                  // a slot
-  std::vector<double> copied_;                 // a gap: when it is on the host
+  std::vector<double> copied_;                 // a gap: when its value is on the host
   std::vector<OpId> release_;                  // a gap
   std::vector<bool> forced_;                   // a gap: its memory is needed at once
   std::vector<OpId> prefetch_;                 // a gap
   std::vector<double> arrival_;                // a gap
+  std::vector<bool> tight_;                    // a slot
+  std::vector<OpId> held_up_;
   SegmentTree tree_;
 
   std::vector<std::uint32_t> visited_;  // an op: by which search

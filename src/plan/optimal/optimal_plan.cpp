@@ -1,7 +1,9 @@
 #include "vdnn/optimal_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,14 @@ constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
 
+// How often ops step down in the search for addresses.
+constexpr int kStepsDown = 4;
+
+// Parts of the memory that plans try to leave free where no addresses are found.
+constexpr std::array kSlacks{0.03, 0.08};
+
+constexpr std::uint64_t kAny = ~std::uint64_t{0};
+
 // Of what is alive at the fullest moment, the most that a plan with more room may reserve.
 constexpr double kMostReserved = 1.02;
 
@@ -34,13 +44,15 @@ class Chooser {
         costs_(costs),
         forecaster_(forecaster),
         problem_(tape, options, costs),
-        layout_(problem_) {}
+        layout_(problem_),
+        caps_(optimal::workspace_caps(problem_)) {}
 
   PlannedSchedule choose() {
     // Everything kept, with the fastest algorithms: it shows what page-locked memory a step takes without
     // offloading, and there is a plan in any case.
-    consider(optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep), problem_.most_bytes(),
-             budgets_.device_bytes);
+    consider({.fates = optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep),
+              .least_choice = std::vector<std::uint8_t>(problem_.slots(), 0)},
+             problem_.most_bytes(), budgets_.device_bytes);
     const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
     const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
     choose_among(found);
@@ -61,7 +73,7 @@ class Chooser {
         return;
       }
       if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
-        consider(each.fates, each.bytes, budgets_.device_bytes);
+        consider(each.decisions, each.bytes, budgets_.device_bytes);
       }
     }
   }
@@ -72,7 +84,7 @@ class Chooser {
       if (committed_bytes(each.bytes) >= smallest_forecast_.peak_bytes) {
         return;
       }
-      consider(each.fates, each.bytes, 0);
+      consider(each.decisions, each.bytes, committed_bytes(each.bytes));
     }
   }
 
@@ -91,34 +103,140 @@ class Chooser {
   }
 
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
-  // way. Also whatever takes less than all that is known. Where ops are held up, less room may be the faster.
-  void consider(const optimal::Fates& fates, std::uint64_t bytes, std::uint64_t enough) {
-    if (!layout_.evaluate(fates, bytes).feasible()) {
-      return;
+  // way. Also whatever takes less than all that is known.
+  void consider(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
+    if (layout_.evaluate(decisions, bytes).feasible() && !consider_with_steps(decisions, bytes, enough) &&
+        !consider_with_slack(decisions, bytes, enough) && !consider_with_caps(decisions, bytes, enough)) {
+      layout_.evaluate(decisions, bytes);
+      consider_with_delays(bytes, enough);
     }
+  }
+
+  // Nothing gives way but the workspaces of ops that lie too high, a few times. False: it does not fit.
+  bool consider_with_steps(optimal::Decisions decisions, std::uint64_t bytes, std::uint64_t enough) {
+    for (int attempt = 0; attempt < kStepsDown; ++attempt) {
+      layout_.evaluate(decisions, bytes);
+      PlannedSchedule candidate = arranged(bytes, {}, enough);
+      if (committed_bytes(candidate.schedule.arena_bytes) <= enough) {
+        forecast(std::move(candidate));
+        return true;
+      }
+      const std::vector<OpId> too_high = ops_too_high(candidate.schedule, bytes);
+      forecast_if_small(std::move(candidate), enough);
+      bool stepped = false;
+      for (const OpId op : too_high) {
+        const std::uint32_t choice = layout_.choice(op);
+        std::uint32_t next = choice;
+        for (int step = 0; step <= attempt; ++step) {
+          next = problem_.next_smaller(op, next);
+        }
+        decisions.least_choice[op] = static_cast<std::uint8_t>(next);
+        stepped = stepped || next != choice;
+      }
+      if (!stepped) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  // A little memory stays free wherever it can.
+  bool consider_with_slack(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
+    return std::ranges::any_of(kSlacks, [&](double slack) {
+      layout_.evaluate(decisions, bytes, slack);
+      return consider_as_evaluated(bytes, enough);
+    });
+  }
+
+  // Less and less workspace for every op, and some slack.
+  bool consider_with_caps(optimal::Decisions decisions, std::uint64_t bytes, std::uint64_t enough) {
+    const std::vector<std::uint8_t> uncapped = decisions.least_choice;
+    return std::ranges::any_of(std::span(caps_).subspan(1), [&](const std::vector<std::uint8_t>& cap) {
+      std::ranges::transform(uncapped, cap, decisions.least_choice.begin(),
+                             [](std::uint8_t mine, std::uint8_t limit) { return std::max(mine, limit); });
+      layout_.evaluate(decisions, bytes, kSlacks.back());
+      return consider_as_evaluated(bytes, enough);
+    });
+  }
+
+  // False: it does not fit.
+  bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough) {
+    PlannedSchedule candidate = arranged(bytes, {}, enough);
+    const bool fits = committed_bytes(candidate.schedule.arena_bytes) <= enough;
+    forecast_if_small(std::move(candidate), enough);
+    return fits;
+  }
+
+  // Of what was evaluated last: what is resident without need gives way. Where ops are held up, less room may
+  // be the faster.
+  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
     std::uint64_t committed = 0;
-    for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
+    for (const optimal::GiveWay& give_way : std::span(optimal::kWaysToGive).subspan(1)) {
       // Results are smaller than a granule.
       if (give_way.results &&
           committed > std::max(enough, smallest_forecast_.peak_bytes) + costs_.granule_bytes) {
         continue;
       }
-      PlannedSchedule candidate;
-      candidate.plan.options = options_;
-      layout_.write(candidate.plan);
-      candidate.schedule = optimal::arrange(problem_, candidate.plan, with_room(bytes, give_way), give_way);
+      PlannedSchedule candidate = arranged(with_room(bytes, give_way), give_way, enough);
       if (give_way.room > 0 && has_holes(candidate.schedule)) {
         continue;
       }
       const bool may_give_way = !candidate.plan.transfers.empty();
       committed = committed_bytes(candidate.schedule.arena_bytes);
-      if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
-        forecast(std::move(candidate));
-      }
+      forecast_if_small(std::move(candidate), enough);
       const bool held_up = give_way.copies == optimal::GiveWay::Copies::kAll;
       if ((committed <= enough && !held_up) || !may_give_way) {
         return;
       }
+    }
+  }
+
+  // Whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were kept
+  // from lying lower by.
+  std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
+    std::vector<OpId> op_of(schedule.buffers.size(), kNone);
+    for (const Instruction& instruction : schedule.instructions) {
+      if (is_launch(instruction.kind) && instruction.operands.back() != kNone) {
+        op_of[instruction.operands.back()] = instruction.op;
+      }
+    }
+    const std::vector<Lifetime> all = lifetimes(schedule);
+    std::vector<OpId> high;
+    std::vector<OpId> beside;
+    for (const Lifetime& one : all) {
+      const Buffer& buffer = schedule.buffers[one.buffer];
+      if (*buffer.offset + buffer.bytes <= goal) {
+        continue;
+      }
+      if (op_of[one.buffer] != kNone) {
+        high.push_back(op_of[one.buffer]);
+        continue;
+      }
+      for (const Lifetime& other : all) {
+        if (op_of[other.buffer] != kNone && other.begin < one.end && one.begin < other.end) {
+          beside.push_back(op_of[other.buffer]);
+        }
+      }
+    }
+    return high.empty() ? beside : high;
+  }
+
+  // What was evaluated last. To be forecast only within `enough` bytes, or where it takes less than all that
+  // is known.
+  PlannedSchedule arranged(std::uint64_t goal, const optimal::GiveWay& give_way, std::uint64_t enough) const {
+    PlannedSchedule candidate;
+    candidate.plan.options = options_;
+    layout_.write(candidate.plan);
+    const std::uint64_t most = smallest_ ? std::max(enough, smallest_forecast_.peak_bytes) : kAny;
+    candidate.schedule = optimal::arrange(problem_, candidate.plan, goal, give_way,
+                                          most - std::min(most, problem_.persistent_bytes()));
+    return candidate;
+  }
+
+  void forecast_if_small(PlannedSchedule candidate, std::uint64_t enough) {
+    const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
+    if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
+      forecast(std::move(candidate));
     }
   }
 
@@ -182,6 +300,7 @@ class Chooser {
   const Forecaster& forecaster_;
   optimal::Problem problem_;
   optimal::Layout layout_;
+  std::vector<std::vector<std::uint8_t>> caps_;
   std::optional<PlannedSchedule> best_;
   double best_seconds_ = 0;
   std::optional<PlannedSchedule> smallest_;

@@ -13,11 +13,13 @@ namespace {
 constexpr std::size_t kLongestChain = 64;
 // What is smaller than one part in so many of all feature maps stays: it would move nothing but launches.
 constexpr std::uint64_t kSmallest = 20000;
+// Limits of workspace, besides none: a half, an eighth, ... of the largest, and none at all.
+constexpr std::size_t kCaps = 6;
 
 }  // namespace
 
 Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs)
-    : tape_(tape), costs_(costs), gap_of_(tape.values().size(), kNone) {
+    : tape_(tape), costs_(costs), gaps_of_(tape.values().size(), {0, 0}) {
   find_choices(options);
   find_residents();
   find_gaps();
@@ -40,6 +42,14 @@ std::uint64_t Problem::most_bytes() const {
     most = std::max(most, resident_[slot] + choices_[slot].front().workspace_bytes);
   }
   return most;
+}
+
+std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
+  const std::vector<Choice>& all = choices_[op];
+  const std::uint64_t most = all[choice].workspace_bytes / 4 * 3;
+  while (choice + 1 < all.size() && all[++choice].workspace_bytes > most) {
+  }
+  return choice;
 }
 
 void Problem::find_choices(const PlanOptions& options) {
@@ -125,38 +135,66 @@ void Problem::find_gaps() {
     const Value& value = tape_.value(id);
     const bool forward_value = value.kind == ValueKind::kInput || value.kind == ValueKind::kFeatureMap ||
                                value.kind == ValueKind::kSaved;
-    const auto readers = tape_.readers(id);
-    const auto first_after =
-        std::ranges::find_if(readers, [&](OpId reader) { return tape_.op(reader).phase != Phase::kForward; });
-    if (!forward_value || value.bytes < smallest || first_after == readers.end()) {
-      continue;
+    if (forward_value && value.bytes >= smallest) {
+      add_gaps(id);
     }
-    const OpId producer = tape_.producer(id);
-    if (producer == kNone && first_after == readers.begin()) {
-      continue;
-    }
-    const OpId last_before = first_after == readers.begin() ? producer : *(first_after - 1);
-    if (*first_after < last_before + 2) {
-      continue;
-    }
-    const std::optional<double> chain = chain_seconds(id, *first_after);
-    const auto bytes = static_cast<double>(value.bytes);
-    gaps_.push_back({.value = id,
-                     .made = producer == kNone ? readers.front() : producer,
-                     .last_before = last_before,
-                     .first_after = *first_after,
-                     .freed_bytes = storage_[id],
-                     .bytes = aligned(value.bytes),
-                     .offload_seconds = costs_.copy_seconds + bytes / costs_.device_to_host,
-                     .prefetch_seconds = costs_.copy_seconds + bytes / costs_.host_to_device,
-                     .may_recompute = chain.has_value(),
-                     .recompute_seconds = chain.value_or(0)});
   }
   std::ranges::stable_sort(gaps_, {}, &Gap::made);
   for (std::uint32_t gap = 0; gap < gaps_.size(); ++gap) {
-    gap_of_[gaps_[gap].value] = gap;
+    auto& [begin, end] = gaps_of_[gaps_[gap].value];
+    begin = end == 0 ? gap : begin;
+    end = gap + 1;
   }
   find_cuts();
+}
+
+void Problem::add_gaps(ValueId id) {
+  const auto readers = tape_.readers(id);
+  const OpId producer = tape_.producer(id);
+  if (readers.empty()) {
+    return;
+  }
+  const OpId made = producer == kNone ? readers.front() : producer;
+  const auto bytes = static_cast<double>(tape_.value(id).bytes);
+  OpId before = made;
+  for (const OpId after : readers) {
+    if (after >= before + 2) {
+      const std::optional<double> chain = chain_seconds(id, after);
+      gaps_.push_back(
+          {.value = id,
+           .made = made,
+           .last_before = before,
+           .first_after = after,
+           .main = tape_.op(before).phase == Phase::kForward && tape_.op(after).phase != Phase::kForward,
+           .freed_bytes = storage_[id],
+           .bytes = aligned(tape_.value(id).bytes),
+           .offload_seconds = costs_.copy_seconds + bytes / costs_.device_to_host,
+           .prefetch_seconds = costs_.copy_seconds + bytes / costs_.host_to_device,
+           .may_recompute = chain.has_value(),
+           .recompute_seconds = chain.value_or(0)});
+    }
+    before = after;
+  }
+}
+
+std::uint32_t Problem::gap_at(ValueId value, OpId slot) const {
+  const auto [begin, end] = gaps_of_[value];
+  for (std::uint32_t gap = begin; gap < end; ++gap) {
+    if (slot <= gaps_[gap].first_after) {
+      return slot > gaps_[gap].last_before ? gap : kNone;
+    }
+  }
+  return kNone;
+}
+
+std::uint32_t Problem::main_gap(ValueId value) const {
+  const auto [begin, end] = gaps_of_[value];
+  for (std::uint32_t gap = begin; gap < end; ++gap) {
+    if (gaps_[gap].main) {
+      return gap;
+    }
+  }
+  return kNone;
 }
 
 void Problem::find_cuts() {
@@ -184,8 +222,11 @@ void Problem::find_cuts() {
   for (OpId op = 0; op < end; ++op) {
     alive += count[op];
     which += sum[op];
-    if (alive == 1 && gap_of_[static_cast<ValueId>(which)] != kNone) {
-      gaps_[gap_of_[static_cast<ValueId>(which)]].cut = true;
+    if (alive != 1) {
+      continue;
+    }
+    if (const std::uint32_t gap = main_gap(static_cast<ValueId>(which)); gap != kNone) {
+      gaps_[gap].cut = true;
     }
   }
 }
@@ -217,6 +258,28 @@ std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
     }
   }
   return seconds;
+}
+
+std::vector<std::vector<std::uint8_t>> workspace_caps(const Problem& problem) {
+  std::uint64_t most = 0;
+  for (OpId op = 0; op < problem.slots(); ++op) {
+    most = std::max(most, problem.choices(op).front().workspace_bytes);
+  }
+  std::vector<std::vector<std::uint8_t>> caps(1, std::vector<std::uint8_t>(problem.slots(), 0));
+  for (std::size_t cap = 0; cap < kCaps && most > 0; ++cap) {
+    const std::uint64_t limit = cap + 1 == kCaps ? 0 : most >> (2 * cap + 1);
+    std::vector<std::uint8_t> least(problem.slots(), 0);
+    for (OpId op = 0; op < problem.slots(); ++op) {
+      const std::vector<Choice>& choices = problem.choices(op);
+      while (least[op] + 1U < choices.size() && choices[least[op]].workspace_bytes > limit) {
+        ++least[op];
+      }
+    }
+    if (least != caps.back()) {
+      caps.push_back(std::move(least));
+    }
+  }
+  return caps;
 }
 
 }  // namespace vdnn::optimal

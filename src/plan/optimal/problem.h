@@ -1,11 +1,13 @@
 #pragma once
 // A tape as the policy `optimal` looks at it. Time is counted in *slots*, the positions of the ops of the
-// tape; at each slot so many bytes are resident. A *gap* is a stretch of slots in which a value is not used:
-// from its last use in the forward pass to its first in the backward pass. What is decided is the fate of the
-// value of each gap.
+// tape; at each slot so many bytes are resident. A *gap* is a stretch of slots between two consecutive uses
+// of a value that the forward pass makes. The *main* gap of a value leads from its last use in the forward
+// pass to its first in the backward pass; a value may have others on either side of it. The planner decides
+// the fate of the value in each gap by itself, so a value may leave and come back several times in a step.
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "vdnn/plan.h"
@@ -14,7 +16,12 @@
 
 namespace vdnn::optimal {
 
-enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute };
+// kRecompute: the value comes back at the first op that needs it, be it to recompute another value, and
+// stays. kRemake: it is recomputed for each of those ops alone, and stays from its own next use on.
+enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute, kRemake };
+constexpr bool is_recomputed(Fate fate) {
+  return fate == Fate::kRecompute || fate == Fate::kRemake;
+}
 using Fates = std::vector<Fate>;  // a gap
 
 // One way to compute an op.
@@ -24,11 +31,19 @@ struct Choice {
   std::uint64_t workspace_bytes = 0;
 };
 
+// What the planner decides.
+struct Decisions {
+  Fates fates;
+  // An op: index into Problem::choices(); its algorithm is no faster than that one.
+  std::vector<std::uint8_t> least_choice;
+};
+
 struct Gap {
   ValueId value = kNone;
   OpId made = 0;         // the op beside which it can be offloaded: its producer, or an input's first reader
   OpId last_before = 0;  // the last use before the gap
-  OpId first_after = 0;  // the first behind it
+  OpId first_after = 0;  // the first use after it
+  bool main = false;
   std::uint64_t freed_bytes = 0;  // of memory, in the gap
   std::uint64_t bytes = 0;        // of memory that it takes when it is back
   double offload_seconds = 0;
@@ -52,6 +67,9 @@ class Problem {
   double fastest(OpId op) const { return choices_[op].front().seconds; }
   std::uint64_t least_workspace(OpId op) const { return choices_[op].back().workspace_bytes; }
 
+  // The next way with a quarter less workspace or more, else the last; an index like `choice`.
+  std::uint32_t next_smaller(OpId op, std::uint32_t choice) const;
+
   // Memory in a slot with every value kept, without workspace; and how much of it the slot's op asks for.
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
   // That keeping every value takes with the fastest algorithms.
@@ -62,9 +80,15 @@ class Problem {
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // the same, without alignment
   std::uint64_t aligned(std::uint64_t bytes) const;
 
-  const std::vector<Gap>& gaps() const { return gaps_; }                // in order of `made`
-  std::uint32_t gap_of(ValueId value) const { return gap_of_[value]; }  // kNone: none
-  double load_seconds() const { return load_seconds_; }                 // of a step's inputs
+  // In order of `made`; those of one value are neighbours, in order of time.
+  const std::vector<Gap>& gaps() const { return gaps_; }
+  // The positions of a value's gaps in gaps(): from the first up to, but not with, the second.
+  std::pair<std::uint32_t, std::uint32_t> gaps_of(ValueId value) const { return gaps_of_[value]; }
+  // The value's gap that the slot lies in, or that ends with it; kNone: none.
+  std::uint32_t gap_at(ValueId value, OpId slot) const;
+  // The one between the passes; kNone: none.
+  std::uint32_t main_gap(ValueId value) const;
+  double load_seconds() const { return load_seconds_; }  // of a step's inputs
   // The slot from which on the rest of a step takes at least as long as that.
   OpId load_slot() const { return load_slot_; }
 
@@ -72,6 +96,7 @@ class Problem {
   void find_choices(const PlanOptions& options);
   void find_residents();
   void find_gaps();
+  void add_gaps(ValueId value);
   void find_cuts();
   std::optional<double> chain_seconds(ValueId value, OpId at) const;
 
@@ -84,9 +109,13 @@ class Problem {
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t parameter_bytes_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<std::uint32_t> gap_of_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> gaps_of_;  // a value
   double load_seconds_ = 0;
   OpId load_slot_ = 0;
 };
+
+// For a few limits of workspace, in falling order, the least choices that obey it, as in Decisions; the first
+// is no limit, the last permits each op its least workspace alone.
+std::vector<std::vector<std::uint8_t>> workspace_caps(const Problem& problem);
 
 }  // namespace vdnn::optimal

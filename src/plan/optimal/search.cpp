@@ -15,31 +15,49 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Slots looked at for all sizes: by all recipes, and by all improvements of a kind. They bound the time of
-// the search for tapes of any length but those so long that the fewest sizes take more.
-constexpr std::size_t kRecipeSlots = 2'000'000;
-constexpr std::size_t kSegmentSlots = 2'000'000;
-constexpr std::size_t kImprovementSlots = 5'000'000;
+// Slots looked at for all sizes: once for each size, and by all improvements of a kind. They bound the time
+// of the search for tapes of any length but those so long that the fewest sizes take more.
+constexpr std::size_t kSizeSlots = 26'000;
+constexpr std::size_t kSegmentSlots = 1'000'000;
+constexpr std::size_t kImprovementSlots = 2'500'000;
+constexpr std::size_t kRuinSlots = 1'000'000;
 constexpr std::size_t kFewestSizes = 6;
 constexpr std::size_t kMostSizes = 200;
 
-constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload};
+constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload, Fate::kRemake};
 
 // Two choices of one hash cost no more than that one of them is not looked at.
-std::size_t hash_of(const Fates& fates) {
+std::size_t hash_of(const Decisions& decisions) {
   static_assert(sizeof(Fate) == 1);
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(fates.data()), fates.size()});
+  const std::hash<std::string_view> hash;
+  const std::size_t fates =
+      hash({reinterpret_cast<const char*>(decisions.fates.data()), decisions.fates.size()});
+  const std::size_t choices =
+      hash({reinterpret_cast<const char*>(decisions.least_choice.data()), decisions.least_choice.size()});
+  return fates ^ (choices * 0x9e3779b97f4a7c15U);
 }
 
-constexpr int kAttempts = 6;  // of a recipe, each time with what the last one lacked
+// In little memory a small change may matter most: the smallest sizes get so many times the tries.
+constexpr std::size_t kTightSizes = 12;  // one in so many
+constexpr std::size_t kTightEffort = 3;
+
+// The longest stretch of gaps that is decided anew.
+constexpr std::size_t kLongestRuin = 12;
+
+constexpr int kAttempts = 4;  // of a recipe, each time with what the last one lacked
 
 }  // namespace
 
 Search::Search(const Problem& problem, std::uint64_t host_bytes)
-    : problem_(problem), host_bytes_(host_bytes), layout_(problem), selection_(problem, host_bytes) {
+    : problem_(problem),
+      host_bytes_(host_bytes),
+      layout_(problem),
+      selection_(problem, host_bytes),
+      caps_(workspace_caps(problem)) {
   const std::size_t slots = std::max<std::size_t>(problem.slots(), 1);
-  size_count_ = std::clamp(kRecipeSlots / (slots * recipes().size()), kFewestSizes, kMostSizes);
+  size_count_ = std::clamp(kSizeSlots / slots, kFewestSizes, kMostSizes);
   segment_tries_ = kSegmentSlots / (slots * size_count_);
+  ruins_ = kRuinSlots / (slots * size_count_);
   tries_ = kImprovementSlots / (slots * size_count_);
   segments_.push_back(0);
   for (std::uint32_t gap = 0; gap < problem.gaps().size(); ++gap) {
@@ -76,17 +94,17 @@ std::vector<Found> Search::run() {
   std::vector<Found> all;
   const std::vector<Recipe> every = recipes();
   for (const std::uint64_t bytes : sizes()) {
-    Found best{.bytes = bytes, .fates = {}, .seconds = kNever};
+    Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
     seen_.clear();
     if (!all.empty()) {
-      try_fates(all.back().fates, best);  // what fits in less
+      try_decisions(all.back().decisions, best);  // what fits in less
     }
     for (const Recipe& recipe : every) {
       try_recipe(recipe, best);
     }
     if (best.seconds < kNever) {
       offload_inputs(best);
-      improve(best);
+      improve(best, all.size() <= size_count_ / kTightSizes ? kTightEffort : 1);
       all.push_back(std::move(best));
     }
   }
@@ -96,16 +114,14 @@ std::vector<Found> Search::run() {
 void Search::try_recipe(const Recipe& recipe, Found& best) {
   too_much_.assign(problem_.slots(), 0);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Fates fates = selection_.select(recipe, best.bytes, too_much_);
-    if (!seen_.insert(hash_of(fates)).second) {
+    Decisions decisions = selection_.select(recipe, best.bytes, too_much_);
+    if (!seen_.insert(hash_of(decisions)).second) {
       return;
     }
-    const Outcome outcome = layout_.evaluate(fates, best.bytes);
+    const Outcome outcome = layout_.evaluate(decisions, best.bytes);
     if (outcome.feasible()) {
-      if (outcome.seconds < best.seconds) {
-        best.seconds = outcome.seconds;
-        best.fates = fates;
-      }
+      take_if_better(decisions, outcome, best);
+      try_caps(std::move(decisions), best);
       return;
     }
     if (outcome.impossible_gap != kNone) {
@@ -117,43 +133,81 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
   }
 }
 
-void Search::try_fates(const Fates& fates, Found& best) {
-  const Outcome outcome = layout_.evaluate(fates, best.bytes);
-  if (outcome.feasible() && outcome.host_bytes <= host_bytes_ && outcome.seconds < best.seconds) {
-    best.seconds = outcome.seconds;
-    best.fates = fates;
+// Workspaces leave less memory to copies: the same with limits of workspace.
+void Search::try_caps(Decisions decisions, Found& best) {
+  if (layout_.held_up().empty()) {
+    return;
   }
+  for (std::size_t cap = 1; cap < caps_.size(); ++cap) {
+    decisions.least_choice = caps_[cap];
+    try_decisions(decisions, best);
+  }
+}
+
+// True: they are better, and the best from now on.
+bool Search::try_decisions(const Decisions& decisions, Found& best) {
+  return take_if_better(decisions, layout_.evaluate(decisions, best.bytes), best);
+}
+
+bool Search::take_if_better(const Decisions& decisions, const Outcome& outcome, Found& best) {
+  if (!outcome.feasible() || outcome.host_bytes > host_bytes_ || outcome.seconds >= best.seconds) {
+    return false;
+  }
+  best.seconds = outcome.seconds;
+  best.decisions = decisions;
+  note_tight();
+  return true;
+}
+
+// Of what was evaluated last.
+void Search::note_tight() {
+  const std::vector<bool>& tight = layout_.tight();
+  tight_before_.resize(tight.size() + 1);
+  choice_.resize(tight.size());
+  for (OpId slot = 0; slot < tight.size(); ++slot) {
+    tight_before_[slot + 1] = tight_before_[slot] + (tight[slot] ? 1 : 0);
+    choice_[slot] = static_cast<std::uint8_t>(layout_.choice(slot));
+  }
+  held_up_ = layout_.held_up();
+  std::ranges::sort(held_up_);
+  held_up_.erase(std::unique(held_up_.begin(), held_up_.end()), held_up_.end());
+}
+
+bool Search::is_tight(const Gap& gap) const {
+  return tight_before_[gap.first_after] > tight_before_[gap.last_before + 1];
 }
 
 bool Search::may_have(std::uint32_t gap, Fate fate) const {
-  return fate != Fate::kRecompute || problem_.gaps()[gap].may_recompute;
+  return !is_recomputed(fate) || problem_.gaps()[gap].may_recompute;
 }
 
-bool Search::change(Found& best, std::uint32_t gap, Fate fate) {
-  if (best.fates[gap] == fate || !may_have(gap, fate)) {
+// Is the move another, and one that may make the step shorter?
+bool Search::may_help(const Found& best, std::uint32_t gap, Fate fate) const {
+  const Fate now = best.decisions.fates[gap];
+  if (fate == now || !may_have(gap, fate)) {
     return false;
   }
-  const double before = best.seconds;
-  Fates fates = best.fates;
-  fates[gap] = fate;
-  try_fates(fates, best);
-  return best.seconds < before;
+  return now != Fate::kKeep || is_tight(problem_.gaps()[gap]);
 }
 
 // Even where there is memory for them: the next step's can then be loaded while this one computes.
 void Search::offload_inputs(Found& best) {
   for (const ValueId input : problem_.tape().inputs()) {
-    if (const std::uint32_t gap = problem_.gap_of(input); gap != kNone) {
-      change(best, gap, Fate::kOffload);
+    if (const std::uint32_t gap = problem_.main_gap(input); gap != kNone) {
+      Decisions decisions = best.decisions;
+      decisions.fates[gap] = Fate::kOffload;
+      try_decisions(decisions, best);
     }
   }
 }
 
 // As long as there is something to be won and tries are left.
-void Search::improve(Found& best) {
+void Search::improve(Found& best, std::size_t effort) {
   improve_by_segments(best);
-  std::size_t tries = tries_;
-  while (tries > 0 && (improve_one_by_one(best, tries) || improve_in_pairs(best, tries))) {
+  ruin_and_recreate(best, effort * ruins_);
+  std::size_t tries = effort * tries_;
+  while (tries > 0 && (step_down(best, tries) || improve_fates(best, tries) ||
+                       improve_algorithms(best, tries) || improve_in_pairs(best, tries))) {
   }
 }
 
@@ -164,48 +218,131 @@ void Search::improve_by_segments(Found& best) {
   const std::size_t count = segments_.size() - 1;
   for (std::size_t each = 0; each < count && tries > 0; ++each, next_segment_ = (next_segment_ + 1) % count) {
     const std::size_t segment = next_segment_;
-    for (const Fate fate : kFates) {
+    for (const Fate fate : {Fate::kKeep, Fate::kRecompute, Fate::kOffload}) {
       std::vector<std::uint32_t> changed;
       for (std::uint32_t gap = segments_[segment]; gap + 1 < segments_[segment + 1]; ++gap) {
-        if (best.fates[gap] != fate && may_have(gap, fate)) {
+        const bool possible = fate == Fate::kKeep || problem_.gaps()[gap].main;
+        if (possible && may_help(best, gap, fate)) {
           changed.push_back(gap);
         }
       }
       if (!changed.empty()) {
-        Fates fates = best.fates;
+        Decisions decisions = best.decisions;
         for (const std::uint32_t gap : changed) {
-          fates[gap] = fate;
+          decisions.fates[gap] = fate;
         }
-        try_fates(fates, best);
+        try_decisions(decisions, best);
         tries -= std::min<std::size_t>(tries, 1);
       }
     }
   }
 }
 
-bool Search::improve_one_by_one(Found& best, std::size_t& tries) {
-  bool better = false;
-  for (std::uint32_t gap = 0; gap < best.fates.size() && tries > 0; ++gap) {
-    for (const Fate fate : kFates) {
-      better = change(best, gap, fate) || better;
-      tries -= tries > 0 ? 1 : 0;
+// Ruin and recreate (Schrimpf et al. 2000): a few neighbouring values are decided anew, and the result kept
+// if it is better.
+void Search::ruin_and_recreate(Found& best, std::size_t times) {
+  const auto draw = [this](std::size_t below) { return static_cast<std::uint32_t>(random_() % below); };
+  const auto count = static_cast<std::uint32_t>(problem_.gaps().size());
+  for (std::size_t each = 0; each < times && count > 0; ++each) {
+    const std::uint32_t begin = draw(count);
+    const Selection::Stretch stretch{
+        .begin = begin,
+        .end = std::min(begin + 1 + draw(kLongestRuin), count),
+        .first_stays = best.decisions.fates[begin] != Fate::kKeep && draw(2) == 0,
+        .again = draw(2) == 0 ? Fate::kRecompute : Fate::kRemake};
+    const double price = kLinkPrices[draw(kLinkPrices.size())];
+    too_much_.assign(problem_.slots(), 0);
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes, too_much_);
+      const Outcome outcome = layout_.evaluate(decisions, best.bytes);
+      if (outcome.shortages.empty()) {
+        take_if_better(decisions, outcome, best);
+        break;
+      }
+      for (const Shortage& shortage : outcome.shortages) {
+        too_much_[shortage.slot] += shortage.bytes;
+      }
     }
   }
-  return better;
 }
 
-// One value makes room for another.
+// Ops whose workspace holds up copies take a slower algorithm with less: all of them, then each.
+bool Search::step_down(Found& best, std::size_t& tries) {
+  const double before = best.seconds;
+  const std::vector<OpId> slots = held_up_;
+  const auto last = [&](OpId op) { return problem_.choices(op).size() - 1; };
+  Decisions all = best.decisions;
+  bool any = false;
+  for (const OpId op : slots) {
+    any = any || choice_[op] < last(op);
+    all.least_choice[op] = static_cast<std::uint8_t>(last(op));
+  }
+  if (!any) {
+    return false;
+  }
+  try_decisions(all, best);
+  tries -= std::min<std::size_t>(tries, 1);
+  for (const OpId op : slots) {
+    for (std::size_t choice = choice_[op] + 1U; choice <= last(op) && tries > 0; ++choice) {
+      Decisions decisions = best.decisions;
+      decisions.least_choice[op] = static_cast<std::uint8_t>(choice);
+      try_decisions(decisions, best);
+      --tries;
+    }
+  }
+  return best.seconds < before;
+}
+
+// Where tries are fewer than gaps, the next call goes on where this one stops.
+bool Search::improve_fates(Found& best, std::size_t& tries) {
+  const double before = best.seconds;
+  const std::size_t count = best.decisions.fates.size();
+  for (std::size_t each = 0; each < count && tries > 0; ++each) {
+    next_gap_ = next_gap_ + 1 < count ? next_gap_ + 1 : 0;
+    for (const Fate fate : kFates) {
+      if (tries > 0 && may_help(best, next_gap_, fate)) {
+        Decisions decisions = best.decisions;
+        decisions.fates[next_gap_] = fate;
+        try_decisions(decisions, best);
+        --tries;
+      }
+    }
+  }
+  return best.seconds < before;
+}
+
+// Ops that have stepped down take a faster algorithm again.
+bool Search::improve_algorithms(Found& best, std::size_t& tries) {
+  const double before = best.seconds;
+  for (OpId op = 0; op < problem_.slots() && tries > 0; ++op) {
+    for (std::uint8_t choice = 0; choice < best.decisions.least_choice[op] && tries > 0; ++choice) {
+      Decisions decisions = best.decisions;
+      decisions.least_choice[op] = choice;
+      --tries;
+      if (try_decisions(decisions, best)) {
+        break;
+      }
+    }
+  }
+  return best.seconds < before;
+}
+
+// One value makes room for another, or for its time on the link.
 bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
   const double before = best.seconds;
-  for (std::uint32_t one = 0; one < best.fates.size(); ++one) {
+  for (std::uint32_t one = 0; one < best.decisions.fates.size(); ++one) {
     for (std::uint32_t other = 0; other < one; ++other) {
       for (std::size_t both = 0; both < kFates.size() * kFates.size() && tries > 0; ++both) {
-        Fates fates = best.fates;
-        fates[one] = kFates[both / kFates.size()];
-        fates[other] = kFates[both % kFates.size()];
-        if (fates[one] != best.fates[one] && fates[other] != best.fates[other] && may_have(one, fates[one]) &&
-            may_have(other, fates[other])) {
-          try_fates(fates, best);
+        const Fate fate_of_one = kFates[both / kFates.size()];
+        const Fate fate_of_other = kFates[both % kFates.size()];
+        const bool possible = fate_of_one != best.decisions.fates[one] && may_have(one, fate_of_one) &&
+                              fate_of_other != best.decisions.fates[other] && may_have(other, fate_of_other);
+        // Where both are kept, either alone has been tried.
+        if (possible && (fate_of_one != Fate::kKeep || fate_of_other != Fate::kKeep)) {
+          Decisions decisions = best.decisions;
+          decisions.fates[one] = fate_of_one;
+          decisions.fates[other] = fate_of_other;
+          try_decisions(decisions, best);
           --tries;
         }
       }

@@ -1,7 +1,15 @@
 #pragma once
-// For a row of memory sizes, the best that is found for each. Nothing here depends on the device budget.
+// For a row of memory sizes, the best decisions that are found for each. Nothing here depends on the device
+// budget.
+//
+// For each size the search tries all recipes (selection.h) and what it found for less memory, then improves
+// the best of them by local moves: the fates of all gaps between two cuts at once, the fate of one gap, the
+// algorithm of one op, and pairs of moves, of which one gives the memory that the other takes. Only moves
+// that can help are tried: memory is freed at *tight* slots alone (layout.h), and an op gives up its
+// algorithm where a copy lacks memory.
 
 #include <cstdint>
+#include <random>
 #include <unordered_set>
 #include <vector>
 
@@ -13,7 +21,7 @@ namespace vdnn::optimal {
 
 struct Found {
   std::uint64_t bytes = 0;  // for what is not persistent
-  Fates fates;
+  Decisions decisions;
   double seconds = 0;  // by the model
 };
 
@@ -27,28 +35,43 @@ class Search {
  private:
   std::vector<std::uint64_t> sizes() const;
   void try_recipe(const Recipe& recipe, Found& best);
-  void try_fates(const Fates& fates, Found& best);
+  void try_caps(Decisions decisions, Found& best);
+  bool try_decisions(const Decisions& decisions, Found& best);
+  bool take_if_better(const Decisions& decisions, const Outcome& outcome, Found& best);
+  void note_tight();
+  bool is_tight(const Gap& gap) const;
   void offload_inputs(Found& best);
-  void improve(Found& best);
+  void improve(Found& best, std::size_t effort);
   void improve_by_segments(Found& best);
-  bool improve_one_by_one(Found& best, std::size_t& tries);
+  void ruin_and_recreate(Found& best, std::size_t times);
+  bool step_down(Found& best, std::size_t& tries);
+  bool improve_fates(Found& best, std::size_t& tries);
+  bool improve_algorithms(Found& best, std::size_t& tries);
   bool improve_in_pairs(Found& best, std::size_t& tries);
-  bool change(Found& best, std::uint32_t gap, Fate fate);
   bool may_have(std::uint32_t gap, Fate fate) const;
+  bool may_help(const Found& best, std::uint32_t gap, Fate fate) const;
 
   const Problem& problem_;
   std::uint64_t host_bytes_;
   Layout layout_;
   Selection selection_;
-  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen, of the size at hand
+  std::vector<std::vector<std::uint8_t>> caps_;  // see workspace_caps()
+  std::unordered_set<std::size_t> seen_;         // hashes of what recipes have chosen, of the size at hand
   std::vector<std::uint64_t> too_much_;
+  // Of the best: as the layout says of it, and how many tight slots come before each slot.
+  std::vector<std::uint32_t> tight_before_;
+  std::vector<OpId> held_up_;
+  std::vector<std::uint8_t> choice_;
   std::vector<std::uint32_t>
       segments_;  // of gaps, between cuts: each begins here and ends before the next cut
   std::size_t size_count_ = 0;
   // Improvements that may be tried, a size.
   std::size_t segment_tries_ = 0;
+  std::size_t ruins_ = 0;
   std::size_t tries_ = 0;
   std::size_t next_segment_ = 0;
+  std::uint32_t next_gap_ = 0;
+  std::minstd_rand random_{1};
 };
 
 }  // namespace vdnn::optimal
