@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kNearEnough = 500;
 // A search places everything at most so many times an order, and compares about so many pairs of buffers.
 constexpr std::size_t kMostRounds = 60;
-constexpr std::size_t kMostComparisons = 6'000'000;
+constexpr std::size_t kMostComparisons = 10'000'000;
 // Where placing them once takes more, buffers are not placed by first fit.
 constexpr std::size_t kTooManyComparisons = 16'000'000;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};

@@ -256,7 +256,8 @@ std::vector<ValueId> find_values(const Tape& tape, const std::string& name) {
   }
   std::vector<ValueId> values;
   for (const Op& op : tape.ops()) {
-    if (op.phase == Phase::kForward && tape.layers()[op.layer].name == name) {
+    const TapeLayer* const layer = tape.layer_of(op);
+    if (op.phase == Phase::kForward && layer != nullptr && layer->name == name) {
       std::ranges::copy_if(op.writes, std::back_inserter(values),
                            [&](ValueId value) { return !tape.value(value).persistent(); });
     }

@@ -40,6 +40,8 @@ std::size_t hash_of(const Decisions& decisions) {
 // In little memory a small change may matter most: the smallest sizes get so many times the tries.
 constexpr std::size_t kTightSizes = 12;  // one in so many
 constexpr std::size_t kTightEffort = 3;
+// So many of them are searched once more for each limit of workspace.
+constexpr std::size_t kCappedSizes = 2;
 
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
@@ -53,7 +55,8 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
       host_bytes_(host_bytes),
       layout_(problem),
       selection_(problem, host_bytes),
-      caps_(workspace_caps(problem)) {
+      caps_(workspace_caps(problem)),
+      recipes_(recipes()) {
   const std::size_t slots = std::max<std::size_t>(problem.slots(), 1);
   size_count_ = std::clamp(kSizeSlots / slots, kFewestSizes, kMostSizes);
   segment_tries_ = kSegmentSlots / (slots * size_count_);
@@ -92,23 +95,39 @@ std::vector<std::uint64_t> Search::sizes() const {
 
 std::vector<Found> Search::run() {
   std::vector<Found> all;
-  const std::vector<Recipe> every = recipes();
+  std::size_t looked_at = 0;
   for (const std::uint64_t bytes : sizes()) {
-    Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
-    seen_.clear();
-    if (!all.empty()) {
-      try_decisions(all.back().decisions, best);  // what fits in less
-    }
-    for (const Recipe& recipe : every) {
-      try_recipe(recipe, best);
-    }
-    if (best.seconds < kNever) {
-      offload_inputs(best);
-      improve(best, all.size() <= size_count_ / kTightSizes ? kTightEffort : 1);
-      all.push_back(std::move(best));
+    const bool tight = looked_at++ <= size_count_ / kTightSizes;
+    const std::optional<Decisions> with_less =
+        all.empty() ? std::nullopt : std::optional(all.back().decisions);
+    // Where addresses are hard to find, the plans with smaller workspaces may be the only ones that have any.
+    const std::size_t caps = looked_at <= kCappedSizes ? caps_.size() : 1;
+    for (std::size_t cap = caps; cap-- > 0;) {
+      selection_.limit(caps_[cap]);
+      Found best = search(bytes, cap == 0 ? with_less : std::nullopt, tight ? kTightEffort : 1);
+      if (best.seconds < kNever) {
+        all.push_back(std::move(best));
+      }
     }
   }
   return all;
+}
+
+// `start`: what fits in less.
+Found Search::search(std::uint64_t bytes, const std::optional<Decisions>& start, std::size_t effort) {
+  Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
+  seen_.clear();
+  if (start) {
+    try_decisions(*start, best);
+  }
+  for (const Recipe& recipe : recipes_) {
+    try_recipe(recipe, best);
+  }
+  if (best.seconds < kNever) {
+    offload_inputs(best);
+    improve(best, effort);
+  }
+  return best;
 }
 
 void Search::try_recipe(const Recipe& recipe, Found& best) {
@@ -315,7 +334,8 @@ bool Search::improve_fates(Found& best, std::size_t& tries) {
 bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (OpId op = 0; op < problem_.slots() && tries > 0; ++op) {
-    for (std::uint8_t choice = 0; choice < best.decisions.least_choice[op] && tries > 0; ++choice) {
+    for (std::uint8_t choice = selection_.cap()[op]; choice < best.decisions.least_choice[op] && tries > 0;
+         ++choice) {
       Decisions decisions = best.decisions;
       decisions.least_choice[op] = choice;
       --tries;

@@ -9,6 +9,7 @@
 // algorithm where a copy lacks memory.
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <unordered_set>
 #include <vector>
@@ -29,11 +30,13 @@ class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // By size, ascending; a size for which nothing is found is left out.
+  // By size, ascending; the smallest sizes several times, with smaller workspaces first. A size for which
+  // nothing is found is left out.
   std::vector<Found> run();
 
  private:
   std::vector<std::uint64_t> sizes() const;
+  Found search(std::uint64_t bytes, const std::optional<Decisions>& start, std::size_t effort);
   void try_recipe(const Recipe& recipe, Found& best);
   void try_caps(Decisions decisions, Found& best);
   bool try_decisions(const Decisions& decisions, Found& best);
@@ -56,7 +59,8 @@ class Search {
   Layout layout_;
   Selection selection_;
   std::vector<std::vector<std::uint8_t>> caps_;  // see workspace_caps()
-  std::unordered_set<std::size_t> seen_;         // hashes of what recipes have chosen, of the size at hand
+  std::vector<Recipe> recipes_;
+  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen, of the size at hand
   std::vector<std::uint64_t> too_much_;
   // Of the best: as the layout says of it, and how many tight slots come before each slot.
   std::vector<std::uint32_t> tight_before_;

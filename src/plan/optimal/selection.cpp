@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <tuple>
 
 namespace vdnn::optimal {
@@ -61,7 +62,7 @@ std::vector<Recipe> recipes() {
 }
 
 Selection::Selection(const Problem& problem, std::uint64_t host_bytes)
-    : problem_(problem), host_bytes_(host_bytes) {
+    : problem_(problem), host_bytes_(host_bytes), cap_(problem.slots(), 0) {
   const std::vector<Gap>& gaps = problem.gaps();
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
     if (!gaps[gap].main) {
@@ -109,7 +110,7 @@ std::uint64_t Selection::least_bytes() const {
 Decisions Selection::select(const Recipe& recipe, std::uint64_t bytes,
                             const std::vector<std::uint64_t>& too_much) {
   fates_.assign(problem_.gaps().size(), Fate::kKeep);
-  least_choice_.assign(problem_.slots(), 0);
+  least_choice_ = cap_;
   evicted_.clear();
   offloaded_bytes_ = 0;
   link_seconds_ = 0;
@@ -182,9 +183,9 @@ Decisions Selection::recreate(const Decisions& from, Stretch stretch, double lin
   least_choice_ = from.least_choice;
   for (std::uint32_t gap = stretch.begin; gap < stretch.end; ++gap) {
     fates_[gap] = Fate::kKeep;
-    least_choice_[gaps[gap].made] = 0;
-    least_choice_[gaps[gap].last_before] = 0;
-    least_choice_[gaps[gap].first_after] = 0;
+    least_choice_[gaps[gap].made] = cap_[gaps[gap].made];
+    least_choice_[gaps[gap].last_before] = cap_[gaps[gap].last_before];
+    least_choice_[gaps[gap].first_after] = cap_[gaps[gap].first_after];
   }
   again_ = stretch.again;
   stays_ = stretch.first_stays ? stretch.begin : kNone;
@@ -324,7 +325,7 @@ void Selection::count_excess(const Recipe& recipe, std::uint64_t bytes,
   for (OpId slot = 0; slot < problem_.slots(); ++slot) {
     std::uint64_t workspace = problem_.least_workspace(slot);
     if (recipe.fast_algorithms && without_main_[slot] < bytes) {
-      for (const Choice& choice : problem_.choices(slot)) {
+      for (const Choice& choice : std::span(problem_.choices(slot)).subspan(cap_[slot])) {
         if (choice.workspace_bytes <= bytes - without_main_[slot]) {
           workspace = choice.workspace_bytes;
           break;

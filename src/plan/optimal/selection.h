@@ -45,6 +45,10 @@ class Selection {
  public:
   Selection(const Problem& problem, std::uint64_t host_bytes);
 
+  // From now on no op uses a faster way than its least choice here (see workspace_caps()); at first any may.
+  void limit(const std::vector<std::uint8_t>& cap) { cap_ = cap; }
+  const std::vector<std::uint8_t>& cap() const { return cap_; }
+
   // Every plan needs at least this much.
   std::uint64_t least_bytes() const;
 
@@ -100,6 +104,7 @@ class Selection {
 
   const Problem& problem_;
   std::uint64_t host_bytes_;
+  std::vector<std::uint8_t> cap_;
   double forward_seconds_ = 0;
   std::vector<std::uint32_t> by_price_;      // main gaps
   std::vector<std::uint32_t> minor_;         // the other gaps, those that cost least per byte first
