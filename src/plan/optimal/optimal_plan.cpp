@@ -78,13 +78,18 @@ class Chooser {
     }
   }
 
-  // All sizes that may lead to less than what is known, so that it is the same whatever the budget.
+  // All sizes that may lead to less than what is known, so that it is the same whatever the budget; of each
+  // the plan with the smallest workspaces.
   void find_smallest(const std::vector<optimal::Found>& found) {
+    std::uint64_t last = 0;
     for (const optimal::Found& each : found) {
       if (committed_bytes(each.bytes) >= smallest_forecast_.peak_bytes) {
         return;
       }
-      consider(each.decisions, each.bytes, committed_bytes(each.bytes));
+      if (each.bytes != last) {
+        consider(each.decisions, each.bytes, committed_bytes(each.bytes));
+      }
+      last = each.bytes;
     }
   }
 

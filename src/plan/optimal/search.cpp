@@ -40,11 +40,17 @@ std::size_t hash_of(const Decisions& decisions) {
 // In little memory a small change may matter most: the smallest sizes get so many times the tries.
 constexpr std::size_t kTightSizes = 12;  // one in so many
 constexpr std::size_t kTightEffort = 3;
-// So many of them are searched once more for each limit of workspace.
-constexpr std::size_t kCappedSizes = 2;
+// The smallest is searched once more for one in so many limits of workspace.
+constexpr std::size_t kCapStep = 2;
 
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
+
+void keep(Found found, std::vector<Found>& all) {
+  if (found.seconds < kNever) {
+    all.push_back(std::move(found));
+  }
+}
 
 constexpr int kAttempts = 4;  // of a recipe, each time with what the last one lacked
 
@@ -101,14 +107,12 @@ std::vector<Found> Search::run() {
     const std::optional<Decisions> with_less =
         all.empty() ? std::nullopt : std::optional(all.back().decisions);
     // Where addresses are hard to find, the plans with smaller workspaces may be the only ones that have any.
-    const std::size_t caps = looked_at <= kCappedSizes ? caps_.size() : 1;
-    for (std::size_t cap = caps; cap-- > 0;) {
+    for (std::size_t cap = looked_at == 1 ? caps_.size() - 1 : 0; cap > 0; cap -= std::min(cap, kCapStep)) {
       selection_.limit(caps_[cap]);
-      Found best = search(bytes, cap == 0 ? with_less : std::nullopt, tight ? kTightEffort : 1);
-      if (best.seconds < kNever) {
-        all.push_back(std::move(best));
-      }
+      keep(search(bytes, std::nullopt, 1), all);
     }
+    selection_.limit(caps_.front());
+    keep(search(bytes, with_less, tight ? kTightEffort : 1), all);
   }
   return all;
 }

@@ -30,7 +30,7 @@ class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // By size, ascending; the smallest sizes several times, with smaller workspaces first. A size for which
+  // By size, ascending; the smallest several times, with smaller workspaces first. A size for which
   // nothing is found is left out.
   std::vector<Found> run();
 
