@@ -16,6 +16,7 @@
 #include "exec/small_tapes.h"
 #include "extent.h"
 #include "plan/tapes.h"
+#include "src/plan/residency.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -27,19 +28,33 @@ using testing::small_tape;
 using testing::SmallTape;
 
 const std::size_t kMostForecasts = testing::extent({.usual = 3000, .in_long_run = 20000});
+// Most of those that are lowered are no better than what is known: that is seen without a forecast.
+const std::size_t kMostPlans = 20 * kMostForecasts;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // --- all decisions -----------------------------------------------------------------------------------------
-// For each value with a gap keep, offload or recompute, for each op an algorithm, for each copy back the op
-// before which it starts, for the memory of what is offloaded the op behind which it is given back, addresses
-// planned or found by the pool; each scored by the predictor. Branch and bound: what ops alone take, with all
-// that is launched again, is never less than the step.
+// For each gap between two uses of a value keep it, make it again, or have it away on the host; for each op
+// an algorithm; for each copy back the op before which it starts, for the memory of what is away the op after
+// which it is given back; addresses planned or found by the pool. Each plan is scored by the predictor. What
+// is made again comes back right before its next use, or where something else is made again that may need it.
+// What is copied leaves as soon as it is made, or made again, and once a step.
+//
+// Branch and bound: a step takes no less than its ops with all that is launched again, than its copies to the
+// host, and than its loads and copies from the host; and its memory is no less at any op than what the
+// decisions so far keep there, were everything else away.
 class Exhaustive {
  public:
   Exhaustive(const SmallTape& small, const Budgets& budgets, const Forecaster& forecaster)
-      : small_(small), tape_(*small.tape), budgets_(budgets), forecaster_(forecaster) {
+      : small_(small),
+        tape_(*small.tape),
+        budgets_(budgets),
+        forecaster_(forecaster),
+        present_(tape_.ops().size(), 0) {
     for (ValueId id = 0; id < tape_.values().size(); ++id) {
-      add_gap(id);
+      find_gaps(id);
+    }
+    for (const ValueId input : tape_.inputs()) {
+      fetched_bytes_ += tape_.value(input).bytes;
     }
   }
 
@@ -48,45 +63,92 @@ class Exhaustive {
     best_ = known;
     Plan plan = make_plan(tape_, {.policy = Policy::kOffloadNone});
     choose_algorithm(plan, 0, 0);
-    return forecasts_ < kMostForecasts;
+    return !is_enough();
   }
   double best() const { return best_; }
 
  private:
   struct Gap {
     ValueId value = kNone;
-    OpId last_before = 0;
-    OpId first_after = 0;
+    OpId before = 0;  // the use
+    OpId after = 0;
+    OpId born = 0;  // where the value's life begins if no gap before this one ends it
+    bool first = false;
+  };
+  // Of a value, after the gaps decided so far.
+  struct Life {
+    OpId born = 0;
+    bool copied = false;
   };
 
-  void add_gap(ValueId id) {
-    const ValueKind kind = tape_.value(id).kind;
-    const auto readers = tape_.readers(id);
-    const auto after =
-        std::ranges::find_if(readers, [&](OpId reader) { return tape_.op(reader).phase != Phase::kForward; });
-    if ((kind != ValueKind::kFeatureMap && kind != ValueKind::kInput) || after == readers.end() ||
-        (tape_.producer(id) == kNone && after == readers.begin())) {
+  void hold(ValueId value, OpId first, OpId last) {
+    for (OpId op = first; op <= last; ++op) {
+      present_[op] += tape_.value(value).bytes;
+    }
+  }
+  void unhold(ValueId value, OpId first, OpId last) {
+    for (OpId op = first; op <= last; ++op) {
+      present_[op] -= tape_.value(value).bytes;
+    }
+  }
+
+  // What has a gap is present where it is used; the rest as long as it is used at all.
+  void find_gaps(ValueId id) {
+    const Value& value = tape_.value(id);
+    const OpId last = tape_.last_use(id);
+    if (value.persistent()) {
+      persistent_bytes_ += value.bytes;
       return;
     }
-    const OpId before = after == readers.begin() ? tape_.producer(id) : *(after - 1);
-    if (*after >= before + 2) {
-      gaps_.push_back({.value = id, .last_before = before, .first_after = *after});
+    const OpId producer = tape_.producer(id);
+    OpId before = producer == kNone ? tape_.readers(id).front() : producer;
+    hold(id, producer == kNone ? 0 : before, before);
+    if (value.kind != ValueKind::kFeatureMap && value.kind != ValueKind::kInput) {
+      if (before < last) {
+        hold(id, before + 1, last);
+      }
+      return;
     }
+    bool first = true;
+    for (const OpId after : tape_.readers(id)) {
+      if (after > before) {
+        hold(id, after, after);
+      }
+      if (after >= before + 2) {
+        gaps_.push_back({.value = id,
+                         .before = before,
+                         .after = after,
+                         .born = producer == kNone ? tape_.readers(id).front() : producer,
+                         .first = first});
+        first = false;
+      }
+      before = after;
+    }
+  }
+
+  bool is_enough() const { return forecasts_ >= kMostForecasts || plans_ >= kMostPlans; }
+
+  bool fits() const {
+    return std::ranges::all_of(
+        present_, [&](std::uint64_t bytes) { return bytes + persistent_bytes_ <= budgets_.device_bytes; });
   }
 
   void choose_algorithm(Plan& plan, OpId op, double seconds) {
     if (op == tape_.ops().size()) {
-      choose_fate(plan, 0, seconds);
+      choose_fate(plan, 0, seconds, {});
       return;
     }
     for (std::uint32_t index = 0; index < tape_.op(op).algorithms.size(); ++index) {
       plan.algorithms[op] = index;
+      const std::uint64_t workspace = tape_.op(op).algorithms[index].workspace_bytes;
+      present_[op] += workspace;
       choose_algorithm(plan, op + 1, seconds + tape_.op(op).cost_with(index).seconds);
+      present_[op] -= workspace;
     }
   }
 
-  void choose_fate(Plan& plan, std::size_t gap, double seconds) {
-    if (std::max(seconds, copy_seconds(plan)) >= best_ || forecasts_ >= kMostForecasts) {
+  void choose_fate(Plan& plan, std::size_t gap, double seconds, Life life) {
+    if (std::max(seconds, copy_seconds()) >= best_ || is_enough() || !fits()) {
       return;
     }
     if (gap == gaps_.size()) {
@@ -94,45 +156,113 @@ class Exhaustive {
       return;
     }
     const Gap& mine = gaps_[gap];
-    choose_fate(plan, gap + 1, seconds);
-    const OpId producer = tape_.producer(mine.value);
-    if (producer != kNone) {
-      plan.recomputations.push_back({.value = mine.value, .with = mine.first_after});
-      choose_fate(plan, gap + 1, seconds + tape_.op(producer).cost_with(plan.algorithms[producer]).seconds);
-      plan.recomputations.pop_back();
+    if (mine.first) {
+      life = {.born = mine.born};
     }
-    const OpId first = producer == kNone ? tape_.readers(mine.value).front() : producer;
-    for (OpId release = mine.last_before; release + 1 < mine.first_after; ++release) {
-      for (OpId prefetch = std::max(release + 1, tape_.forward_ops()); prefetch <= mine.first_after;
-           ++prefetch) {
-        plan.transfers.push_back(
-            {.value = mine.value, .offload_with = first, .release_with = release, .prefetch_with = prefetch});
-        choose_fate(plan, gap + 1, seconds);
-        plan.transfers.pop_back();
+    hold(mine.value, mine.before + 1, mine.after - 1);
+    choose_fate(plan, gap + 1, seconds, life);
+    unhold(mine.value, mine.before + 1, mine.after - 1);
+    make_again(plan, gap, seconds, life);
+    send_away(plan, gap, seconds, life);
+  }
+
+  void make_again(Plan& plan, std::size_t gap, double seconds, Life life) {
+    const Gap& mine = gaps_[gap];
+    const OpId producer = tape_.producer(mine.value);
+    if (producer == kNone) {
+      return;
+    }
+    const double more = tape_.op(producer).cost_with(plan.algorithms[producer]).seconds;
+    for (OpId with = mine.before + 1; with <= mine.after; ++with) {
+      if (with < mine.after && !may_be_made_for(with)) {
+        continue;
+      }
+      if (with < mine.after) {
+        hold(mine.value, with, mine.after - 1);
+      }
+      plan.recomputations.push_back({.value = mine.value, .with = with});
+      choose_fate(plan, gap + 1, seconds + more, {.born = with, .copied = life.copied});
+      plan.recomputations.pop_back();
+      if (with < mine.after) {
+        unhold(mine.value, with, mine.after - 1);
       }
     }
   }
 
-  double copy_seconds(const Plan& plan) const {
-    double seconds = 0;
-    for (const Transfer& transfer : plan.transfers) {
-      seconds += static_cast<double>(tape_.value(transfer.value).bytes) /
-                 small_.profile.link_bytes_per_second.device_to_host;
+  // Does a gap end there, so that something may be made again there?
+  bool may_be_made_for(OpId op) const {
+    return std::ranges::any_of(gaps_, [op](const Gap& gap) { return gap.after == op; });
+  }
+
+  void send_away(Plan& plan, std::size_t gap, double seconds, Life life) {
+    const Gap& mine = gaps_[gap];
+    const std::uint64_t bytes = tape_.value(mine.value).bytes;
+    const std::uint64_t copied = life.copied ? 0 : bytes;
+    copied_bytes_ += copied;
+    fetched_bytes_ += bytes;
+    for (OpId release = mine.before; release + 1 < mine.after; ++release) {
+      for (OpId prefetch = release + 1; prefetch <= mine.after; ++prefetch) {
+        hold(mine.value, mine.before + 1, release);
+        hold(mine.value, prefetch, mine.after - 1);
+        plan.transfers.push_back({.value = mine.value,
+                                  .offload_with = life.copied ? kNone : life.born,
+                                  .release_with = release,
+                                  .prefetch_with = prefetch});
+        choose_fate(plan, gap + 1, seconds, {.born = prefetch, .copied = true});
+        plan.transfers.pop_back();
+        unhold(mine.value, prefetch, mine.after - 1);
+        unhold(mine.value, mine.before + 1, release);
+      }
     }
-    return seconds;
+    fetched_bytes_ -= bytes;
+    copied_bytes_ -= copied;
+  }
+
+  double copy_seconds() const {
+    const auto& link = small_.profile.link_bytes_per_second;
+    return std::max(static_cast<double>(copied_bytes_) / link.device_to_host,
+                    static_cast<double>(fetched_bytes_) / link.host_to_device);
+  }
+
+  // What comes back early comes back for something else that is made again there: else later is better.
+  bool comes_early_for_nothing(const Plan& plan) const {
+    return std::ranges::any_of(plan.recomputations, [&](const Recomputation& early) {
+      const auto readers = tape_.readers(early.value);
+      return std::ranges::find(readers, early.with) == readers.end() &&
+             std::ranges::count(plan.recomputations, early.with, &Recomputation::with) < 2;
+    });
+  }
+
+  // No less than the schedule takes, by what it launches and holds.
+  bool may_be_better(const Schedule& schedule) const {
+    double seconds = 0;
+    for (const Instruction& instruction : schedule.instructions) {
+      seconds += is_launch(instruction.kind)
+                     ? tape_.op(instruction.op).cost_with(schedule.algorithms[instruction.op]).seconds
+                     : 0;
+    }
+    return seconds < best_ && std::ranges::max(bytes_in_use(schedule)) <= budgets_.device_bytes;
   }
 
   void score(Plan& plan) {
+    ++plans_;
+    if (comes_early_for_nothing(plan)) {
+      return;
+    }
     for (const std::uint64_t alignment : {std::uint64_t{0}, small_.profile.alignment_bytes}) {
       plan.placement_alignment = alignment;
       try {
         const Schedule schedule = make_schedule(tape_, plan);
+        if (!may_be_better(schedule)) {
+          return;
+        }
         const Forecast forecast = forecaster_.forecast(tape_, schedule);
         ++forecasts_;
         if (forecast.fits(budgets_)) {
           best_ = std::min(best_, forecast.step_seconds);
         }
       } catch (const InvalidArgument&) {  // it recomputes from what is not back yet
+        return;
       }
     }
   }
@@ -141,9 +271,14 @@ class Exhaustive {
   const Tape& tape_;
   Budgets budgets_;
   const Forecaster& forecaster_;
-  std::vector<Gap> gaps_;
+  std::vector<Gap> gaps_;               // by value, those of one in their order
+  std::vector<std::uint64_t> present_;  // an op: bytes that the decisions keep on the device, at least
+  std::uint64_t persistent_bytes_ = 0;
+  std::uint64_t copied_bytes_ = 0;   // to the host
+  std::uint64_t fetched_bytes_ = 0;  // from it, with the step's inputs
   double best_ = kNever;
   std::size_t forecasts_ = 0;
+  std::size_t plans_ = 0;
 };
 
 struct Judged {
@@ -191,7 +326,7 @@ void expect_near_the_best(std::uint64_t first_seed, std::size_t tapes) {
     ++drawn;
     if (const std::optional<Judged> judged = judge(seed)) {
       const double ratio = judged->optimal / judged->best;
-      EXPECT_LE(ratio, 1.10) << "tape " << seed;
+      EXPECT_LE(ratio, 1.02) << "tape " << seed;
       worst = std::max(worst, ratio);
       sum += ratio;
       ++judged_tapes;
@@ -200,11 +335,11 @@ void expect_near_the_best(std::uint64_t first_seed, std::size_t tapes) {
   const double mean = sum / static_cast<double>(tapes);
   std::cout << tapes << " tapes of " << drawn << " drawn: mean " << mean << ", worst " << worst
             << " of the exhaustive best\n";
-  EXPECT_LE(mean, 1.02);
+  EXPECT_LE(mean, 1.001);
 }
 
 TEST(OptimalPlan, IsNearTheExhaustiveBestOnSmallTapes) {
-  expect_near_the_best(1, testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 200}));
+  expect_near_the_best(1, testing::extent({.usual = 20, .under_sanitizers = 4, .in_long_run = 200}));
 }
 
 // Before, the price of making one value again was reckoned by walking every way to it: with four ways an op
