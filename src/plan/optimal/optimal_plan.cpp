@@ -25,6 +25,8 @@ constexpr std::size_t kSmallTape = 300;  // ops
 
 // How often ops step down in the search for addresses.
 constexpr int kStepsDown = 4;
+// Where there are no more gaps, plans are tried in which one more value leaves.
+constexpr std::size_t kFewGaps = 40;
 
 // Parts of the memory that plans try to leave free where no addresses are found.
 constexpr std::array kSlacks{0.03, 0.08};
@@ -110,11 +112,38 @@ class Chooser {
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
   // way. Also whatever takes less than all that is known.
   void consider(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-    if (layout_.evaluate(decisions, bytes).feasible() && !consider_with_steps(decisions, bytes, enough) &&
-        !consider_with_slack(decisions, bytes, enough) && !consider_with_caps(decisions, bytes, enough)) {
+    if (!layout_.evaluate(decisions, bytes).feasible() || consider_as_evaluated(bytes, enough)) {
+      return;
+    }
+    if (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough)) {
+      return;
+    }
+    if (!consider_with_steps(decisions, bytes, enough) && !consider_with_slack(decisions, bytes, enough) &&
+        !consider_with_caps(decisions, bytes, enough)) {
       layout_.evaluate(decisions, bytes);
       consider_with_delays(bytes, enough);
     }
+  }
+
+  // Results give way (they are smaller than a granule); then one more value leaves, for another address. All
+  // of that is tried: any may be the fastest that fits.
+  bool consider_with_moves(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
+    constexpr optimal::GiveWay kResults{.results = true};
+    layout_.evaluate(decisions, bytes);
+    optimal::Decisions as_chosen =
+        decisions;  // what the value leaves behind is for its way back, not for ops
+    for (OpId op = 0; op < problem_.slots(); ++op) {
+      as_chosen.least_choice[op] = static_cast<std::uint8_t>(layout_.choice(op));
+    }
+    bool fits = consider_as_evaluated(bytes, enough, kResults);
+    for (std::uint32_t gap = 0; gap < decisions.fates.size(); ++gap) {
+      optimal::Decisions moved = as_chosen;
+      moved.fates[gap] = optimal::Fate::kOffload;
+      if (decisions.fates[gap] == optimal::Fate::kKeep && layout_.evaluate(moved, bytes).feasible()) {
+        fits = consider_as_evaluated(bytes, enough, kResults) || fits;
+      }
+    }
+    return fits;
   }
 
   // Nothing gives way but the workspaces of ops that lie too high, a few times. False: it does not fit.
@@ -165,8 +194,8 @@ class Chooser {
   }
 
   // False: it does not fit.
-  bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough) {
-    PlannedSchedule candidate = arranged(bytes, {}, enough);
+  bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, optimal::GiveWay give_way = {}) {
+    PlannedSchedule candidate = arranged(bytes, give_way, enough);
     const bool fits = committed_bytes(candidate.schedule.arena_bytes) <= enough;
     forecast_if_small(std::move(candidate), enough);
     return fits;
