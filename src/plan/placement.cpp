@@ -86,16 +86,19 @@ class FirstFit {
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
     Placement placement{.offsets = std::vector<std::uint64_t>(boxes_.size()), .bytes = 0};
-    placed_.clear();
+    by_offset_.clear();
     for (const std::uint32_t me : order) {
-      Box box = boxes_[me];
+      Box& box = boxes_[me];
       box.begin = lowest_offset(box, may_meet);
       if (box.begin + box.size > goal) {
         box.begin = lowest_offset(box, must_meet);
       }
+      box.end = box.begin + box.size;
+      by_offset_.insert(std::ranges::upper_bound(by_offset_, box.begin, {},
+                                                 [&](std::uint32_t other) { return boxes_[other].begin; }),
+                        me);
       placement.offsets[me] = box.begin;
-      placement.bytes = std::max(placement.bytes, box.begin + box.size);
-      placed_.insert(std::ranges::upper_bound(placed_, box.begin, {}, &Box::begin), box);
+      placement.bytes = std::max(placement.bytes, box.end);
     }
     return placement;
   }
@@ -107,25 +110,27 @@ class FirstFit {
     Lifetime lifetime;
     std::uint64_t size = 0;
     std::uint64_t begin = 0;  // where it lies
+    std::uint64_t end = 0;
   };
 
-  // The first hole that is large enough is the lowest.
+  // Whoever lies higher is looked at later, so that the first hole that is large enough is the lowest.
   template <class Meet>
   std::uint64_t lowest_offset(const Box& me, const Meet& meet) const {
     std::uint64_t offset = 0;
-    for (const Box& other : placed_) {
+    for (const std::uint32_t index : by_offset_) {
+      const Box& other = boxes_[index];
       if (other.begin >= offset + me.size) {
         break;
       }
       if (meet(me.lifetime, other.lifetime)) {
-        offset = std::max(offset, other.begin + other.size);
+        offset = std::max(offset, other.end);
       }
     }
     return offset;
   }
 
   std::vector<Box> boxes_;
-  std::vector<Box> placed_;  // by offset: side by side, since each is compared with all that lie below it
+  std::vector<std::uint32_t> by_offset_;  // those that are placed
 };
 
 std::uint32_t length(const Lifetime& lifetime) {

@@ -185,6 +185,7 @@ TEST(Explanation, BudgetsWithoutEndDoNotWrap) {
 TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
   const PlannedRun run = plan_run({.model = {.model = "googlenet", .batch = 64},
                                    .device = "sim:titan-x",
+                                   .host_memory_bytes = std::uint64_t{1} << 20U,  // too little to offload
                                    .policy = Policy::kOptimal,
                                    .trace_prediction = true});
   const PlannedRun least = plan_again(run, Policy::kOptimal, run.smallest_budget_bytes());

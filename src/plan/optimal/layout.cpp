@@ -191,11 +191,11 @@ bool Layout::find_room() {
   auto again = again_.begin();
   for (OpId slot = 0; slot < slots; ++slot) {
     std::uint64_t least = needed_[slot] + problem_.least_workspace(slot);
-    room_[slot] = soft_bytes_ - std::min(soft_bytes_, needed_[slot]);
+    room_[slot] = bytes_ - std::min(bytes_, needed_[slot]);
     for (; again != again_.end() && again->slot == slot; ++again) {
       const std::uint64_t before = bytes_before(*again);
       least = std::max(least, before + problem_.least_workspace(again->op));
-      room_[again->op] = std::min(room_[again->op], soft_bytes_ - std::min(soft_bytes_, before));
+      room_[again->op] = std::min(room_[again->op], bytes_ - std::min(bytes_, before));
     }
     if (least > bytes_) {
       outcome_.shortages.push_back({.slot = slot, .bytes = least - bytes_});
@@ -216,9 +216,14 @@ bool Layout::choose_algorithms() {
   seconds_.resize(slots);
   for (OpId slot = 0; slot < slots; ++slot) {
     const std::vector<Choice>& choices = problem_.choices(slot);
+    const std::uint64_t slack = std::min(room_[slot], bytes_ - soft_bytes_);
     choice_[slot] = decisions_->least_choice[slot];
-    for (; choices[choice_[slot]].workspace_bytes > room_[slot] && choice_[slot] + 1 < choices.size();
-         ++choice_[slot]) {
+    const auto fits = [&](std::uint32_t choice) {
+      // No slack is worth an algorithm of the last resort.
+      return choices[choice].workspace_bytes <=
+             room_[slot] - (choice < problem_.last_choice(slot) ? slack : 0);
+    };
+    for (; !fits(choice_[slot]) && choice_[slot] + 1 < choices.size(); ++choice_[slot]) {
       note_tight(slot, false);
     }
     seconds_[slot] = chosen(slot).seconds;

@@ -15,6 +15,8 @@ constexpr std::size_t kLongestChain = 64;
 constexpr std::uint64_t kSmallest = 20000;
 // Limits of workspace, besides none: a half, an eighth, ... of the largest, and none at all.
 constexpr std::size_t kCaps = 6;
+// Times the fastest.
+constexpr double kMuchSlower = 3;
 
 }  // namespace
 
@@ -46,10 +48,20 @@ std::uint64_t Problem::most_bytes() const {
 
 std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
   const std::vector<Choice>& all = choices_[op];
+  const std::uint32_t last = last_choice(op);
   const std::uint64_t most = all[choice].workspace_bytes / 4 * 3;
-  while (choice + 1 < all.size() && all[++choice].workspace_bytes > most) {
+  while (choice < last && all[++choice].workspace_bytes > most) {
   }
   return choice;
+}
+
+std::uint32_t Problem::last_choice(OpId op) const {
+  const std::vector<Choice>& all = choices_[op];
+  std::uint32_t last = 0;
+  while (last + 1 < all.size() && all[last + 1].seconds <= kMuchSlower * all.front().seconds) {
+    ++last;
+  }
+  return last;
 }
 
 void Problem::find_choices(const PlanOptions& options) {
@@ -271,7 +283,8 @@ std::vector<std::vector<std::uint8_t>> workspace_caps(const Problem& problem) {
     std::vector<std::uint8_t> least(problem.slots(), 0);
     for (OpId op = 0; op < problem.slots(); ++op) {
       const std::vector<Choice>& choices = problem.choices(op);
-      while (least[op] + 1U < choices.size() && choices[least[op]].workspace_bytes > limit) {
+      const std::uint32_t last = problem.last_choice(op);
+      while (least[op] < last && choices[least[op]].workspace_bytes > limit) {
         ++least[op];
       }
     }

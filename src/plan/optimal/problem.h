@@ -67,7 +67,10 @@ class Problem {
   double fastest(OpId op) const { return choices_[op].front().seconds; }
   std::uint64_t least_workspace(OpId op) const { return choices_[op].back().workspace_bytes; }
 
-  // The next way with a quarter less workspace or more, else the last; an index like `choice`.
+  // The last way that an op uses of free will: those after it take several times as long as the first, and
+  // are for where nothing else fits.
+  std::uint32_t last_choice(OpId op) const;
+  // The next way with a quarter less workspace or more, as far as the last choice; an index like `choice`.
   std::uint32_t next_smaller(OpId op, std::uint32_t choice) const;
 
   // Memory in a slot with every value kept, without workspace; and how much of it the slot's op asks for.

@@ -293,12 +293,12 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
 bool Search::step_down(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::vector<OpId> slots = held_up_;
-  const auto last = [&](OpId op) { return problem_.choices(op).size() - 1; };
+  const auto last = [&](OpId op) { return problem_.last_choice(op); };
   Decisions all = best.decisions;
   bool any = false;
   for (const OpId op : slots) {
     any = any || choice_[op] < last(op);
-    all.least_choice[op] = static_cast<std::uint8_t>(last(op));
+    all.least_choice[op] = static_cast<std::uint8_t>(std::max<std::uint32_t>(choice_[op], last(op)));
   }
   if (!any) {
     return false;

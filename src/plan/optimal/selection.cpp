@@ -271,7 +271,7 @@ Selection::Source Selection::source_of(std::uint32_t index, double link_price) c
 std::optional<Selection::Source> Selection::source_of_op(OpId op) const {
   const std::vector<Choice>& choices = problem_.choices(op);
   const std::uint8_t now = least_choice_[op];
-  if (now + 1U >= choices.size()) {
+  if (now >= problem_.last_choice(op)) {
     return std::nullopt;
   }
   return Source{.seconds = choices[now + 1].seconds - choices[now].seconds,
