@@ -141,7 +141,7 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   const std::string usual = train(run, {}).weights_sha256;
   std::vector<vdnn::Replanning> told;
   // Where the new plan is to move less: so slow that no op hides a copy, however busy the machine.
-  const double link = GetParam().policy == Policy::kOptimal ? 0.04 : 0.2;
+  const double link = GetParam().policy == Policy::kOptimal ? 0.02 : 0.2;
   TrainOptions with{.session = {.link_gbytes_per_second = link},
                     .replan = ReplanRule{.after_steps = 6},
                     .replanned = [&](const vdnn::Replanning& replanning) { told.push_back(replanning); },
