@@ -11,7 +11,7 @@ namespace vdnn::bench {
 
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
 
 // A log that is written, and what lives in it.
 class Program {
@@ -73,7 +73,7 @@ std::uint64_t any_size(SplitMix64& random, unsigned smallest_log, unsigned large
 AllocationLog sizes() {
   Program program(1);
   for (int i = 0; i < 3000; ++i) {
-    while (program.live_bytes() > 1024 * kMiB) {
+    while (program.live_bytes() > 1024 * kMebibyte) {
       program.free_any();
     }
     program.allocate(any_size(program.random, 8, 27), 0);
@@ -86,7 +86,7 @@ AllocationLog streams() {
   constexpr std::uint32_t kStreams = 4;
   Program program(2);
   for (int i = 0; i < 2500; ++i) {
-    while (program.live_bytes() > 1024 * kMiB) {
+    while (program.live_bytes() > 1024 * kMebibyte) {
       if (program.random.below(3) == 0) {
         program.use_any(kStreams);
       }
@@ -102,7 +102,7 @@ AllocationLog streams() {
 AllocationLog lengths() {
   Program program(3);
   for (int i = 0; i < 24; ++i) {
-    program.allocate(12 * kMiB, 0);
+    program.allocate(12 * kMebibyte, 0);
   }
   const std::size_t weights = program.live();
   for (int step = 0; step < 30; ++step) {
@@ -123,7 +123,7 @@ AllocationLog phases() {
   Program program(4);
   for (std::uint64_t phase = 1; phase <= 24; ++phase) {
     for (int i = 0; i < 64; ++i) {
-      program.allocate(phase * kMiB / 2 + 4096, 0);
+      program.allocate(phase * kMebibyte / 2 + 4096, 0);
     }
     for (std::size_t kept = program.live() / 2; program.live() > kept;) {
       program.free_any();

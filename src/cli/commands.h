@@ -1,13 +1,16 @@
 #pragma once
 // The commands. Each adds itself to the application; parsing its options runs nothing.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 
 #include "src/cli/options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace vdnn {
 

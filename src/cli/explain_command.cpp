@@ -1,5 +1,7 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"

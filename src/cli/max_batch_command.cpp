@@ -1,6 +1,8 @@
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <iomanip>
+#include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"

@@ -1,3 +1,6 @@
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
 #include "src/cli/options.h"

@@ -1,5 +1,6 @@
 #include <spdlog/spdlog.h>
 
+#include <CLI/CLI.hpp>
 #include <iomanip>
 #include <iostream>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // Several processes that train together: who starts them, which device each has, and what they must agree on.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "src/cli/options.h"

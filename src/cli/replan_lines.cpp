@@ -1,6 +1,7 @@
 #include "src/cli/replan_lines.h"
 
 #include <iomanip>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 

@@ -2,7 +2,7 @@
 // What `train` says of planning anew.
 
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "vdnn/trainer.h"
 

@@ -1,4 +1,6 @@
+#include <CLI/CLI.hpp>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"

@@ -2,7 +2,7 @@
 // The summary line of `--json` and its counterpart for people. docs/summary.schema.json is its schema.
 
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "src/cli/options.h"
 #include "src/train/scaling.h"

@@ -1,5 +1,7 @@
+#include <CLI/CLI.hpp>
 #include <iomanip>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"

@@ -39,7 +39,7 @@ struct GradientSum {
   ValueId value = kNone;  // their sum so far
 };
 
-[[noreturn]] void reject(const std::string& layer, const std::string& why) {
+[[noreturn]] void reject_recipe(const std::string& layer, const std::string& why) {
   throw InvalidArgument("layer " + layer + ": the catalog's recipe " + why);
 }
 
@@ -84,15 +84,15 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
       for (const std::vector<Operand>* operands : {&(*ops)[position].reads, &(*ops)[position].writes}) {
         for (const Operand& operand : *operands) {
           if (operand.index >= count_of(operand.role)) {
-            reject(layer, "names an operand that does not exist in op " + op_suffix(*ops, position));
+            reject_recipe(layer, "names an operand that does not exist in op " + op_suffix(*ops, position));
           }
         }
       }
       // Nobody would read it.
       for (const Operand& write : (*ops)[position].writes) {
         if (write.role == OperandRole::kParameterGradient && !recipe.parameters[write.index].trainable) {
-          reject(layer, "makes the gradient of parameter '" + recipe.parameters[write.index].name +
-                            "', which is not trainable, in op " + op_suffix(*ops, position));
+          reject_recipe(layer, "makes the gradient of parameter '" + recipe.parameters[write.index].name +
+                                   "', which is not trainable, in op " + op_suffix(*ops, position));
         }
       }
     }
@@ -347,7 +347,8 @@ void Lowering::expect_contributions(std::uint32_t id) {
       return mentions(state.recipe.backward[position].writes, role, index);
     });
     if (makers != 1) {
-      reject(layer(id).name, "makes the gradient of " + what + " " + std::to_string(makers) + " times");
+      reject_recipe(layer(id).name,
+                    "makes the gradient of " + what + " " + std::to_string(makers) + " times");
     }
   };
   for (std::uint32_t input = 0; input < layer(id).inputs.size(); ++input) {
@@ -474,13 +475,13 @@ Op Lowering::layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>
   for (const Operand& operand : recipe.reads) {
     op.reads.push_back(read(id, operand));
     if (op.reads.back() == kNone) {
-      reject(layer(id).name, "reads an operand that no op makes, in op " + op.name);
+      reject_recipe(layer(id).name, "reads an operand that no op makes, in op " + op.name);
     }
   }
   for (const Operand& operand : recipe.writes) {
     op.writes.push_back(make(id, phase, operand));
     if (op.writes.back() == kNone) {
-      reject(layer(id).name, "writes an operand that is not its own, in op " + op.name);
+      reject_recipe(layer(id).name, "writes an operand that is not its own, in op " + op.name);
     }
   }
   return op;
@@ -652,7 +653,7 @@ void Lowering::take_contribution(std::uint32_t id, std::uint32_t feature_map, Va
   const std::array<TensorType, 1> outputs{type};
   const LayerRecipe recipe = catalog_.recipe(AddSpec{}, inputs, outputs, Mode::kInference);
   if (recipe.forward.size() != 1) {
-    reject(op_name, "adds in " + std::to_string(recipe.forward.size()) + " ops");
+    reject_recipe(op_name, "adds in " + std::to_string(recipe.forward.size()) + " ops");
   }
   const ValueId sum = declare(gradient.arrived == gradient.expected ? name + ".gradient" : op_name,
                               ValueKind::kGradientMap, type, type.bytes());

@@ -2,7 +2,7 @@
 // Explanations for people, and as objects of docs/explanation.schema.json but for "schema".
 
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "src/report/explanation.h"

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "src/report/output_path.h"
 #include "vdnn/error.h"

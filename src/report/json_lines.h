@@ -2,7 +2,7 @@
 // The `--json` output: one object a line, for programs.
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +41,7 @@ std::string json_in_html(const Json& json) {
   return text;
 }
 
-std::string number(const char* format, double value) {
+std::string printed(const char* format, double value) {
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value);
   return buffer.data();
@@ -50,9 +51,9 @@ std::string number(const char* format, double value) {
 std::string duration(double seconds) {
   const double size = std::abs(seconds);
   if (size >= 1) {
-    return number("%.3f s", seconds);
+    return printed("%.3f s", seconds);
   }
-  return size == 0 ? "0 ms" : number(size < 1e-3 ? "%.4f ms" : "%.2f ms", seconds * 1e3);
+  return size == 0 ? "0 ms" : printed(size < 1e-3 ? "%.4f ms" : "%.2f ms", seconds * 1e3);
 }
 
 // As format_size() writes it, without the bytes behind it.
@@ -61,8 +62,8 @@ std::string short_size(std::uint64_t bytes) {
   return text.substr(0, text.find(" ("));
 }
 
-std::string percent(double share) {
-  return number("%.1f %%", share * 100);
+std::string share_text(double share) {
+  return printed("%.1f %%", share * 100);
 }
 
 // --- the page ----------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class Page {
                "largest workspace " + short_size(report_["figures"]["workspace_bytes"]));
     write_tile(out, "Step", duration(prediction.step_seconds),
                "oracle " + duration(oracle) + ", lower bound " + duration(bound));
-    write_tile(out, "Of the oracle's speed", percent(oracle / prediction.step_seconds),
+    write_tile(out, "Of the oracle's speed", share_text(oracle / prediction.step_seconds),
                "compute waits " + duration(prediction.stall_seconds) + " a step");
     write_tile(out, "Offloaded a step", short_size(report_["figures"]["offload_bytes_per_step"]),
                "page-locked " + short_size(prediction.host_bytes));
@@ -177,7 +178,7 @@ class Page {
   // Lines across the memory drawings, by their place from the bottom.
   void write_mark(std::ostream& out, const char* css, std::uint64_t bytes, const std::string& text) const {
     out << "<div class=\"mark " << css << "\" style=\"bottom:"
-        << number("%.3f", 100 * static_cast<double>(bytes) / static_cast<double>(top_)) << "%\"><span>"
+        << printed("%.3f", 100 * static_cast<double>(bytes) / static_cast<double>(top_)) << "%\"><span>"
         << escaped(text) << "</span></div>\n";
   }
 
@@ -205,8 +206,8 @@ class Page {
     const std::size_t count = lanes(picture_);
     const double height = 100 / static_cast<double>(count);
     for (std::size_t lane = 0; lane < count; ++lane) {
-      out << "<div class=\"lane\" style=\"top:" << number("%g", static_cast<double>(lane) * height)
-          << "%;height:" << number("%g", height) << "%\">" << to_string(static_cast<StreamRole>(lane))
+      out << "<div class=\"lane\" style=\"top:" << printed("%g", static_cast<double>(lane) * height)
+          << "%;height:" << printed("%g", height) << "%\">" << to_string(static_cast<StreamRole>(lane))
           << "</div>\n";
     }
   }
@@ -266,7 +267,8 @@ class Page {
     for (const Resident& resident : shown(peak)) {
       out << "<tr>" << name_cell(resident.name) << "<td>" << swatch(resident.content)
           << to_string(resident.content) << "</td>" << size_cell(resident.bytes) << "<td class=\"number\">"
-          << percent(static_cast<double>(resident.bytes) / static_cast<double>(peak.bytes)) << "</td></tr>\n";
+          << share_text(static_cast<double>(resident.bytes) / static_cast<double>(peak.bytes))
+          << "</td></tr>\n";
     }
     out << "</tbody></table>\n";
   }
@@ -280,7 +282,7 @@ class Page {
   }
   // Sorted by `value`.
   static std::string number_cell(double value, const std::string& text) {
-    return "<td class=\"number\" data-v=\"" + number("%.9g", value) + "\">" + escaped(text) + "</td>";
+    return "<td class=\"number\" data-v=\"" + printed("%.9g", value) + "\">" + escaped(text) + "</td>";
   }
   static std::string size_cell(std::uint64_t bytes) {
     return number_cell(static_cast<double>(bytes), short_size(bytes));
@@ -319,7 +321,7 @@ class Page {
           << op_cell(tape_.producer(decision.value)) << op_cell(first_backward_reader(decision.value))
           << work_cell(decision.offloads) << work_cell(decision.prefetches)
           << work_cell(decision.recomputations)
-          << (decision.hidden_share ? number_cell(*decision.hidden_share, percent(*decision.hidden_share))
+          << (decision.hidden_share ? number_cell(*decision.hidden_share, share_text(*decision.hidden_share))
                                     : "<td></td>")
           << "</tr>\n";
     }

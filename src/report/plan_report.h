@@ -6,7 +6,7 @@
 // The page is src/report/plan_report.html, where style and script stand, with its parts put in; every name
 // that a network may have chosen is escaped on its way.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <ostream>
 
 #include "vdnn/planned_run.h"

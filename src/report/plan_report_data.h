@@ -1,7 +1,7 @@
 #pragma once
 // The data of a plan's report (plan_report.h) as JSON; docs/plan_report.schema.json is its schema.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "src/report/step_picture.h"

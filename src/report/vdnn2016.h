@@ -8,7 +8,7 @@
 // seem to leave the classifier's weights out, too, and those of its baseline not, so both are given.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <ostream>
 #include <string>

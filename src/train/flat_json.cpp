@@ -6,11 +6,11 @@ namespace vdnn {
 
 namespace {
 
-using Json =
+using FlatValue =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
 
 // Follows the parser; each function says whether to go on.
-class FlatReader final : public nlohmann::json_sax<Json> {
+class FlatReader final : public nlohmann::json_sax<FlatValue> {
  public:
   FlatJson object;
 
@@ -27,7 +27,7 @@ class FlatReader final : public nlohmann::json_sax<Json> {
 
   bool null() override { return false; }
   bool boolean(bool /*value*/) override { return false; }
-  bool binary(Json::binary_t& /*value*/) override { return false; }
+  bool binary(FlatValue::binary_t& /*value*/) override { return false; }
   bool start_array(std::size_t /*elements*/) override { return false; }
   bool end_array() override { return false; }
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
@@ -51,11 +51,11 @@ class FlatReader final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 std::string json_text(const std::string& text) {
-  return Json(text).dump();
+  return FlatValue(text).dump();
 }
 
 std::string json_text(float number) {
-  return Json(number).dump();
+  return FlatValue(number).dump();
 }
 
 std::string write_flat_json(const FlatJson& object) {
@@ -70,7 +70,7 @@ std::string write_flat_json(const FlatJson& object) {
 std::optional<FlatJson> read_flat_json(const std::string& text) {
   FlatReader reader;
   // The parser takes a zero for the end of its input and would pass over what follows.
-  if (text.find('\0') != std::string::npos || !Json::sax_parse(text, &reader)) {
+  if (text.find('\0') != std::string::npos || !FlatValue::sax_parse(text, &reader)) {
     return std::nullopt;
   }
   return std::move(reader.object);

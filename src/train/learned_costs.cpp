@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "src/train/launch_times.h"
+#include "src/train/link_rates.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
 
 namespace {
 
-constexpr std::array kDirections{CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice};
 // A copy of fewer bytes, or of less than so many times what copies take besides, says little of a rate.
 constexpr std::uint64_t kLeastCopyBytes = 16 << 10;
 constexpr double kLeastCopySeconds = 2;
@@ -24,10 +24,6 @@ constexpr double kAccompanied = 0.5;
 
 constexpr std::size_t index_of(CopyDirection direction) {
   return static_cast<std::size_t>(direction);
-}
-
-double& rate_of(LinkRates& rates, CopyDirection direction) {
-  return direction == CopyDirection::kDeviceToHost ? rates.device_to_host : rates.host_to_device;
 }
 
 // --- copies in a trace -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/median.h"
+#include "src/train/link_rates.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/error.h"
 
@@ -20,7 +21,6 @@ constexpr std::size_t kRounds = 3;    // over all of them
 constexpr std::size_t kMinPairs = 2;  // one for each direction
 constexpr std::uint64_t kSmallPart =
     16;  // of a block: the part that shows what a copy takes besides its bytes
-constexpr std::array kDirections{CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice};
 
 // Blocks of one size, on the device and page-locked. Goes back to the pools, after whatever the device does.
 class Blocks {
@@ -149,10 +149,6 @@ std::vector<TraceEvent> accompanied(const std::vector<TraceEvent>& events,
     }
   }
   return result;
-}
-
-double& rate_of(LinkRates& rates, CopyDirection direction) {
-  return direction == CopyDirection::kDeviceToHost ? rates.device_to_host : rates.host_to_device;
 }
 
 // Copies on streams of one device, between blocks of `bytes`.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "temporary_directory.h"
 #include "vdnn/error.h"

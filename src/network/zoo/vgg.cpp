@@ -7,12 +7,12 @@ namespace vdnn::zoo {
 
 namespace {
 
-struct Group {
+struct ConvolutionGroup {
   std::int64_t convolutions = 0;
   std::int64_t filters = 0;
 };
 
-Tensor build_groups(NetworkBuilder& net, const std::vector<Group>& groups) {
+Tensor build_groups(NetworkBuilder& net, const std::vector<ConvolutionGroup>& groups) {
   Tensor x = net.input();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const std::string group = std::to_string(g + 1);
@@ -28,7 +28,7 @@ Tensor build_groups(NetworkBuilder& net, const std::vector<Group>& groups) {
 // `convolutions`: of each group.
 Model vgg(std::string name, const std::vector<std::int64_t>& convolutions) {
   const std::vector<std::int64_t> filters{64, 128, 256, 512, 512};
-  std::vector<Group> groups;
+  std::vector<ConvolutionGroup> groups;
   for (std::size_t g = 0; g < filters.size(); ++g) {
     groups.push_back({.convolutions = convolutions[g], .filters = filters[g]});
   }

@@ -1,0 +1,1 @@
+// The target that tests/precompiled.h is compiled for needs a source.
