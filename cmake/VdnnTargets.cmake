@@ -31,6 +31,12 @@ if(VDNN_SANITIZE)
                                               # Instrumented loops are not vectorised, whatever they ask for.
                                               $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
+  # The sanitizers' presets link debug information into every test, which takes GNU's linker seconds a program.
+  find_program(VDNN_LLD ld.lld)
+  mark_as_advanced(VDNN_LLD)
+  if(VDNN_LLD)
+    target_link_options(vdnn_flags INTERFACE -fuse-ld=lld)
+  endif()
 endif()
 
 # With VDNN_UNITY, each batch of eight sources of the target is compiled as one, which pays for headers and templates once.
