@@ -13,10 +13,26 @@ enum class Arithmetic : std::uint8_t {
   kOther  // element by element, normalisations, pooling: limited by memory as a rule
 };
 
+// What the factors of a product are rounded to before they are multiplied. Sums are fp32.
+enum class ProductPrecision : std::uint8_t {
+  kFp32,
+  kTf32,  // fp32 of which ten bits of mantissa are left: tensor cores from Ampere on
+  kFp16,
+  kBf16
+};
+
+// Of fp32 operands, by kind of product.
+struct ProductPrecisions {
+  ProductPrecision convolutions = ProductPrecision::kFp32;
+  ProductPrecision matrix_products = ProductPrecision::kFp32;
+  friend bool operator==(const ProductPrecisions&, const ProductPrecisions&) = default;
+};
+
 struct Cost {
   double flops = 0;  // floating-point operations; a multiply-add counts as two
   double bytes = 0;  // read from and written to device memory
   Arithmetic arithmetic = Arithmetic::kOther;
+  ProductPrecision precision = ProductPrecision::kFp32;  // of convolutions and matrix products
   // What was measured on the device, launch included; where it is positive, it is taken instead of the
   // figures above.
   double seconds = 0;

@@ -31,8 +31,14 @@ struct FlopRates {
   double convolution = 0;
   double matrix_product = 0;
   double other = 0;
+  // Of convolutions and matrix products whose factors are rounded to these types. 0: the device does not
+  // multiply in that type.
+  double tf32 = 0;
+  double fp16 = 0;
+  double bf16 = 0;
 
-  double operator[](Arithmetic arithmetic) const;
+  // The rate that applies to the cost's arithmetic; fp32's where the device does not multiply in its type.
+  double of(const Cost& cost) const;
 };
 
 // Bytes a second between device and host.

@@ -33,6 +33,8 @@ void check_profile(const SimProfile& profile) {
   require(
       flops.convolution > 0 && flops.matrix_product > 0 && flops.other > 0 && profile.bytes_per_second > 0,
       "rates must be positive");
+  require(flops.tf32 >= 0 && flops.fp16 >= 0 && flops.bf16 >= 0,
+          "rates of products in smaller types must be positive, or 0 where there are none");
   for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
     const double both_ways = profile.link_bytes_per_second_both_ways[direction];
     require(both_ways > 0 && both_ways <= profile.link_bytes_per_second[direction],

@@ -48,6 +48,8 @@ class Figures {
     }
     return value;
   }
+  // 0 where the key is absent.
+  double rate_or_none(const char* key) { return object_.has(key) ? rate(key) : 0; }
   double seconds(const char* key) {
     const double value = real(key);
     if (value < 0 || value > kMostSeconds) {
@@ -97,24 +99,40 @@ LinkRates link_from(Figures& figures, const char* device_to_host, const char* ho
 
 }  // namespace
 
-double FlopRates::operator[](Arithmetic arithmetic) const {
-  switch (arithmetic) {
-    case Arithmetic::kConvolution:
-      return convolution;
-    case Arithmetic::kMatrixProduct:
-      return matrix_product;
-    case Arithmetic::kOther:
+namespace {
+
+// 0: fp32's, or no such rate.
+double rate_of_type(const FlopRates& rates, ProductPrecision precision) {
+  switch (precision) {
+    case ProductPrecision::kTf32:
+      return rates.tf32;
+    case ProductPrecision::kFp16:
+      return rates.fp16;
+    case ProductPrecision::kBf16:
+      return rates.bf16;
+    case ProductPrecision::kFp32:
       break;
   }
-  return other;
+  return 0;
+}
+
+}  // namespace
+
+double FlopRates::of(const Cost& cost) const {
+  if (cost.arithmetic == Arithmetic::kOther) {
+    return other;
+  }
+  if (const double rate = rate_of_type(*this, cost.precision); rate > 0) {
+    return rate;
+  }
+  return cost.arithmetic == Arithmetic::kConvolution ? convolution : matrix_product;
 }
 
 double SimProfile::seconds(const Cost& cost) const {
   if (cost.seconds > 0) {
     return cost.seconds;
   }
-  return launch_seconds +
-         std::max(cost.flops / flops_per_second[cost.arithmetic], cost.bytes / bytes_per_second);
+  return launch_seconds + std::max(cost.flops / flops_per_second.of(cost), cost.bytes / bytes_per_second);
 }
 
 SimProfile parse_sim_profile(std::string_view text) {
@@ -137,7 +155,10 @@ SimProfile parse_sim_profile(std::string_view text) {
   Figures flops(figures.object().at("flops_per_second"), "'flops_per_second'");
   profile.flops_per_second = {.convolution = flops.rate("convolution"),
                               .matrix_product = flops.rate("matrix_product"),
-                              .other = flops.rate("other")};
+                              .other = flops.rate("other"),
+                              .tf32 = flops.rate_or_none("tf32"),
+                              .fp16 = flops.rate_or_none("fp16"),
+                              .bf16 = flops.rate_or_none("bf16")};
   flops.finish();
   profile.bytes_per_second = figures.rate("bytes_per_second");
   profile.link_bytes_per_second =

@@ -35,6 +35,25 @@ TEST(SimClock, ArithmeticHasTheRateOfItsKind) {
   EXPECT_DOUBLE_EQ(seconds(Arithmetic::kOther), 10);
 }
 
+// Where the device has no rate for a type, it computes in fp32. What is no product has no type.
+TEST(SimClock, ProductsHaveTheRateOfTheTypeThatTheyMultiplyIn) {
+  SimProfile profile = round_profile();
+  profile.flops_per_second = {
+      .convolution = 1, .matrix_product = 2, .other = 4, .tf32 = 8, .fp16 = 16, .bf16 = 20};
+  const auto seconds = [&](Arithmetic arithmetic, ProductPrecision precision) {
+    return profile.seconds({.flops = 80, .bytes = 1, .arithmetic = arithmetic, .precision = precision});
+  };
+  for (const Arithmetic product : {Arithmetic::kConvolution, Arithmetic::kMatrixProduct}) {
+    EXPECT_DOUBLE_EQ(seconds(product, ProductPrecision::kTf32), 10);
+    EXPECT_DOUBLE_EQ(seconds(product, ProductPrecision::kFp16), 5);
+    EXPECT_DOUBLE_EQ(seconds(product, ProductPrecision::kBf16), 4);
+  }
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kMatrixProduct, ProductPrecision::kFp32), 40);
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kOther, ProductPrecision::kTf32), 20);
+  profile.flops_per_second.tf32 = 0;
+  EXPECT_DOUBLE_EQ(seconds(Arithmetic::kConvolution, ProductPrecision::kTf32), 80);
+}
+
 TEST(SimClock, CopiesTakeTheRateOfTheirDirection) {
   SimFixture sim(round_options());
   sim.offload(sim.memory, "offload", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});

@@ -71,6 +71,7 @@ TEST(SimProfiles, OnesThatCannotBeAreRefused) {
       [](SimProfile& profile) { profile.flops_per_second.convolution = 0; },
       [](SimProfile& profile) { profile.flops_per_second.matrix_product = -1; },
       [](SimProfile& profile) { profile.flops_per_second.other = 0; },
+      [](SimProfile& profile) { profile.flops_per_second.tf32 = -1; },
       [](SimProfile& profile) { profile.bytes_per_second = -1; },
       [](SimProfile& profile) { profile.link_bytes_per_second.device_to_host = 0; },
       [](SimProfile& profile) { profile.link_bytes_per_second.host_to_device = 0; },

@@ -133,6 +133,36 @@ TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
   EXPECT_DOUBLE_EQ(profile.launch_seconds, 5e-6);
 }
 
+// TF32 from Ampere on, bf16 likewise, fp16 from Volta on.
+TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
+  for (const std::string& name : sim_profile_names()) {
+    SCOPED_TRACE(name);
+    const FlopRates rates = sim_profile(name).flops_per_second;
+    const bool volta = name.starts_with("v100");
+    const bool ampere = !volta && name != "titan-x" && name != "cpu";
+    EXPECT_EQ(rates.tf32 > 0, ampere);
+    EXPECT_EQ(rates.bf16 > 0, ampere);
+    EXPECT_EQ(rates.fp16 > 0, ampere || volta);
+    if (ampere) {
+      EXPECT_GE(rates.tf32, rates.convolution);
+      EXPECT_DOUBLE_EQ(rates.fp16, rates.bf16);
+      EXPECT_NEAR(rates.fp16, 2 * rates.tf32, 0.03 * rates.fp16);
+    }
+  }
+}
+
+TEST(SimProfileFile, RatesOfTypesAreFiguresLikeTheOthers) {
+  for (const std::string type : {"tf32", "fp16", "bf16"}) {
+    Json json = titan_x();
+    json["flops_per_second"][type] = {{"value", 5e12}, {"source", "a test"}};
+    EXPECT_EQ(refusal(json.dump()), "accepted");
+    json["flops_per_second"][type]["value"] = 0;
+    EXPECT_THAT(refusal(json.dump()), HasSubstr("'" + type + "' is no machine's rate"));
+    json["flops_per_second"][type] = {{"value", 5e12}};
+    EXPECT_THAT(refusal(json.dump()), HasSubstr("'" + type + "' lacks 'source'"));
+  }
+}
+
 // Of the profile and of 'flops_per_second'; the others are counts and texts.
 std::vector<std::string> figures() {
   std::vector<std::string> paths;
