@@ -10,18 +10,40 @@
 #include <optional>
 #include <string>
 
+#include "vdnn/cost.h"
 #include "vdnn/cuda_device.h"
 #include "vdnn/op_library.h"
 
 namespace vdnn {
 
+// Which engines of a convolution are timed on the GPU. Those that are stand first, fastest first.
+enum class EngineTiming : std::uint8_t {
+  kOff,        // the library's order stands
+  kChoosable,  // those that some limit on workspace makes the first choice in the library's order
+  kAll         // whatever is permitted
+};
+
+// What trials of engines have taken so far.
+struct EngineTrialReport {
+  std::uint64_t convolutions = 0;  // passes of convolutions of which an engine was tried
+  std::uint64_t engines = 0;       // tried
+  std::uint64_t untimed = 0;  // passes left in the library's order since time was up, in earlier runs too
+  double seconds = 0;
+};
+
 struct GpuOpsOptions {
-  // Convolutions and matrix products may round their inputs to TF32 (ten bits of mantissa), which tensor
-  // cores take. Algorithms that do are named so.
-  bool tf32 = false;
-  // A file of engines' times (docs/engine_timings.schema.json), made and extended as needed: the fastest
-  // engine of a convolution is the first choice then. Empty: cuDNN's order stands.
+  // fp32 or TF32. TF32 permits algorithms that round their inputs to it, where the GPU has any; they are
+  // named so.
+  ProductPrecisions precisions;
+  EngineTiming engine_timing = EngineTiming::kOff;
+  // A file of engines' times (docs/engine_timings.schema.json), made and extended as needed. Empty: what is
+  // found out lives as long as the library of layers. Not looked at where no engine is timed.
   std::optional<std::filesystem::path> engine_timings;
+  // After so many seconds of trials (> 0), no further pass of a convolution is timed. Those that are left
+  // out keep the library's order in later runs that go by the same file, unless these have more time.
+  double most_trial_seconds = std::numeric_limits<double>::infinity();
+  // Where to count trials. May be null; written by the thread that asks the catalog.
+  std::shared_ptr<EngineTrialReport> trial_report;
   // Device memory for trials of engines, in bytes; what is free where that is less.
   std::uint64_t trial_bytes = std::numeric_limits<std::uint64_t>::max();
   // Told what no run fails for: an engine that is not used, a file that is passed over. May be empty.

@@ -25,6 +25,8 @@ namespace vdnn {
 
 // 100 Gb/s, as InfiniBand EDR and 100-gigabit Ethernet have it; what NCCL counts on of one such port is 12.0.
 inline constexpr double kNetworkBytesPerSecond = 12.5e9;
+// Of trials of engines, unless it is said.
+inline constexpr double kEngineTrialSeconds = 60;
 // A hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
 inline constexpr double kNetworkSeconds = 14e-6;
 
@@ -61,11 +63,22 @@ struct RunOptions {
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
-  // Products of fp32 may be rounded to TF32 first, see gpu_system.h. For GPUs, and simulated ones whose
-  // engines are known.
-  bool tf32 = false;
-  // Where times of engines are kept, see gpu_system.h. For `cuda:N`.
+  // True: convolutions and matrix products may round fp32 to TF32 first; refused where no algorithm does.
+  // False: none may. Absent, the precision of `recorded_algorithms` where there are any; else, as in PyTorch,
+  // convolutions may, on GPUs that have TF32, and matrix products may not.
+  std::optional<bool> tf32;
+  // Times of all engines are taken from this file, and what it lacks is timed, whatever the policy. For
+  // `cuda:N`.
   std::optional<std::filesystem::path> engine_timings;
+  // Absent that file, policies that choose algorithms (`dyn`, `optimal`) go by times, too, on `cuda:N` and
+  // without a profile: those engines are timed that they could choose, and the times are kept in this file,
+  // whose folder is made. Absent: they are forgotten with the run. Not where several ranks train together,
+  // whose times would differ.
+  std::optional<std::filesystem::path> engine_cache;
+  // Trials end after so many seconds (GpuOpsOptions::most_trial_seconds). 0: engines are not timed, nor times
+  // looked up, unless `engine_timings` is given. Absent: kEngineTrialSeconds, or unlimited with
+  // `engine_timings`. For `cuda:N`; elsewhere more than 0 is refused.
+  std::optional<double> engine_trial_seconds;
   // Costs that were measured of this run on this device (measured_costs.h): in predictions, and in the choice
   // of algorithms.
   std::optional<std::filesystem::path> profile;
@@ -106,6 +119,8 @@ struct PlannedRun {
   std::shared_ptr<const OpCatalog> catalog;
   std::shared_ptr<OpLibrary> library;  // null where nothing can be run (sim)
   std::shared_ptr<const Tape> tape;
+  ProductPrecisions precisions;                     // that algorithms may have
+  std::shared_ptr<const EngineTrialReport> trials;  // of engines on a GPU; else null
   std::optional<MeasuredCosts> measured;  // what the tape's costs and the link's rates are from, if measured
   Plan plan;
   Schedule schedule;
@@ -120,6 +135,8 @@ struct PlannedRun {
   bool fits() const;
   // Of a machine, that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
+  // What convolutions and matrix products are computed in: TF32 where any of them is.
+  ProductPrecisions product_precisions() const;
   // Samples an update, of all devices and micro-steps together.
   std::uint64_t global_batch() const;
   // Where algorithms and their order come from: "onednn 2.6.3", or "profile FILE".

@@ -84,6 +84,9 @@ void max_batch(const MaxBatchArguments& arguments) {
   }
   MaxBatchOptions options{.run = to_run_options(arguments.run)};
   options.run.warn = log_warning;
+  if (!options.run.engine_timings && !options.run.engine_trial_seconds) {
+    options.run.engine_trial_seconds = 0;  // each batch has convolutions of its own
+  }
   if (arguments.overhead) {
     options.overhead = parse_percent(*arguments.overhead);
   }

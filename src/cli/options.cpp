@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/atomic_file.h"
+#include "src/base/environment.h"
 #include "src/base/json_text.h"
 #include "src/cli/fields.h"
 #include "src/report/output_path.h"
@@ -144,6 +145,26 @@ void require_one_or_more(const char* option, const std::optional<Integer>& value
   }
 }
 
+// Absent: the default of the device.
+std::optional<bool> to_tf32(const RunArguments& arguments) {
+  if (arguments.tf32 && arguments.fp32) {
+    throw InvalidArgument("--tf32 and --fp32: give one of them");
+  }
+  return arguments.tf32 || arguments.fp32 ? std::optional(arguments.tf32) : std::nullopt;
+}
+
+// By the XDG base directory specification; nothing where the environment names no place.
+std::optional<std::filesystem::path> default_engine_cache() {
+  const std::filesystem::path file = std::filesystem::path("vdnn") / "engine_timings.json";
+  const std::optional<std::string> cache = environment("XDG_CACHE_HOME");
+  if (cache && std::filesystem::path(*cache).is_absolute()) {
+    return *cache / file;
+  }
+  const std::optional<std::string> home = environment("HOME");
+  return home && !home->empty() ? std::optional(std::filesystem::path(*home) / ".cache" / file)
+                                : std::nullopt;
+}
+
 std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string>& text) {
   return text ? std::optional(parse_size(*text)) : std::nullopt;
 }
@@ -214,8 +235,10 @@ RunOptions to_run_options(const RunArguments& given) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
-          .tf32 = arguments.tf32,
+          .tf32 = to_tf32(arguments),
           .engine_timings = arguments.engine_timings,
+          .engine_cache = default_engine_cache(),
+          .engine_trial_seconds = arguments.engine_trial_seconds,
           .profile = arguments.profile,
           .training = to_training_options(arguments),
           .graph = arguments.graph};
@@ -235,6 +258,8 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
   arguments.network_gbytes_per_s = run.options.network_bytes_per_second / kGiga;
   arguments.threads = run.target.threads;
   arguments.policy = to_string(run.plan.options.policy);
+  arguments.tf32 = run.precisions.matrix_products == ProductPrecision::kTf32;
+  arguments.fp32 = run.precisions == ProductPrecisions();
   return arguments;
 }
 
@@ -314,6 +339,9 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
   if (const std::optional<std::string> file = device_file(arguments.device)) {
     origin.device = file_device(fs::absolute(*file).lexically_normal().string());
   }
+  if (run.options.profile && run.target.gpu && !origin.engine_timings) {
+    origin.engine_trial_seconds = 0;  // with a profile there were no times of engines
+  }
   return to_json(origin);
 }
 
@@ -325,6 +353,8 @@ RunArguments from_origin(const std::string& text) {
       throw DataError("it is no JSON object of options");
     }
     auto arguments = from_json<RunArguments>(json);
+    // Until there was --fp32, products were fp32 unless --tf32 was given.
+    arguments.fp32 = json.contains("fp32") ? arguments.fp32 : !arguments.tf32;
     if (arguments.resume) {
       throw DataError("'resume' has no place in it");
     }

@@ -36,7 +36,9 @@ struct RunArguments {
   std::string algorithms = "performance";
   std::optional<std::string> workspace_limit;
   bool tf32 = false;
+  bool fp32 = false;
   std::optional<std::string> engine_timings;
+  std::optional<double> engine_trial_seconds;
   std::optional<std::string> profile;
   std::string optimizer = "sgd";
   std::optional<double> momentum;
@@ -50,9 +52,19 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 11> kLaterOptions{
-      "link-shared-by",       "devices", "machines",       "accumulate", "bucket", "sync-bn",
-      "network-gbytes-per-s", "tf32",    "engine-timings", "profile",    "graph"};
+  static constexpr std::array<std::string_view, 13> kLaterOptions{"link-shared-by",
+                                                                  "devices",
+                                                                  "machines",
+                                                                  "accumulate",
+                                                                  "bucket",
+                                                                  "sync-bn",
+                                                                  "network-gbytes-per-s",
+                                                                  "tf32",
+                                                                  "fp32",
+                                                                  "engine-timings",
+                                                                  "engine-trial-seconds",
+                                                                  "profile",
+                                                                  "graph"};
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
@@ -84,9 +96,19 @@ struct RunArguments {
     field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
     field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");
     field("workspace-limit", self.workspace_limit, "most workspace of any op");
-    field("tf32", self.tf32, "cuda, and sim of GPUs that have it: let products round their inputs to TF32");
-    field("engine-timings", self.engine_timings,
-          "cuda: time engines of convolutions, keep the times in this file, and take the fastest");
+    field(
+        "tf32", self.tf32,
+        "cuda, and sim of GPUs that have it: convolutions and matrix products may round their inputs to TF32 "
+        "(default, as in PyTorch: convolutions may, matrix products may not)");
+    field("fp32", self.fp32, "neither may");
+    field(
+        "engine-timings", self.engine_timings,
+        "cuda: time all engines of convolutions, keep the times in this file, and take the fastest (default: "
+        "dyn and optimal time those that they could choose, and keep the times in the user's cache)");
+    field(
+        "engine-trial-seconds", self.engine_trial_seconds,
+        "cuda: time engines for so long at most (default: 60, or, with --engine-timings, without limit); 0: "
+        "dyn and optimal time none");
     field("profile", self.profile,
           "costs that `vdnn profile` has written of this run: predictions go by them, and where they were "
           "measured the preference `performance`, too");

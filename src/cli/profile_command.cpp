@@ -59,6 +59,9 @@ void profile(const ProfileArguments& arguments) {
                 files_read(arguments.run));
   RunOptions options = to_run_options(arguments.run);
   options.warn = log_warning;
+  if (!options.engine_timings) {
+    options.engine_trial_seconds = 0;  // what is measured takes the place of times of engines
+  }
   const PlannedRun run = plan_run(options);
   std::cout << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << "\n"
             << std::flush;
@@ -78,8 +81,8 @@ Command add_profile_command(CLI::App& app) {
       "write what the model says of that");
   add_options(*command, arguments->run);
   // Every algorithm is measured, on one device, under the policy that moves least.
-  remove_options(*command, {"policy", "algorithms", "workspace-limit", "profile", "graph", "resume",
-                            "devices", "machines", "bucket", "sync-bn"});
+  remove_options(*command, {"policy", "algorithms", "workspace-limit", "engine-trial-seconds", "profile",
+                            "graph", "resume", "devices", "machines", "bucket", "sync-bn"});
   command->get_option("--model")->required();
   add_option(*command, "steps", arguments->steps,
              "that are timed for each choice of algorithms (default: " +

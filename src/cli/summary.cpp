@@ -25,6 +25,36 @@ std::uint64_t bytes_of(double average) {
   return static_cast<std::uint64_t>(std::llround(average));
 }
 
+const char* name_of(ProductPrecision precision) {
+  switch (precision) {
+    case ProductPrecision::kTf32:
+      return "tf32";
+    case ProductPrecision::kFp16:
+      return "fp16";
+    case ProductPrecision::kBf16:
+      return "bf16";
+    case ProductPrecision::kFp32:
+      break;
+  }
+  return "fp32";
+}
+
+Json product_precision(const PlannedRun& run) {
+  const ProductPrecisions used = run.product_precisions();
+  return {{"convolutions", name_of(used.convolutions)}, {"matrix_products", name_of(used.matrix_products)}};
+}
+
+// Null where there are no engines to be tried.
+Json engine_trials(const PlannedRun& run) {
+  if (!run.trials) {
+    return nullptr;
+  }
+  return {{"convolutions", run.trials->convolutions},
+          {"engines", run.trials->engines},
+          {"untimed", run.trials->untimed},
+          {"seconds", run.trials->seconds}};
+}
+
 // What a plan and a run have in common; the measured figures come from the caller.
 Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::uint64_t peak_bytes,
                     double average_bytes, std::uint64_t host_bytes) {
@@ -41,6 +71,8 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"seed", arguments.seed.value()},
           {"threads", run.target.threads},
           {"algorithms_source", run.algorithms_source()},
+          {"product_precision", product_precision(run)},
+          {"engine_trials", engine_trials(run)},
           {"budget_bytes", run.target.budget_bytes},
           {"host_budget_bytes", run.target.host_budget_bytes},
           {"fits", run.fits()},
@@ -116,6 +148,31 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
   return json;
 }
 
+namespace {
+
+// Where some are TF32, or might be.
+void print_precision(std::ostream& out, const PlannedRun& run) {
+  if (run.precisions != ProductPrecisions() || run.target.profile.flops_per_second.tf32 > 0) {
+    const ProductPrecisions used = run.product_precisions();
+    out << "\nconvolutions in " << name_of(used.convolutions) << ", matrix products in "
+        << name_of(used.matrix_products);
+  }
+}
+
+void print_trials(std::ostream& out, const PlannedRun& run) {
+  if (run.trials && run.trials->engines > 0) {
+    out << "\ntried " << run.trials->engines << " engines of " << run.trials->convolutions
+        << " convolutions' passes in " << run.trials->seconds << " s";
+  }
+  if (run.trials && run.trials->untimed > 0) {
+    out << "\n"
+        << run.trials->untimed
+        << " convolutions' passes are not timed: more --engine-trial-seconds would time them";
+  }
+}
+
+}  // namespace
+
 void print_run(std::ostream& out, const PlannedRun& run) {
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
@@ -128,6 +185,8 @@ void print_run(std::ostream& out, const PlannedRun& run) {
         << " devices x " << run.options.machines << " machines x " << run.options.training.micro_steps
         << " batches an update";
   }
+  print_precision(out, run);
+  print_trials(out, run);
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)
       << ", smallest possible " << format_size(run.smallest_budget_bytes()) << "\n";

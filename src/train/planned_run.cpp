@@ -4,15 +4,18 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <variant>
 #include <vector>
 
 #include "src/ops/cuda/cuda_catalog.h"
+#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/train/run_target.h"
 #include "vdnn/checker.h"
@@ -38,11 +41,13 @@ struct Lowered {
   std::shared_ptr<OpLibrary> library;
   std::shared_ptr<const OpCatalog> catalog;
   std::shared_ptr<const Tape> tape;
+  ProductPrecisions precisions = {};
+  std::shared_ptr<const EngineTrialReport> trials = {};
 };
 
 Lowered lower(const Network& network, const RunOptions& options, std::shared_ptr<const OpCatalog> catalog) {
   std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, options.training);
-  return {nullptr, std::move(catalog), std::move(tape)};
+  return {.library = nullptr, .catalog = std::move(catalog), .tape = std::move(tape)};
 }
 
 Lowered lower(const Network& network, const RunOptions& options, const std::shared_ptr<OpLibrary>& library) {
@@ -51,14 +56,67 @@ Lowered lower(const Network& network, const RunOptions& options, const std::shar
   return lowered;
 }
 
-Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target) {
+// On a device that has TF32.
+ProductPrecisions precisions_of(const RunOptions& options) {
+  const auto tf32_if = [](bool permitted) {
+    return permitted ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+  };
+  if (options.tf32) {
+    return {.convolutions = tf32_if(*options.tf32), .matrix_products = tf32_if(*options.tf32)};
+  }
+  return options.recorded_algorithms.empty() ? ProductPrecisions{.convolutions = ProductPrecision::kTf32}
+                                             : cuda::recorded_precisions(options.recorded_algorithms);
+}
+
+// Of a run on one GPU under this policy.
+EngineTiming engine_timing(const RunOptions& options, Policy policy) {
+  if (options.engine_timings) {
+    return EngineTiming::kAll;
+  }
+  const bool policy_chooses = policy == Policy::kDynamic || policy == Policy::kOptimal;
+  const bool alone = options.training.ranks == 1;
+  const bool wanted = options.engine_trial_seconds.value_or(kEngineTrialSeconds) > 0;
+  return policy_chooses && alone && wanted && !options.profile ? EngineTiming::kChoosable
+                                                               : EngineTiming::kOff;
+}
+
+double most_trial_seconds(const RunOptions& options) {
+  const double otherwise =
+      options.engine_timings ? std::numeric_limits<double>::infinity() : kEngineTrialSeconds;
+  return options.engine_trial_seconds.value_or(otherwise);
+}
+
+// Nothing where engines are not timed by default, or there is nowhere to keep the times.
+std::optional<std::filesystem::path> timings_file(const RunOptions& options) {
+  if (options.engine_timings) {
+    return options.engine_timings;
+  }
+  if (options.engine_cache) {
+    // A failure is told where the file is written.
+    std::error_code error;
+    std::filesystem::create_directories(options.engine_cache->parent_path(), error);
+  }
+  return options.engine_cache;
+}
+
+Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
+                      EngineTiming timing) {
+  const ProductPrecisions precisions = precisions_of(options);
+  const auto trials = std::make_shared<EngineTrialReport>();
+  GpuOpsOptions asked{.precisions = precisions,
+                      .engine_timing = timing,
+                      .trial_report = trials,
+                      .trial_bytes = target.budget_bytes - target.library_bytes,
+                      .warn = options.warn};
+  if (timing != EngineTiming::kOff) {
+    asked.engine_timings = timings_file(options);
+    asked.most_trial_seconds = most_trial_seconds(options);
+  }
   try {
-    return lower(
-        network, options,
-        target.gpus->make_ops(*target.gpu, {.tf32 = options.tf32,
-                                            .engine_timings = options.engine_timings,
-                                            .trial_bytes = target.budget_bytes - target.library_bytes,
-                                            .warn = options.warn}));
+    Lowered lowered = lower(network, options, target.gpus->make_ops(*target.gpu, asked));
+    lowered.precisions = precisions;
+    lowered.trials = trials;
+    return lowered;
   } catch (const cuda::NoEngine& error) {
     throw InvalidArgument("network " + network.name() + " cannot be computed on " + target.name + ": " +
                           error.what());
@@ -67,31 +125,45 @@ Lowered lower_for_gpu(const Network& network, const RunOptions& options, const R
 
 // Options that only some devices have are refused where they would change nothing.
 void require_no_tf32(const RunOptions& options, const std::string& reason) {
-  if (options.tf32) {
+  if (options.tf32.value_or(false)) {
     throw InvalidArgument("--tf32: " + reason);
   }
 }
 
-void require_no_engine_timings(const RunOptions& options, const RunTarget& target) {
-  if (options.engine_timings) {
-    throw InvalidArgument("--engine-timings: there are no engines to be timed on " + target.name +
-                          "; use cuda:N");
+void require_no_engine_trials(const RunOptions& options, const RunTarget& target) {
+  for (const auto& [option, given] :
+       {std::pair("--engine-timings", options.engine_timings.has_value()),
+        std::pair("--engine-trial-seconds", options.engine_trial_seconds.value_or(0) > 0)}) {
+    if (given) {
+      throw InvalidArgument(std::string(option) + ": there are no engines to be timed on " + target.name +
+                            "; use cuda:N");
+    }
   }
 }
 
 // With the catalog of the driver and the engines that the GPU has. One model for a whole network: where an
 // engine of one of its convolutions is not known, all of it is the classic one.
-Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options, std::string_view gpu) {
+Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options,
+                                const SimProfile& profile) {
+  const std::string& gpu = profile.name;
   if (std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu)) {
+    ProductPrecisions precisions;
+    if (profile.flops_per_second.tf32 > 0) {
+      precisions = precisions_of(options);
+    } else {
+      require_no_tf32(options, "the profile of sim:" + gpu + " has no rate of it (flops_per_second, tf32)");
+    }
     try {
-      const auto precision = options.tf32 ? cuda::ProductPrecision::kTf32 : cuda::ProductPrecision::kFp32;
-      return lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines), precision));
+      Lowered lowered =
+          lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines), precisions));
+      lowered.precisions = precisions;
+      return lowered;
     } catch (const cuda::NoEngine& error) {
       // The classic catalog has an algorithm for everything, and its name is what is reported.
       require_no_tf32(options, error.what());
     }
   }
-  require_no_tf32(options, "no engines are known that compute in it on sim:" + std::string(gpu));
+  require_no_tf32(options, "no engines are known that compute in it on sim:" + gpu);
   return lower(network, options, make_classic_catalog());
 }
 
@@ -101,16 +173,16 @@ bool computes_on_cpu(const RunTarget& target) {
 }
 
 // What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
-Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target) {
+Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target, Policy policy) {
   if (target.gpu) {
-    return lower_for_gpu(network, options, target);
+    return lower_for_gpu(network, options, target, engine_timing(options, policy));
   }
-  require_no_engine_timings(options, target);
+  require_no_engine_trials(options, target);
   if (computes_on_cpu(target)) {
     require_no_tf32(options, "products are computed in fp32 on " + target.name + "; use cuda:N or sim:NAME");
     return lower(network, options, std::shared_ptr<OpLibrary>(make_cpu_ops({.threads = target.threads})));
   }
-  return lower_for_simulated_gpu(network, options, target.profile.name);
+  return lower_for_simulated_gpu(network, options, target.profile);
 }
 
 // Files have been looked at; costs may come from elsewhere.
@@ -184,16 +256,68 @@ void require_network(const RunOptions& options) {
   }
 }
 
+void require_trial_seconds(const RunOptions& options) {
+  const std::optional<double>& seconds = options.engine_trial_seconds;
+  if (seconds && (!std::isfinite(*seconds) || *seconds < 0)) {
+    throw InvalidArgument("--engine-trial-seconds " + std::to_string(*seconds) +
+                          ": it must be finite and not below 0");
+  }
+  if (seconds == 0.0 && options.engine_timings) {
+    throw InvalidArgument("--engine-trial-seconds 0: nothing would be timed for --engine-timings");
+  }
+}
+
+// Is every algorithm that is recorded there to be chosen?
+bool offers_records(const Tape& tape, const RunOptions& options) {
+  return std::ranges::all_of(tape.ops(), [&](const Op& op) {
+    const auto record = options.recorded_algorithms.find(op.name);
+    return record == options.recorded_algorithms.end() ||
+           std::ranges::find(op.algorithms, record->second, &Algorithm::name) != op.algorithms.end();
+  });
+}
+
+void take_lowered(PlannedRun& run, Lowered lowered) {
+  run.catalog = std::move(lowered.catalog);
+  run.library = std::move(lowered.library);
+  run.tape = std::move(lowered.tape);
+  run.precisions = lowered.precisions;
+  run.trials = std::move(lowered.trials);
+}
+
+// What engines are a choice depends on whether they were timed. Algorithms that were recorded under a policy
+// of the other kind are there if that is done as it was then.
+Lowered lower_with_records(const Network& network, const RunOptions& options, const RunTarget& target) {
+  const Policy policy = options.policy.value_or(Policy::kOffloadNone);
+  Lowered lowered = lower_for(network, options, target, policy);
+  if (!target.gpu || offers_records(*lowered.tape, options)) {
+    return lowered;
+  }
+  const bool chose = engine_timing(options, policy) == EngineTiming::kOff;
+  Lowered other = lower_for(network, options, target, chose ? Policy::kOptimal : Policy::kOffloadNone);
+  return offers_records(*other.tape, options) ? other : lowered;
+}
+
+// For another policy than the run was prepared for, before anything of it was decided.
+void lower_for_policy(PlannedRun& run, Policy policy) {
+  const Policy prepared = run.options.policy.value_or(Policy::kOffloadNone);
+  if (run.target.gpu && engine_timing(run.options, policy) != engine_timing(run.options, prepared)) {
+    take_lowered(run, lower_for(run.network, run.options, run.target, policy));
+  }
+}
+
 PlannedRun prepare(Network network, const RunOptions& options) {
   require_network(options);
+  require_trial_seconds(options);
   RunTarget target = resolve_target(options);
-  Lowered lowered = lower_for(network, options, target);
+  Lowered lowered = lower_with_records(network, options, target);
   PlannedRun run{.options = options,
                  .target = std::move(target),
                  .network = std::move(network),
                  .catalog = std::move(lowered.catalog),
                  .library = std::move(lowered.library),
                  .tape = std::move(lowered.tape),
+                 .precisions = lowered.precisions,
+                 .trials = std::move(lowered.trials),
                  .measured = {},
                  .plan = {},
                  .schedule = {},
@@ -308,7 +432,7 @@ void decide(PlannedRun& run, Policy policy) {
   run.smallest_peak_bytes = smallest_peak_bytes(run, planned);
 }
 
-// As the run was asked to.
+// As the run was asked to, with the algorithms that it has.
 void decide(PlannedRun& run) {
   decide(run, run.options.policy.value_or(Policy::kOffloadNone));
   if (!run.options.policy && !run.fits()) {
@@ -358,6 +482,18 @@ bool PlannedRun::fits() const {
          prediction.host_bytes <= target.host_budget_bytes;
 }
 
+ProductPrecisions PlannedRun::product_precisions() const {
+  ProductPrecisions used;
+  for (OpId id = 0; id < tape->ops().size(); ++id) {
+    const Op& op = tape->op(id);
+    if (cuda::is_in_tf32(op.algorithms[schedule.algorithms[id]].name)) {
+      const bool matrix_product = std::holds_alternative<FullyConnectedSpec>(op.spec);
+      (matrix_product ? used.matrix_products : used.convolutions) = ProductPrecision::kTf32;
+    }
+  }
+  return used;
+}
+
 std::string PlannedRun::algorithms_source() const {
   return options.profile ? "profile " + options.profile->string() : catalog->algorithms_source();
 }
@@ -394,7 +530,13 @@ PlannedRun plan_run(const RunOptions& options) {
 PlannedRun plan_run(Network network, const RunOptions& options) {
   PlannedRun run = prepare(std::move(network), options);
   adopt_records(run);
-  decide(run);
+  decide(run, options.policy.value_or(Policy::kOffloadNone));
+  if (!options.policy && !run.fits()) {
+    if (options.recorded_algorithms.empty()) {
+      lower_for_policy(run, Policy::kOptimal);
+    }
+    decide(run, Policy::kOptimal);
+  }
   return run;
 }
 

@@ -520,6 +520,41 @@ TEST_F(CliTest, Tf32IsInTheSummaryAndInTheOriginOfASchedule) {
   EXPECT_EQ(last_line(read("replay.json"))["options"]["tf32"], true);
 }
 
+TEST_F(CliTest, SaysWhatProductsAreComputedIn) {
+  const auto products = [&](const std::string& options) {
+    const json summary = plan("--model alexnet " + options);
+    expect_obeys_schema(summary);
+    EXPECT_TRUE(summary["engine_trials"].is_null()) << "no GPU";
+    return summary["product_precision"]["convolutions"].get<std::string>() + ", " +
+           summary["product_precision"]["matrix_products"].get<std::string>();
+  };
+  EXPECT_EQ(products("--device sim:a100"), "tf32, fp32");
+  EXPECT_EQ(products("--device sim:a100 --tf32"), "tf32, tf32");
+  EXPECT_EQ(products("--device sim:a100 --fp32"), "fp32, fp32");
+  EXPECT_EQ(products("--device sim:v100-16"), "fp32, fp32");
+  const Outcome outcome = run("plan --model alexnet --device sim:a100");
+  EXPECT_THAT(outcome.out, HasSubstr("convolutions in tf32, matrix products in fp32"));
+}
+
+// Schedules that were stored before TF32 was the default have names of engines that compute in fp32.
+TEST_F(CliTest, ASchedulesPrecisionIsTheOneThatItWasPlannedIn) {
+  for (const std::string option : {"", "--fp32"}) {
+    ASSERT_EQ(run("plan --model alexnet --device sim:h200 " + option + " --schedule " + path("schedule.json"))
+                  .status,
+              0);
+    json schedule = json::parse(read("schedule.json"));
+    EXPECT_EQ(schedule["origin"]["fp32"], option == "--fp32");
+    if (option == "--fp32") {
+      schedule["origin"].erase("fp32");
+      write("schedule.json", schedule.dump());
+    }
+    const Outcome replayed = run("replay " + path("schedule.json") + " --json " + path("replay.json"));
+    ASSERT_EQ(replayed.status, 0) << replayed.log;
+    EXPECT_EQ(last_line(read("replay.json"))["product_precision"]["convolutions"],
+              option == "--fp32" ? "fp32" : "tf32");
+  }
+}
+
 TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   const std::string schedule = path("schedule.json");
   ASSERT_EQ(run("plan --model lenet --batch 8 --policy all --schedule " + schedule).status, 0);
@@ -998,15 +1033,17 @@ TEST_F(CliTest, ExplainTellsOfValuesLayersAndOps) {
 bool came_later(const std::string& key) {
   return key == "link_shared_by" || key == "devices" || key == "machines" || key == "accumulate" ||
          key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
-         key == "engine_timings" || key == "profile" || key == "graph";
+         key == "fp32" || key == "engine_timings" || key == "engine_trial_seconds" || key == "profile" ||
+         key == "graph";
 }
 
 // Those from before there was --graph were once refused for want of it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
-  for (const char* key : {"link_shared_by", "devices", "machines", "accumulate", "bucket", "sync_bn",
-                          "network_gbytes_per_s", "tf32", "engine_timings", "profile", "graph"}) {
+  for (const char* key :
+       {"link_shared_by", "devices", "machines", "accumulate", "bucket", "sync_bn", "network_gbytes_per_s",
+        "tf32", "fp32", "engine_timings", "engine_trial_seconds", "profile", "graph"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());
@@ -1204,6 +1241,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"Tf32OnCpu", "plan --model lenet --device cpu --tf32", "--tf32"},
         BadInput{"Tf32OnASimulatedCpu", "plan --model lenet --device sim:cpu --tf32", "--tf32"},
         BadInput{"Tf32OnAClassicGpu", "plan --model lenet --device sim:titan-x --tf32", "--tf32"},
+        BadInput{"Tf32AndFp32", "plan --model lenet --device sim:h200 --tf32 --fp32", "give one of them"},
+        BadInput{"EngineTrialSecondsOnCpu", "plan --model lenet --device cpu --engine-trial-seconds 9",
+                 "--engine-trial-seconds"},
+        BadInput{"NegativeEngineTrialSeconds", "plan --model lenet --device cpu --engine-trial-seconds -9",
+                 "--engine-trial-seconds"},
         BadInput{"EngineTimingsOnCpu", "plan --model lenet --device cpu --engine-timings /tmp/timings.json",
                  "--engine-timings"},
         BadInput{"EngineTimingsOnSim",

@@ -11,7 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -29,6 +32,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
+#include "vdnn/learned_costs.h"
 #include "vdnn/session.h"
 #include "vdnn/trainer.h"
 
@@ -401,6 +405,19 @@ class WrongLibrary final : public cuda::VendorLibrary {
   FakeVendorLibrary fake_{launch_on_fake_cuda()};
 };
 
+// Nothing is tried on it.
+class Untouched final : public cuda::VendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string&) override {
+    ADD_FAILURE() << "tried again: " << to_string(question);
+    throw DeviceError("unexpected");
+  }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct&) override { return nullptr; }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem&) override { return nullptr; }
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem&) override { return nullptr; }
+};
+
 std::set<std::string> convolution_algorithms(const PlannedRun& run) {
   std::set<std::string> names;
   for (OpId id = 0; id < run.tape->ops().size(); ++id) {
@@ -415,7 +432,7 @@ std::set<std::string> convolution_algorithms(const PlannedRun& run) {
 TEST_F(TriedGpu, TrainsTheSameWeightsAfterTrialsWithinTheSamePeak) {
   const PlannedRun run = plan_run(tried(false));
   EXPECT_THAT(warnings_, IsEmpty());
-  EXPECT_EQ(run.catalog->algorithms_source(), "fake engines");
+  EXPECT_EQ(run.catalog->algorithms_source(), "fake engines, tf32 convolutions");
   const TrainingResult result = train(run);
   EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
   gpus_ = make_fake_gpus(cuda_);
@@ -433,24 +450,115 @@ TEST_F(TriedGpu, WhatComputesWronglyIsRefusedAndTheNextTaken) {
 TEST_F(TriedGpu, TimesAreKeptInTheFileThatIsGiven) {
   have_library([] { return std::make_shared<WrongLibrary>(); });
   const PlannedRun first = plan_run(tried(true));
-  EXPECT_EQ(first.catalog->algorithms_source(), "fake engines, timed");
+  EXPECT_EQ(first.catalog->algorithms_source(), "fake engines, timed, tf32 convolutions");
   ASSERT_TRUE(std::filesystem::exists(timings_));
-  have_library([]() -> std::shared_ptr<cuda::VendorLibrary> {
-    struct Untouched final : cuda::VendorLibrary {
-      std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
-                                                  const std::string&) override {
-        ADD_FAILURE() << "tried again: " << to_string(question);
-        throw DeviceError("unexpected");
-      }
-      std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct&) override { return nullptr; }
-      std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem&) override { return nullptr; }
-      std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem&) override { return nullptr; }
-    };
-    return std::make_shared<Untouched>();
-  });
+  have_library([] { return std::make_shared<Untouched>(); });
   warnings_.clear();
   EXPECT_THAT(convolution_algorithms(plan_run(tried(true))), ElementsAre("small"));
   EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engine large is not used")));
+}
+
+// --- timed by default --------------------------------------------------------------------------------------
+
+using Names = std::map<std::string, std::string>;
+
+Names algorithms_by_op(const PlannedRun& run) {
+  Names names;
+  for (OpId id = 0; id < run.tape->ops().size(); ++id) {
+    if (const Op& op = run.tape->op(id); op.recorded()) {
+      names.emplace(op.name, op.algorithms[run.plan.algorithms[id]].name);
+    }
+  }
+  return names;
+}
+
+class TimedByDefault : public TriedGpu {
+ protected:
+  // The folder of the cache is not there yet.
+  RunOptions with_cache(std::optional<Policy> policy) {
+    RunOptions run = tried(false);
+    run.policy = policy;
+    run.engine_cache = cache_;
+    return run;
+  }
+  TimedByDefault() { std::filesystem::remove_all(cache_.parent_path()); }
+  ~TimedByDefault() override { std::filesystem::remove_all(cache_.parent_path()); }
+
+  const std::filesystem::path cache_ = std::filesystem::path(::testing::TempDir()) /
+                                       ("vdnn_cache_" + std::to_string(::getpid())) / "times.json";
+};
+
+// Once nothing was timed unless a file was named, and plans went by the library's order.
+TEST_F(TimedByDefault, ARepeatOfWhatChoosesItsAlgorithmsHasTheSameWithoutTrials) {
+  const PlannedRun first = plan_run(with_cache(Policy::kOptimal));
+  EXPECT_TRUE(first.catalog->algorithms_source().starts_with("fake engines, timed"));
+  ASSERT_TRUE(std::filesystem::exists(cache_));
+  EXPECT_GT(first.trials->engines, 0U);
+  EXPECT_GT(first.trials->convolutions, 0U);
+  EXPECT_EQ(first.trials->untimed, 0U);
+  have_library([] { return std::make_shared<Untouched>(); });
+  const PlannedRun again = plan_run(with_cache(Policy::kOptimal));
+  EXPECT_EQ(algorithms_by_op(again), algorithms_by_op(first));
+  EXPECT_EQ(again.trials->engines, 0U);
+  const PlannedRun dynamic = plan_run(with_cache(Policy::kDynamic));
+  EXPECT_TRUE(dynamic.catalog->algorithms_source().starts_with("fake engines, timed"));
+  EXPECT_EQ(dynamic.trials->engines, 0U);
+}
+
+TEST_F(TimedByDefault, StaticPoliciesKeepTheLibrarysFirstChoice) {
+  for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll}) {
+    const PlannedRun run = plan_run(with_cache(policy));
+    EXPECT_FALSE(run.catalog->algorithms_source().starts_with("fake engines, timed"));
+    EXPECT_THAT(convolution_algorithms(run), ElementsAre("large"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+}
+
+TEST_F(TimedByDefault, NothingIsTimedInNoTimeNorByRanksNorBesideAProfile) {
+  RunOptions no_time = with_cache(Policy::kOptimal);
+  no_time.engine_trial_seconds = 0;
+  RunOptions ranks = with_cache(Policy::kOptimal);
+  ranks.training.ranks = 2;
+  std::filesystem::create_directories(cache_.parent_path());
+  RunOptions profiled = with_cache(Policy::kOptimal);
+  profiled.profile = cache_.parent_path() / "profile.json";
+  std::ofstream(*profiled.profile) << to_text(expected_costs(plan_run(with_cache(Policy::kOffloadNone))));
+  for (const RunOptions& run : {no_time, ranks, profiled}) {
+    EXPECT_FALSE(plan_run(run).catalog->algorithms_source().starts_with("fake engines, timed"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+  RunOptions contradiction = tried(true);
+  contradiction.engine_trial_seconds = 0;
+  EXPECT_THROW(plan_run(contradiction), InvalidArgument);
+  for (const double seconds : {-1.0, std::numeric_limits<double>::infinity()}) {
+    no_time.engine_trial_seconds = seconds;
+    EXPECT_THROW(plan_run(no_time), InvalidArgument);
+  }
+}
+
+// `auto` is `none` where that fits, and nothing is timed for that.
+TEST_F(TimedByDefault, AutoTimesOnlyForWhatItSettlesOn) {
+  RunOptions run = with_cache(std::nullopt);
+  const PlannedRun none = plan_run(run);
+  EXPECT_EQ(none.plan.options.policy, Policy::kOffloadNone);
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+  run.memory_bytes = none.smallest_budget_bytes() - 2 * kMiB;
+  const PlannedRun optimal = plan_run(run);
+  EXPECT_EQ(optimal.plan.options.policy, Policy::kOptimal);
+  EXPECT_TRUE(optimal.catalog->algorithms_source().starts_with("fake engines, timed"));
+  EXPECT_TRUE(std::filesystem::exists(cache_));
+}
+
+// With the algorithms of its checkpoint, whatever policy it goes on under.
+TEST_F(TimedByDefault, AResumedRunHasTheSameAlgorithms) {
+  const Names recorded = algorithms_by_op(plan_run(with_cache(Policy::kOptimal)));
+  have_library([] { return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda()); });
+  for (const std::optional<Policy> policy :
+       {std::optional(Policy::kOptimal), std::optional(Policy::kOffloadAll), std::optional<Policy>()}) {
+    RunOptions resumed = with_cache(policy);
+    resumed.recorded_algorithms = recorded;
+    EXPECT_EQ(algorithms_by_op(plan_run(resumed)), recorded);
+  }
 }
 
 TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {
@@ -514,7 +622,10 @@ TEST_F(GpuTraining, Tf32IsAChoiceWithANameOfItsOwn) {
 }
 
 TEST_F(GpuTraining, SaysWhoseAlgorithmsTheyAre) {
-  EXPECT_EQ(plan_run(options("cuda:0")).catalog->algorithms_source(), "fake engines");
+  RunOptions run = options("cuda:0");
+  EXPECT_EQ(plan_run(run).catalog->algorithms_source(), "fake engines, tf32 convolutions");
+  run.tf32 = false;
+  EXPECT_EQ(plan_run(run).catalog->algorithms_source(), "fake engines");
 }
 
 // --- graphs ------------------------------------------------------------------------------------------------

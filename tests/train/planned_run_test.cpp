@@ -27,6 +27,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -249,6 +250,7 @@ std::map<std::string, std::string> algorithms_by_op(const PlannedRun& run) {
 TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     RunOptions run = simulated(gpu, 64);
+    run.tf32 = false;
     const PlannedRun plain = plan_run(run);
     run.tf32 = true;
     const PlannedRun rounding = plan_run(run);
@@ -268,6 +270,54 @@ TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   }
 }
 
+// As in PyTorch, and slower without: once --tf32 changed no prediction.
+TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
+  for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
+    SCOPED_TRACE(gpu);
+    RunOptions run = simulated(gpu, 64);
+    const PlannedRun usual = plan_run(run);
+    EXPECT_EQ(usual.product_precisions(), (ProductPrecisions{.convolutions = ProductPrecision::kTf32}));
+    EXPECT_THAT(usual.catalog->algorithms_source(), EndsWith(", tf32 convolutions"));
+    run.tf32 = true;
+    EXPECT_EQ(plan_run(run).product_precisions(),
+              (ProductPrecisions{.convolutions = ProductPrecision::kTf32,
+                                 .matrix_products = ProductPrecision::kTf32}));
+    run.tf32 = false;
+    const PlannedRun fp32 = plan_run(run);
+    EXPECT_EQ(fp32.product_precisions(), ProductPrecisions());
+    if (gpu == "rtx4090") {  // whose tensor cores multiply TF32 no faster than the others do fp32
+      EXPECT_LE(usual.prediction.step_seconds, fp32.prediction.step_seconds);
+    } else {
+      EXPECT_LT(usual.prediction.step_seconds, 0.9 * fp32.prediction.step_seconds);
+    }
+    // A checkpoint goes on in the precision that it was made in.
+    run.tf32.reset();
+    run.recorded_algorithms = algorithms_by_op(fp32);
+    EXPECT_EQ(plan_run(run).product_precisions(), ProductPrecisions());
+    run.recorded_algorithms = algorithms_by_op(usual);
+    EXPECT_EQ(plan_run(run).product_precisions(), usual.product_precisions());
+  }
+  for (const std::string gpu : {"titan-x", "v100-16", "v100-32", "cpu"}) {
+    EXPECT_EQ(plan_run(simulated(gpu, 64)).product_precisions(), ProductPrecisions()) << gpu;
+  }
+}
+
+// Published by NVIDIA (github.com/NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5),
+// images/s on one GPU. One efficiency a GPU and type is set by each of them.
+TEST(PlannedRunThroughput, OfResNet50IsWithin15PercentOfWhatNvidiaPublished) {
+  const auto images_per_second = [](const std::string& device, std::int64_t batch) {
+    const PlannedRun run = plan_run({.model = {.model = "resnet50", .batch = batch},
+                                     .device = device,
+                                     .policy = Policy::kOffloadNone,
+                                     .training = {.optimizer = SgdSpec{.momentum = 0.875F}}});
+    EXPECT_TRUE(run.fits()) << device;
+    return static_cast<double>(batch) / run.prediction.step_seconds;
+  };
+  EXPECT_NEAR(images_per_second("sim:v100-16", 128), 367, 0.15 * 367) << "fp32, 16 GB";
+  EXPECT_NEAR(images_per_second("sim:v100-32", 128), 356, 0.15 * 356) << "fp32, 32 GB";
+  EXPECT_NEAR(images_per_second("sim:a100", 256), 938, 0.15 * 938) << "TF32, 80 GB";
+}
+
 TEST(PlannedRunDevices, Tf32AndEngineTimingsAreRefusedWhereTheyWouldChangeNothing) {
   for (const std::string device : {"cpu", "sim:cpu", "sim:titan-x"}) {
     RunOptions run = options("lenet", 64);
@@ -276,6 +326,9 @@ TEST(PlannedRunDevices, Tf32AndEngineTimingsAreRefusedWhereTheyWouldChangeNothin
     EXPECT_THROW(plan_run(run), InvalidArgument) << device;
     run.tf32 = false;
     run.engine_timings = "timings.json";
+    EXPECT_THROW(plan_run(run), InvalidArgument) << device;
+    run.engine_timings.reset();
+    run.engine_trial_seconds = 5;
     EXPECT_THROW(plan_run(run), InvalidArgument) << device;
   }
   RunOptions run = simulated("h200", 64);

@@ -7,9 +7,10 @@
 
 namespace vdnn::cuda {
 
-CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines, ProductPrecision precision)
-    : source_(cuda::algorithms_source(*engines, precision)),
-      products_{.convolutions = engine_algorithms(std::move(engines), precision), .precision = precision} {}
+CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines, const ProductPrecisions& precisions)
+    : source_(cuda::algorithms_source(*engines, precisions)),
+      products_{.convolutions = engine_algorithms(std::move(engines), precisions.convolutions),
+                .matrix_products = precisions.matrix_products} {}
 
 LayerRecipe CudaCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                                 std::span<const TensorType> outputs, Mode mode) const {

@@ -13,8 +13,7 @@ namespace vdnn::cuda {
 
 class CudaCatalog final : public OpCatalog {
  public:
-  explicit CudaCatalog(std::shared_ptr<const EngineSource> engines,
-                       ProductPrecision precision = ProductPrecision::kFp32);
+  explicit CudaCatalog(std::shared_ptr<const EngineSource> engines, const ProductPrecisions& precisions = {});
 
   // Throws NoEngine for a convolution that the source has none for.
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,

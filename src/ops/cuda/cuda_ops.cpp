@@ -97,7 +97,7 @@ class CudaProgram final : public OpProgram {
 class CudaOps final : public OpLibrary {
  public:
   explicit CudaOps(Backends backends)
-      : backends_(std::move(backends)), catalog_(backends_.engines, backends_.precision) {}
+      : backends_(std::move(backends)), catalog_(backends_.engines, backends_.precisions) {}
 
   const OpCatalog& catalog() const override { return catalog_; }
 

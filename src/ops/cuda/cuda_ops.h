@@ -16,7 +16,7 @@ struct Backends {
   std::shared_ptr<const KernelTable> kernels;
   std::shared_ptr<VendorLibrary> vendor;
   std::shared_ptr<const EngineSource> engines;
-  ProductPrecision precision = ProductPrecision::kFp32;
+  ProductPrecisions precisions;
   // Of the libraries behind the engines, for what is remembered of them.
   std::string cudnn;
   std::string cudnn_frontend;

@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::string_view kInTf32 = " in tf32";
 
+// By cuBLASLt, which filter_layers.cpp names; everything else that rounds is an engine of a convolution.
+bool is_matrix_product(const std::string& algorithm) {
+  return algorithm.starts_with("cublaslt");
+}
+
 std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector<Engine> engines,
                                      ProductPrecision precision) {
   const EngineLimits limits = training_limits(precision);
@@ -62,8 +67,15 @@ classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSou
   };
 }
 
-std::string algorithms_source(const EngineSource& source, ProductPrecision precision) {
-  return source.name() + (precision == ProductPrecision::kTf32 ? ", tf32" : "");
+std::string algorithms_source(const EngineSource& source, const ProductPrecisions& precisions) {
+  const bool convolutions = precisions.convolutions == ProductPrecision::kTf32;
+  const bool matrix_products = precisions.matrix_products == ProductPrecision::kTf32;
+  if (convolutions && matrix_products) {
+    return source.name() + ", tf32";
+  }
+  return source.name() + (convolutions      ? ", tf32 convolutions"
+                          : matrix_products ? ", tf32 matrix products"
+                                            : "");
 }
 
 std::string in_tf32(const std::string& name) {
@@ -76,6 +88,17 @@ bool is_in_tf32(const std::string& algorithm) {
 
 std::string without_precision(const std::string& algorithm) {
   return is_in_tf32(algorithm) ? algorithm.substr(0, algorithm.size() - kInTf32.size()) : algorithm;
+}
+
+ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& algorithms) {
+  ProductPrecisions precisions;
+  for (const auto& [op, algorithm] : algorithms) {
+    if (is_in_tf32(algorithm)) {
+      (is_matrix_product(algorithm) ? precisions.matrix_products : precisions.convolutions) =
+          ProductPrecision::kTf32;
+    }
+  }
+  return precisions;
 }
 
 }  // namespace vdnn::cuda

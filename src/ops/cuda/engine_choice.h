@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "vdnn/cost.h"
+
 namespace vdnn::cuda {
 
 // What cuDNN says of an engine's numbers.
@@ -63,13 +65,11 @@ struct EngineLimits {
   bool tf32 = false;
 };
 
-// What products of fp32 are computed in.
-enum class ProductPrecision : std::uint8_t {
-  kFp32,
-  kTf32  // inputs may be rounded to ten bits of mantissa, sums are fp32
-};
+using vdnn::ProductPrecision;
+using vdnn::ProductPrecisions;
 
-// What training may take: fp32 at that precision, the same bits twice, whatever the workspace.
+// What training may take: operands of fp32 in products of that precision (fp32 or TF32), the same bits twice,
+// whatever the workspace.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);

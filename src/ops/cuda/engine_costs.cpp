@@ -1,5 +1,6 @@
 #include "src/ops/cuda/engine_costs.h"
 
+#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/engine_choice.h"
 #include "src/tape/order_costs.h"
 
@@ -30,6 +31,8 @@ void set_engine_costs(OpRecipe& op) {
     } else {
       cost = untimed_cost(op, rank);
     }
+    cost->precision =
+        is_in_tf32(op.algorithms[rank].name) ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
   }
 }
 

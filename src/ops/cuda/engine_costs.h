@@ -18,7 +18,8 @@ namespace vdnn::cuda {
 inline constexpr double kFallbackSlowdown = 5;
 
 // Of the algorithms of `op`, whose own cost is that of its arithmetic and operands. An algorithm that has a
-// cost with seconds was timed and keeps them; one that follows such takes longer than it.
+// cost with seconds was timed and keeps them; one that follows such takes longer than it. The type that an
+// algorithm multiplies in is part of its cost, for a device has a rate for each.
 void set_engine_costs(OpRecipe& op);
 
 }  // namespace vdnn::cuda

@@ -53,6 +53,9 @@ Json json_of(const std::string& name, const EngineTrial& trial) {
   if (trial.seconds) {
     json["seconds"] = *trial.seconds;
   }
+  if (trial.untimed_within_seconds) {
+    json["untimed_within_seconds"] = *trial.untimed_within_seconds;
+  }
   return json;
 }
 
@@ -64,6 +67,9 @@ EngineTrial trial_of(const Json& json) {
   };
   if (json.contains("seconds")) {
     trial.seconds = finite(json.at("seconds"));
+  }
+  if (json.contains("untimed_within_seconds")) {
+    trial.untimed_within_seconds = finite(json.at("untimed_within_seconds"));
   }
   return trial;
 }

@@ -158,7 +158,7 @@ class Bench {
     launch(*op);
     EngineTrial trial{.worst_error = worst_error(),
                       .tolerance = trial_tolerance(engine, longest_sum(question_), rms_product_)};
-    if (trial.right() && timed_runs > 0) {
+    if (timed_runs > 0 && trial.right()) {
       trial.seconds = seconds_of(*op, timed_runs);
     }
     return trial;
@@ -279,7 +279,8 @@ class DeviceTrials final : public EngineTrials {
                const DeviceTrialOptions& options)
       : make_device_(std::move(make_device)), library_(std::move(library)), options_(options) {}
 
-  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
+                               TrialKind kind) override {
     if (question.elements != ElementType::kF32) {
       throw InvalidArgument(to_string(question) + ": trials are of fp32 alone");
     }
@@ -294,15 +295,16 @@ class DeviceTrials final : public EngineTrials {
     bench.allocate(workspace_bytes);
     std::vector<EngineTrial> trials;
     for (const Engine& engine : engines) {
-      trials.push_back(bench.fits(engine) ? run_one(*device, bench, engine) : without_room(engine, *device));
+      trials.push_back(bench.fits(engine) ? run_one(*device, bench, engine, kind)
+                                          : without_room(engine, *device));
     }
     return trials;
   }
 
  private:
-  EngineTrial run_one(Device& device, Bench& bench, const Engine& engine) const {
+  EngineTrial run_one(Device& device, Bench& bench, const Engine& engine, TrialKind kind) const {
     try {
-      return bench.run(engine, options_.timed_runs);
+      return bench.run(engine, kind == TrialKind::kTimed ? options_.timed_runs : 0);
     } catch (const DeviceError& error) {
       if (error.lost()) {
         throw;

@@ -33,8 +33,15 @@ struct EngineTrial {
   double worst_error = 0;  // of the sampled elements; infinite where one of them is no number
   double tolerance = 0;
   std::optional<double> seconds;  // median, where it was timed
+  // It was to be timed, but so many seconds of trials were over. Of one that is right.
+  std::optional<double> untimed_within_seconds;
 
   bool right() const { return failure.empty() && worst_error <= tolerance; }
+};
+
+enum class TrialKind : std::uint8_t {
+  kOfResults,  // only what it computes is looked at
+  kTimed       // one that computes rightly is timed, too
 };
 
 // Used by one thread at a time.
@@ -43,11 +50,12 @@ class EngineTrials {
   virtual ~EngineTrials() = default;
   // A trial for each of the engines, which are of this question. Throws OutOfMemory where not even the
   // operands fit, DeviceError where the device is lost.
-  virtual std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) = 0;
+  virtual std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
+                                       TrialKind kind) = 0;
 };
 
 struct DeviceTrialOptions {
-  // After the first run, whose result is looked at. 0: engines are not timed.
+  // Of a timed trial, after the first run, whose result is looked at; at least 1.
   int timed_runs = 5;
 };
 

@@ -149,7 +149,7 @@ LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types,
                         const ProductAlgorithms& products) {
   return filter_recipe(
       ops::filter_shape(spec, types), kDense,
-      [&](Direction) { return product_algorithms(products.precision); }, mode);
+      [&](Direction) { return product_algorithms(products.matrix_products); }, mode);
 }
 
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {

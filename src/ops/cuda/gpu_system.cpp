@@ -72,9 +72,10 @@ class TrialsOnGpu final : public EngineTrials {
   TrialsOnGpu(std::shared_ptr<CudaContext> context, std::unique_ptr<EngineTrials> trials)
       : context_(context), trials_(std::move(context), std::move(trials)) {}
 
-  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
+                               TrialKind kind) override {
     const CudaContext::Scope scope = context_->enter();
-    return trials_->run(question, engines);
+    return trials_->run(question, engines, kind);
   }
 
  private:
@@ -118,7 +119,7 @@ class CudaGpus final : public GpuSystem {
     const std::shared_ptr<CudaContext> context = context_of(ordinal);
     const CudaContext::Scope scope = context->enter();
     Backends backends = parts_.make_backends();
-    backends.precision = options.tf32 ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+    backends.precisions = options.precisions;
     if (parts_.trials) {
       backends.engines = tried_engines(context, backends, options);
     }
@@ -148,6 +149,7 @@ class CudaGpus final : public GpuSystem {
   std::shared_ptr<const EngineSource> tried_engines(const std::shared_ptr<CudaContext>& context,
                                                     const Backends& backends, const GpuOpsOptions& options) {
     const auto warn = options.warn ? options.warn : [](const std::string&) {};
+    const bool timed = options.engine_timing != EngineTiming::kOff;
     const TrialPlace place{.gpu = gpu_name(context->ordinal()),
                            .driver = driver_version_of(*context),
                            .cudnn = backends.cudnn,
@@ -155,10 +157,13 @@ class CudaGpus final : public GpuSystem {
     return std::make_shared<TriedEngines>(
         TriedEnginesParts{.source = backends.engines,
                           .trials = trials_on(context, backends.vendor, options),
-                          .timings = std::make_shared<EngineTimingsFile>(options.engine_timings, place, warn),
-                          .warn = warn},
-        TriedEnginesOptions{.limits = training_limits(backends.precision),
-                            .by_time = options.engine_timings.has_value()});
+                          .timings = std::make_shared<EngineTimingsFile>(
+                              timed ? options.engine_timings : std::nullopt, place, warn),
+                          .warn = warn,
+                          .report = options.trial_report},
+        TriedEnginesOptions{.limits = training_limits(backends.precisions.convolutions),
+                            .timing = options.engine_timing,
+                            .most_seconds = options.most_trial_seconds});
   }
 
   std::shared_ptr<EngineTrials> trials_on(const std::shared_ptr<CudaContext>& context,
@@ -170,10 +175,7 @@ class CudaGpus final : public GpuSystem {
           {.ordinal = context->ordinal(), .budget_bytes = most, .library_bytes = 0, .least_budget_bytes = 0},
           api);
     };
-    return std::make_shared<TrialsOnGpu>(
-        context,
-        make_device_trials(make_device, std::move(vendor),
-                           {.timed_runs = options.engine_timings ? DeviceTrialOptions().timed_runs : 0}));
+    return std::make_shared<TrialsOnGpu>(context, make_device_trials(make_device, std::move(vendor)));
   }
 
   const GpuParts parts_;

@@ -21,7 +21,7 @@ using ops::own_algorithm;
 // What layers with filters are computed by.
 struct ProductAlgorithms {
   ConvolutionAlgorithms convolutions;
-  ProductPrecision precision = ProductPrecision::kFp32;  // of matrix products
+  ProductPrecision matrix_products = ProductPrecision::kFp32;
 };
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mode mode,

@@ -2,19 +2,26 @@
 // Engines of a source that have been tried on the device: none that computes wrong values, and by measured
 // time where that is wanted. Without, the library's order stands, and only what some limits choose is tried.
 
+#include <functional>
+#include <limits>
 #include <memory>
 
 #include "src/ops/cuda/engine_source.h"
 #include "src/ops/cuda/engine_timings.h"
 #include "src/ops/cuda/engine_trials.h"
+#include "vdnn/gpu_system.h"
 
 namespace vdnn::cuda {
 
 struct TriedEnginesOptions {
   // Only what these permit is tried; the rest follows it, untried.
   EngineLimits limits;
-  // Fastest first. An engine that has no room for its trial comes after those that have a time.
-  bool by_time = false;
+  // What is timed comes first, fastest first; an engine without a time, for want of room or time for its
+  // trial, comes after it in the library's order.
+  EngineTiming timing = EngineTiming::kOff;
+  // After so many seconds of trials no further question's engines are timed, only their results looked at.
+  // The timings remember which these were, so that a run that goes by them has the same answers.
+  double most_seconds = std::numeric_limits<double>::infinity();
 };
 
 struct TriedEnginesParts {
@@ -22,6 +29,9 @@ struct TriedEnginesParts {
   std::shared_ptr<EngineTrials> trials;
   std::shared_ptr<EngineTimingsFile> timings;
   EngineTimingsFile::Warn warn;
+  std::shared_ptr<EngineTrialReport> report = {};  // null: nobody asks
+  // Seconds since whenever. Empty: the steady clock.
+  std::function<double()> clock = {};
 };
 
 class TriedEngines final : public EngineSource {

@@ -157,17 +157,45 @@ TEST(CudaCatalogCosts, OtherEnginesWithoutWorkspaceAreNoFallbacks) {
 // The same engine is another algorithm where it rounds: what was recorded with one name is not the other.
 TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) {
   std::size_t asked = 0;
-  const CudaCatalog catalog(std::make_shared<Source>(&asked), ProductPrecision::kTf32);
+  const CudaCatalog catalog(std::make_shared<Source>(&asked), {.convolutions = ProductPrecision::kTf32,
+                                                               .matrix_products = ProductPrecision::kTf32});
   const auto forward = [&](const TensorType& x) {
     return catalog.recipe(convolution_, std::array{x}, std::array{y_}, Mode::kInference).forward.at(0);
   };
   EXPECT_THAT(names(forward(x_)), ElementsAre("tf32 0 in tf32", "large 0", "small 0"));
+  EXPECT_EQ(forward(x_).algorithms[0].cost.value().precision, ProductPrecision::kTf32);
+  EXPECT_EQ(forward(x_).algorithms[1].cost.value().precision, ProductPrecision::kFp32);
   EXPECT_THAT(names(forward({.dims = {2, 5, 16, 16}})), ElementsAre("tf32 alone in tf32"));
   EXPECT_EQ(catalog.algorithms_source(), "library 1.2, tf32");
   EXPECT_TRUE(is_in_tf32("eng1 in tf32"));
   EXPECT_FALSE(is_in_tf32("eng1"));
   EXPECT_EQ(without_precision(in_tf32("eng1")), "eng1");
   EXPECT_EQ(without_precision("eng1"), "eng1");
+}
+
+// As in PyTorch.
+TEST_F(CudaCatalogConvolutions, MatrixProductsKeepFp32WhereConvolutionsAloneMayRound) {
+  std::size_t asked = 0;
+  const CudaCatalog catalog(std::make_shared<Source>(&asked), {.convolutions = ProductPrecision::kTf32});
+  const auto algorithms = [&](const OpSpec& spec, const TensorType& x, const TensorType& y) {
+    return catalog.recipe(spec, std::array{x}, std::array{y}, Mode::kInference).forward.at(0).algorithms;
+  };
+  EXPECT_EQ(algorithms(convolution_, x_, y_).at(0).name, "tf32 0 in tf32");
+  const std::vector<Algorithm> products =
+      algorithms(FullyConnectedSpec{.outputs = 4}, {.dims = {2, 8}}, {.dims = {2, 4}});
+  EXPECT_EQ(products.at(0).name, "cublaslt");
+  EXPECT_EQ(products[0].cost.value().precision, ProductPrecision::kFp32);
+  EXPECT_EQ(catalog.algorithms_source(), "library 1.2, tf32 convolutions");
+}
+
+TEST(RecordedPrecisions, AreWhatTheNamesOfAlgorithmsSay) {
+  using enum ProductPrecision;
+  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt"}}),
+            ProductPrecisions());
+  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1 in tf32"}, {"fc1.forward", "cublaslt"}}),
+            (ProductPrecisions{.convolutions = kTf32}));
+  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt in tf32"}}),
+            (ProductPrecisions{.matrix_products = kTf32}));
 }
 
 TEST_F(CudaCatalogConvolutions, ATransposedConvolutionGoesForwardAsADataGradient) {

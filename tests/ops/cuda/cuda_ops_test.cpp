@@ -199,10 +199,11 @@ TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   for (const auto precision : {cuda::ProductPrecision::kFp32, cuda::ProductPrecision::kTf32}) {
     const bool tf32 = precision == cuda::ProductPrecision::kTf32;
     const auto vendor = std::make_shared<ProductRecorder>();
-    const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
-                                              .vendor = vendor,
-                                              .engines = std::make_shared<RoundingEngines>(),
-                                              .precision = precision});
+    const auto library =
+        cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
+                             .vendor = vendor,
+                             .engines = std::make_shared<RoundingEngines>(),
+                             .precisions = {.convolutions = precision, .matrix_products = precision}});
     Names algorithms;
     for (const LayerCase& layer : {convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}),
                                    fully_connected_case("", {2, 8}, {4})}) {

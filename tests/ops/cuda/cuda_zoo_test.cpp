@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/permitted_orders.h"
@@ -181,11 +182,12 @@ constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
 // One network on one GPU.
 class FallbacksOfNetwork {
  public:
-  FallbacksOfNetwork(const cuda::KnownGpu& gpu, const char* model)
+  FallbacksOfNetwork(const cuda::KnownGpu& gpu, const char* model, const ProductPrecisions& precisions)
       : prediction_{.profile = sim_profile(std::string(gpu.name))},
-        tape_(lower_to_tape(make_model({.model = model}),
-                            cuda::CudaCatalog(std::make_shared<cuda::RecordedEngines>(gpu.recorded_engines)),
-                            {})) {}
+        tape_(lower_to_tape(
+            make_model({.model = model}),
+            cuda::CudaCatalog(std::make_shared<cuda::RecordedEngines>(gpu.recorded_engines), precisions),
+            {})) {}
 
   void expect_in_need(Fallbacks& dynamic, Fallbacks& optimal) const {
     const std::uint64_t most = peak_of(make_plan(*tape_, {}));
@@ -247,9 +249,12 @@ TEST(CudaZooOnEveryGpu, DynamicAndOptimalFallBackOnlyWhereNothingElseFits) {
   Fallbacks dynamic;
   Fallbacks optimal;
   for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
-    for (const char* const model : {"googlenet", "vgg16"}) {
-      SCOPED_TRACE(std::string(gpu.name) + ", " + model);
-      FallbacksOfNetwork(gpu, model).expect_in_need(dynamic, optimal);
+    for (const auto& [model, precision] :
+         {std::pair("googlenet", ProductPrecision::kFp32), std::pair("vgg16", ProductPrecision::kFp32),
+          std::pair("vgg16", ProductPrecision::kTf32)}) {
+      SCOPED_TRACE(std::string(gpu.name) + ", " + model +
+                   (precision == ProductPrecision::kTf32 ? " in tf32" : ""));
+      FallbacksOfNetwork(gpu, model, {.convolutions = precision}).expect_in_need(dynamic, optimal);
     }
   }
   std::cout << "dyn took " << dynamic.taken << " of " << dynamic.possible << " fallbacks, optimal "

@@ -27,6 +27,7 @@ const TrialPlace kHere{.gpu = "GPU \"one\"", .driver = "13.0", .cudnn = "9.19.0"
 
 const EngineTrial kRight{.worst_error = 1e-6, .tolerance = 1e-4, .seconds = 1.0 / 3};
 const EngineTrial kUntimed{.worst_error = 0, .tolerance = 1e-4};
+const EngineTrial kOutOfTime{.worst_error = 0, .tolerance = 1e-4, .untimed_within_seconds = 60};
 const EngineTrial kWrong{.worst_error = kInfinity, .tolerance = 1e-4};
 
 void expect_same(const EngineTrial* found, const EngineTrial& expected) {
@@ -34,6 +35,7 @@ void expect_same(const EngineTrial* found, const EngineTrial& expected) {
   EXPECT_EQ(found->worst_error, expected.worst_error);
   EXPECT_EQ(found->tolerance, expected.tolerance);
   EXPECT_EQ(found->seconds, expected.seconds);
+  EXPECT_EQ(found->untimed_within_seconds, expected.untimed_within_seconds);
   EXPECT_EQ(found->right(), expected.right());
 }
 
@@ -48,6 +50,7 @@ EngineTimings some() {
   timings.record(kHere, "question", "right", kRight);
   timings.record(kHere, "question", "wrong", kWrong);
   timings.record(kHere, "another question", "right", kUntimed);
+  timings.record(kHere, "another question", "late", kOutOfTime);
   timings.record(elsewhere(&TrialPlace::gpu), "question", "right", kUntimed);
   return timings;
 }
@@ -59,6 +62,7 @@ TEST(EngineTimings, ComeBackFromTheirText) {
   expect_same(read.find(kHere, "question", "right"), kRight);
   expect_same(read.find(kHere, "question", "wrong"), kWrong);
   expect_same(read.find(kHere, "another question", "right"), kUntimed);
+  expect_same(read.find(kHere, "another question", "late"), kOutOfTime);
   EXPECT_FALSE(read.find(kHere, "question", "wrong")->right());
   EXPECT_EQ(EngineTimings(EngineTimings().text()).text(), EngineTimings().text());
 }

@@ -165,10 +165,9 @@ class EngineTrialsTest : public ::testing::TestWithParam<Direction> {
   }
 
   std::vector<EngineTrial> run(const std::vector<Engine>& engines, std::uint64_t budget = 64 * kGranule,
-                               const DeviceTrialOptions& options = {}) {
-    return make_device_trials([&] { return make_cuda_device({.budget_bytes = budget}, fake_); }, library_,
-                              options)
-        ->run(question(GetParam()), engines);
+                               TrialKind kind = TrialKind::kTimed) {
+    return make_device_trials([&] { return make_cuda_device({.budget_bytes = budget}, fake_); }, library_)
+        ->run(question(GetParam()), engines, kind);
   }
   EngineTrial run(const std::string& engine) { return run(named({engine})).at(0); }
 
@@ -189,7 +188,7 @@ TEST_P(EngineTrialsTest, WhatIsRightIsTimed) {
 }
 
 TEST_P(EngineTrialsTest, WithoutTimesOneRunIsEnough) {
-  const std::vector<EngineTrial> trials = run(named({"small"}), 64 * kGranule, {.timed_runs = 0});
+  const std::vector<EngineTrial> trials = run(named({"small"}), 64 * kGranule, TrialKind::kOfResults);
   EXPECT_TRUE(trials.at(0).right());
   EXPECT_FALSE(trials[0].seconds);
   EXPECT_EQ(library_->sound.calls().size(), 1U);
@@ -256,11 +255,11 @@ std::unique_ptr<EngineTrials> trials_on(const std::shared_ptr<FakeCuda>& fake, s
 TEST(EngineTrials, OperandsWithoutRoomAreOutOfMemory) {
   const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.granule_bytes = kGranule});
   const EngineQuestion wide = question(Direction::kForward, 1024);
-  EXPECT_THROW(trials_on(fake, kGranule)->run(wide, named({"small"})), OutOfMemory);
+  EXPECT_THROW(trials_on(fake, kGranule)->run(wide, named({"small"}), TrialKind::kTimed), OutOfMemory);
   EXPECT_THAT(fake->leaks(), IsEmpty());
   EngineQuestion half = question(Direction::kForward);
   half.elements = ElementType::kBf16;
-  EXPECT_THROW(trials_on(fake, kGranule)->run(half, named({"small"})), InvalidArgument);
+  EXPECT_THROW(trials_on(fake, kGranule)->run(half, named({"small"}), TrialKind::kTimed), InvalidArgument);
 }
 
 // Whichever call fails, nothing is left behind. (Where waiting for the clock's first stamp failed, its stream
@@ -273,8 +272,10 @@ TEST(EngineTrials, LeaveNothingBehindWhateverFails) {
     fake->fail_call(nth, CudaStatus::kUnknown);
     bool right = false;
     try {
-      right =
-          trials_on(fake, 4 * kGranule)->run(question(Direction::kForward), named({"small"})).at(0).right();
+      right = trials_on(fake, 4 * kGranule)
+                  ->run(question(Direction::kForward), named({"small"}), TrialKind::kTimed)
+                  .at(0)
+                  .right();
     } catch (const Error&) {
     }
     EXPECT_THAT(fake->misuses(), IsEmpty()) << fake->failed_call();

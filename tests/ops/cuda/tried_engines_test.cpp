@@ -24,6 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 const EngineQuestion kQuestion = plane_question(1, ElementType::kF32);
+const EngineQuestion kAnother = plane_question(3, ElementType::kF32);
 
 // In the library's order.
 const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .notes = {kTensorCore}},
@@ -37,22 +38,28 @@ EngineTrial right(double seconds) {
 }
 const EngineTrial kWrong{.worst_error = 7.5, .tolerance = 0.25};
 
-// Answers as it is told; by default engines are right and take as long as each other.
+// Answers as it is told; by default engines are right and take as long as each other. Each question takes ten
+// seconds.
 struct Script final : EngineTrials {
-  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines) override {
-    EXPECT_EQ(to_string(question), to_string(kQuestion));
+  std::vector<EngineTrial> run(const EngineQuestion&, std::span<const Engine> engines,
+                               TrialKind kind) override {
     if (no_memory) {
       throw OutOfMemory("operands", {.asked = 5, .budget = 4});
     }
+    seconds += 10;
     std::vector<EngineTrial> trials;
     for (const Engine& engine : engines) {
       tried.push_back(engine.name);
       const auto told = answers.find(engine.name);
       trials.push_back(told == answers.end() ? right(1) : told->second);
+      if (kind == TrialKind::kOfResults) {
+        trials.back().seconds.reset();
+      }
     }
     return trials;
   }
 
+  double seconds = 0;
   std::map<std::string, EngineTrial> answers;
   std::vector<std::string> tried;
   bool no_memory = false;
@@ -60,23 +67,31 @@ struct Script final : EngineTrials {
 
 class TriedEnginesTest : public ::testing::Test {
  protected:
-  TriedEngines tried_engines(bool by_time) {
+  TriedEngines tried_engines(EngineTiming timing, double most_seconds = 1000) {
+    report_ = std::make_shared<EngineTrialReport>();
     return TriedEngines({.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
                          .trials = trials_,
                          .timings = timings_,
-                         .warn = [this](const std::string& text) { warnings_.push_back(text); }},
+                         .warn = [this](const std::string& text) { warnings_.push_back(text); },
+                         .report = report_,
+                         .clock = [this] { return trials_->seconds; }},
                         {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
-                         .by_time = by_time});
+                         .timing = timing,
+                         .most_seconds = most_seconds});
   }
-  std::vector<std::string> list(bool by_time) {
-    const TriedEngines tried = tried_engines(by_time);
-    EXPECT_EQ(tried.name(), by_time ? "library 1.2, timed" : "library 1.2");
+  std::vector<std::string> list(EngineTiming timing) {
+    const TriedEngines tried = tried_engines(timing);
+    EXPECT_EQ(tried.name(), timing == EngineTiming::kOff ? "library 1.2" : "library 1.2, timed");
     return names_of(tried, kQuestion);
+  }
+  std::vector<std::string> list(bool all_timed) {
+    return list(all_timed ? EngineTiming::kAll : EngineTiming::kOff);
   }
 
   const std::shared_ptr<Script> trials_ = std::make_shared<Script>();
   const std::shared_ptr<EngineTimingsFile> timings_ =
       std::make_shared<EngineTimingsFile>(std::nullopt, TrialPlace(), nullptr);
+  std::shared_ptr<EngineTrialReport> report_;
   std::vector<std::string> warnings_;
 };
 
@@ -91,7 +106,7 @@ TEST_F(TriedEnginesTest, AreInTheOrderOfTheirTimes) {
 TEST_F(TriedEnginesTest, BringTheirTimesAlong) {
   trials_->answers = {{"large", right(3)}, {"as large", {.failure = "no room", .no_room = true}}};
   std::map<std::string, std::optional<double>> seconds;
-  for (const Engine& engine : tried_engines(true).list(kQuestion)) {
+  for (const Engine& engine : tried_engines(EngineTiming::kAll).list(kQuestion)) {
     seconds[engine.name] = engine.seconds;
   }
   EXPECT_EQ(seconds.at("large"), 3);
@@ -117,6 +132,53 @@ TEST_F(TriedEnginesTest, WithoutTimesOnlyWhatMayBeChosenIsTried) {
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
 }
 
+// Of those that could be chosen; what they hide stays behind them.
+TEST_F(TriedEnginesTest, TimesWhatMayBeChosenWhereThatIsEnough) {
+  trials_->answers = {{"large", right(3)}, {"as large", right(1)}, {"middle", right(2)}, {"small", right(5)}};
+  EXPECT_THAT(list(EngineTiming::kChoosable), ElementsAre("middle", "large", "small", "as large", "rounded"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
+  EXPECT_EQ(report_->engines, 3U);
+  EXPECT_EQ(report_->convolutions, 1U);
+  EXPECT_EQ(report_->untimed, 0U);
+  EXPECT_EQ(report_->seconds, 10);
+}
+
+// The first question takes ten seconds. What the second one's engines compute is looked at all the same.
+TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
+  trials_->answers = {{"large", right(3)}, {"middle", kWrong}, {"small", right(1)}};
+  const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 10);
+  EXPECT_THAT(names_of(tried, kQuestion), ElementsAre("small", "large", "as large", "rounded"));
+  EXPECT_THAT(names_of(tried, kAnother), ElementsAre("large", "as large", "small", "rounded"));
+  for (const Engine& engine : tried.list(kAnother)) {
+    EXPECT_FALSE(engine.seconds) << engine.name;
+  }
+  EXPECT_EQ(report_->engines, 6U);
+  EXPECT_EQ(report_->convolutions, 2U);
+  EXPECT_GT(report_->untimed, 0U);
+}
+
+// Otherwise a repeated run, which has as much time once more, would go on with what the first one had to
+// leave out, and have other algorithms.
+TEST_F(TriedEnginesTest, WhatHadNoTimeIsLeftUntimedByRunsThatHaveNoMore) {
+  trials_->answers = {{"large", right(3)}, {"small", right(1)}};
+  const auto answers_within = [&](double seconds) {
+    const TriedEngines tried = tried_engines(EngineTiming::kChoosable, seconds);
+    return std::pair(names_of(tried, kQuestion), names_of(tried, kAnother));
+  };
+  const auto first = answers_within(10);
+  trials_->tried.clear();
+  EXPECT_EQ(answers_within(10), first);
+  EXPECT_EQ(report_->untimed, 1U);
+  EXPECT_EQ(answers_within(5), first);
+  EXPECT_THAT(trials_->tried, IsEmpty());
+  EXPECT_NE(answers_within(30), first);
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
+  EXPECT_EQ(report_->untimed, 0U);
+  trials_->tried.clear();
+  EXPECT_NE(answers_within(10), first) << "what is timed stays so";
+  EXPECT_THAT(trials_->tried, IsEmpty());
+}
+
 TEST_F(TriedEnginesTest, WhatIsWrongIsRefusedAndTheNextIsTried) {
   trials_->answers = {{"large", kWrong}};
   EXPECT_THAT(list(false), ElementsAre("as large", "middle", "small", "rounded"));
@@ -139,12 +201,11 @@ TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
 
 // An engine that was held to the reference without being timed is timed when somebody wants times.
 TEST_F(TriedEnginesTest, WhatHasNoTimeYetIsTimed) {
-  trials_->answers = {{"large", {.worst_error = 0, .tolerance = 1, .seconds = {}}}};
   list(false);
   trials_->tried.clear();
   trials_->answers = {{"large", right(9)}};
   EXPECT_THAT(list(true), ElementsAre("as large", "middle", "small", "large", "rounded"));
-  EXPECT_THAT(trials_->tried, ElementsAre("large", "as large"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "as large", "middle", "small"));
 }
 
 TEST_F(TriedEnginesTest, WhatHasNoRoomComesLastAndIsTriedAgain) {
