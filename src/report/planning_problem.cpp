@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json device_json(const PlannedRun& run, const PlanCosts& costs) {
+Json device_line(const PlannedRun& run, const PlanCosts& costs) {
   return {{"type", "planning_device"},
           {"device", run.target.name},
           {"simulated", run.target.simulated},
@@ -34,7 +34,7 @@ Json device_json(const PlannedRun& run, const PlanCosts& costs) {
           {"ops", run.tape->ops().size()}};
 }
 
-Json value_json(const Tape& tape, ValueId id) {
+Json value_line(const Tape& tape, ValueId id) {
   const Value& value = tape.value(id);
   const auto results = tape.results();
   return {{"type", "planning_value"}, {"value", id},
@@ -77,7 +77,7 @@ Json algorithms_json(const PlannedRun& run, const PlanCosts& costs, OpId id) {
   return algorithms;
 }
 
-Json op_json(const PlannedRun& run, const PlanCosts& costs, OpId id) {
+Json op_line(const PlannedRun& run, const PlanCosts& costs, OpId id) {
   const Op& op = run.tape->op(id);
   const TapeLayer* const layer = run.tape->layer_of(op);
   return {{"type", "planning_op"},
@@ -97,12 +97,12 @@ Json op_json(const PlannedRun& run, const PlanCosts& costs, OpId id) {
 
 std::vector<Json> planning_problem(const PlannedRun& run) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
-  std::vector<Json> lines{device_json(run, costs)};
+  std::vector<Json> lines{device_line(run, costs)};
   for (ValueId value = 0; value < run.tape->values().size(); ++value) {
-    lines.push_back(value_json(*run.tape, value));
+    lines.push_back(value_line(*run.tape, value));
   }
   for (OpId op = 0; op < run.tape->ops().size(); ++op) {
-    lines.push_back(op_json(run, costs, op));
+    lines.push_back(op_line(run, costs, op));
   }
   return lines;
 }

@@ -25,7 +25,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-std::vector<std::string> errors(const Json& line) {
+std::vector<std::string> line_errors(const Json& line) {
   static const Json schema = read_json(std::string(VDNN_DOCS_DIRECTORY) + "/planning_problem.schema.json");
   return SchemaCheck::errors(schema, line);
 }
@@ -36,7 +36,7 @@ Json problem_of(const PlannedRun& run) {
   for (const auto& written : planning_problem(run)) {
     Json line = Json::parse(written.dump(-1, ' ', false, Json::error_handler_t::replace));
     line["schema"] = 1;  // as JsonLines puts it
-    EXPECT_THAT(errors(line), IsEmpty()) << line;
+    EXPECT_THAT(line_errors(line), IsEmpty()) << line;
     if (line["type"] == "planning_device") {
       problem["device"] = line;
     } else {
@@ -218,14 +218,14 @@ TEST(PlanningProblem, TheSchemaIsStrict) {
     for (const auto& [key, value] : line.items()) {
       Json without = line;
       without.erase(key);
-      EXPECT_THAT(errors(without), Not(IsEmpty())) << key;
+      EXPECT_THAT(line_errors(without), Not(IsEmpty())) << key;
       Json wrong = line;
       wrong[key] = Json{{"x", 1}};
-      EXPECT_THAT(errors(wrong), Not(IsEmpty())) << key;
+      EXPECT_THAT(line_errors(wrong), Not(IsEmpty())) << key;
     }
     Json unknown = line;
     unknown["colour"] = "red";
-    EXPECT_THAT(errors(unknown), Not(IsEmpty()));
+    EXPECT_THAT(line_errors(unknown), Not(IsEmpty()));
   }
 }
 
