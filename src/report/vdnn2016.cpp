@@ -256,7 +256,7 @@ double mib(std::uint64_t bytes) {
   return mib(static_cast<double>(bytes));
 }
 
-std::string number(const std::optional<double>& value, int digits) {
+std::string optional_number(const std::optional<double>& value, int digits) {
   std::ostringstream text;
   if (value) {
     text << std::fixed << std::setprecision(digits) << *value;
@@ -268,7 +268,7 @@ std::string number(const std::optional<double>& value, int digits) {
 
 // "peak/average", in MiB.
 std::string pair(const std::optional<double>& peak, const std::optional<double>& average) {
-  return number(peak, 0) + "/" + number(average, 0);
+  return optional_number(peak, 0) + "/" + optional_number(average, 0);
 }
 
 void print_row(std::ostream& out, const std::vector<std::string>& cells) {
@@ -284,19 +284,21 @@ void print_row(std::ostream& out, const std::vector<std::string>& cells) {
 void print(std::ostream& out, const ReproducedPolicy& policy) {
   const PaperMemoryUse& with = policy.with_classifier;
   const PaperMemoryUse& without = policy.without_classifier;
-  print_row(out, {policy.name, pair(mib(policy.ours.peak_bytes), mib(policy.ours.average_bytes)),
-                  pair(mib(with.peak_bytes), mib(with.average_over_time_bytes)),
-                  pair(mib(without.peak_bytes), mib(without.average_over_time_bytes)),
-                  number(mib(without.average_over_ops_bytes), 0),
-                  pair(policy.paper.peak_mib, policy.paper.average_mib), number(policy.relative_speed, 3),
-                  number(policy.paper.relative_speed, 3)});
+  print_row(out,
+            {policy.name, pair(mib(policy.ours.peak_bytes), mib(policy.ours.average_bytes)),
+             pair(mib(with.peak_bytes), mib(with.average_over_time_bytes)),
+             pair(mib(without.peak_bytes), mib(without.average_over_time_bytes)),
+             optional_number(mib(without.average_over_ops_bytes), 0),
+             pair(policy.paper.peak_mib, policy.paper.average_mib), optional_number(policy.relative_speed, 3),
+             optional_number(policy.paper.relative_speed, 3)});
 }
 
 void print(std::ostream& out, const ReproducedNetwork& network) {
   out << network.model << "(" << network.batch << ")\n";
   print_row(out, {"offloaded", "MiB", "paper"});
   for (const ReproducedTraffic& traffic : network.traffic) {
-    print_row(out, {traffic.policy, number(mib(traffic.bytes), 1), number(traffic.paper_mib, 0)});
+    print_row(
+        out, {traffic.policy, optional_number(mib(traffic.bytes), 1), optional_number(traffic.paper_mib, 0)});
   }
   print_row(out, {"peak/average", "ours", "as paper", "no classif.", "over ops", "paper", "speed", "paper"});
   for (const ReproducedPolicy& policy : network.policies) {
@@ -306,11 +308,11 @@ void print(std::ostream& out, const ReproducedNetwork& network) {
 }
 
 void print(std::ostream& out, const ReproducedLimit& limit) {
-  print_row(
-      out, {limit.model + "(" + std::to_string(limit.batch) + ")", number(mib(limit.paper_baseline_bytes), 0),
-            limit.fits ? "yes" : "no", number(mib(limit.budget_bytes), 0), number(mib(limit.peak_bytes), 0),
-            number(mib(limit.host_bytes), 0), number(mib(limit.offload_bytes), 0),
-            number(limit.relative_speed, 3), number(limit.paper_relative_speed, 2)});
+  print_row(out, {limit.model + "(" + std::to_string(limit.batch) + ")",
+                  optional_number(mib(limit.paper_baseline_bytes), 0), limit.fits ? "yes" : "no",
+                  optional_number(mib(limit.budget_bytes), 0), optional_number(mib(limit.peak_bytes), 0),
+                  optional_number(mib(limit.host_bytes), 0), optional_number(mib(limit.offload_bytes), 0),
+                  optional_number(limit.relative_speed, 3), optional_number(limit.paper_relative_speed, 2)});
 }
 
 }  // namespace
