@@ -289,6 +289,43 @@ void Layout::find_copies() {
   std::ranges::stable_sort(copies_, {}, [](const Copy& copy) { return std::pair(copy.slot, copy.gap); });
 }
 
+// --- what is short of memory -------------------------------------------------------------------------------
+// The gaps whose values are recomputed at the slot, for their own next use or on the way to another.
+std::vector<std::uint32_t> Layout::recomputed_at(OpId slot) const {
+  std::vector<std::uint32_t> gaps;
+  for (auto again = std::ranges::lower_bound(again_, slot, {}, &Again::slot);
+       again != again_.end() && again->slot == slot; ++again) {
+    for (const ValueId value : problem_.tape().op(again->op).writes) {
+      const std::uint32_t gap = problem_.gap_at(value, slot);
+      if (gap != kNone && is_recomputed(fate(gap))) {
+        gaps.push_back(gap);
+      }
+    }
+  }
+  return gaps;
+}
+
+bool Layout::relieve(const std::vector<Shortage>& shortages, Decisions& decisions,
+                     std::minstd_rand& random) const {
+  bool any = false;
+  for (const Shortage& shortage : shortages) {
+    const std::vector<std::uint32_t> gaps = recomputed_at(shortage.slot);
+    bool early = false;
+    for (const std::uint32_t gap : gaps) {
+      if (fate(gap) == Fate::kRecompute && back_[gap] == shortage.slot &&
+          problem_.gaps()[gap].first_after > shortage.slot) {
+        decisions.fates[gap] = Fate::kRemake;
+        early = true;
+      }
+    }
+    if (!early && !gaps.empty()) {
+      decisions.fates[gaps[random() % gaps.size()]] = Fate::kOffload;
+    }
+    any = any || !gaps.empty();
+  }
+  return any;
+}
+
 // --- time --------------------------------------------------------------------------------------------------
 // Of what the slot's op, done at `clock`, has made, and of the inputs that it was the first to read.
 void Layout::start_offloads(OpId slot, double clock, std::size_t& next_copy, double& link_free) {

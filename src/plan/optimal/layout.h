@@ -13,6 +13,7 @@
 // placement.h comes within a few thousandths of that.
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "src/plan/optimal/problem.h"
@@ -55,6 +56,10 @@ class Layout {
   const std::vector<bool>& tight() const { return tight_; }
   // Of those, the ones at which a copy, not the choice of an algorithm, lacked memory.
   const std::vector<OpId>& held_up() const { return held_up_; }
+  // Of what was evaluated last, which was short of memory: changes one decision for each of the slots at
+  // which ops are launched again. What is recomputed there too early is recomputed again later; else one of
+  // the recomputed values, drawn by chance, is offloaded. False: nothing is recomputed at any of them.
+  bool relieve(const std::vector<Shortage>& shortages, Decisions& decisions, std::minstd_rand& random) const;
   // What an op runs with: an index into Problem::choices().
   std::uint32_t choice(OpId op) const { return choice_[op]; }
 
@@ -78,6 +83,7 @@ class Layout {
   bool gather(OpId slot, std::uint32_t gap);
   bool is_there(ValueId value, OpId slot);
   void count_passing(OpId slot, std::size_t first);
+  std::vector<std::uint32_t> recomputed_at(OpId slot) const;
   bool stays(ValueId value, OpId slot) const;
   void find_copies();
   void find_memory();

@@ -56,10 +56,11 @@ class Chooser {
               .least_choice = std::vector<std::uint8_t>(problem_.slots(), 0)},
              problem_.most_bytes(), budgets_.device_bytes);
     const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
-    const std::vector<optimal::Found> found = optimal::Search(problem_, host).run();
-    choose_among(found);
+    optimal::Search search(problem_, host);
+    search.search_up_to(budgets_.device_bytes - std::min(budgets_.device_bytes, problem_.persistent_bytes()));
+    choose_among(search.found());
     consider_static_policies();
-    find_smallest(found);
+    find_smallest(search);
     PlannedSchedule chosen = best_ ? *std::move(best_) : *smallest_;
     chosen.smallest_peak_bytes = smallest_forecast_.peak_bytes;
     return chosen;
@@ -82,16 +83,20 @@ class Chooser {
 
   // All sizes that may lead to less than what is known, so that it is the same whatever the budget; of each
   // the plan with the smallest workspaces.
-  void find_smallest(const std::vector<optimal::Found>& found) {
+  void find_smallest(optimal::Search& search) {
     std::uint64_t last = 0;
-    for (const optimal::Found& each : found) {
-      if (committed_bytes(each.bytes) >= smallest_forecast_.peak_bytes) {
+    for (std::size_t each = 0; each < search.found().size() || search.search_next();) {
+      if (each == search.found().size()) {
+        continue;  // nothing was found for that size
+      }
+      const optimal::Found found = search.found()[each++];
+      if (committed_bytes(found.bytes) >= smallest_forecast_.peak_bytes) {
         return;
       }
-      if (each.bytes != last) {
-        consider(each.decisions, each.bytes, committed_bytes(each.bytes));
+      if (found.bytes != last) {
+        consider(found.decisions, found.bytes, committed_bytes(found.bytes));
       }
-      last = each.bytes;
+      last = found.bytes;
     }
   }
 

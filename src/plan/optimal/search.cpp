@@ -19,8 +19,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // of the search for tapes of any length but those so long that the fewest sizes take more.
 constexpr std::size_t kSizeSlots = 26'000;
 constexpr std::size_t kSegmentSlots = 1'000'000;
-constexpr std::size_t kImprovementSlots = 2'500'000;
-constexpr std::size_t kRuinSlots = 1'000'000;
+constexpr std::size_t kImprovementSlots = 5'000'000;
+constexpr std::size_t kRuinSlots = 2'000'000;
 constexpr std::size_t kFewestSizes = 6;
 constexpr std::size_t kMostSizes = 200;
 
@@ -52,6 +52,7 @@ void keep(Found found, std::vector<Found>& all) {
   }
 }
 
+constexpr int kReliefs = 8;
 constexpr int kAttempts = 4;  // of a recipe, each time with what the last one lacked
 
 }  // namespace
@@ -75,6 +76,7 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
     }
   }
   segments_.push_back(static_cast<std::uint32_t>(problem.gaps().size()) + 1);
+  sizes_ = sizes();
 }
 
 // From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
@@ -99,22 +101,29 @@ std::vector<std::uint64_t> Search::sizes() const {
   return result;
 }
 
-std::vector<Found> Search::run() {
-  std::vector<Found> all;
-  std::size_t looked_at = 0;
-  for (const std::uint64_t bytes : sizes()) {
-    const bool tight = looked_at++ <= size_count_ / kTightSizes;
-    const std::optional<Decisions> with_less =
-        all.empty() ? std::nullopt : std::optional(all.back().decisions);
-    // Where addresses are hard to find, the plans with smaller workspaces may be the only ones that have any.
-    for (std::size_t cap = looked_at == 1 ? caps_.size() - 1 : 0; cap > 0; cap -= std::min(cap, kCapStep)) {
-      selection_.limit(caps_[cap]);
-      keep(search(bytes, std::nullopt, 1), all);
-    }
-    selection_.limit(caps_.front());
-    keep(search(bytes, with_less, tight ? kTightEffort : 1), all);
+void Search::search_up_to(std::uint64_t bytes) {
+  while (next_size_ < sizes_.size() && sizes_[next_size_] <= bytes) {
+    search_next();
   }
-  return all;
+}
+
+bool Search::search_next() {
+  if (next_size_ == sizes_.size()) {
+    return false;
+  }
+  const std::uint64_t bytes = sizes_[next_size_];
+  const bool tight = next_size_ <= size_count_ / kTightSizes;
+  const std::optional<Decisions> with_less =
+      found_.empty() ? std::nullopt : std::optional(found_.back().decisions);
+  // Where addresses are hard to find, the plans with smaller workspaces may be the only ones that have any.
+  for (std::size_t cap = next_size_ == 0 ? caps_.size() - 1 : 0; cap > 0; cap -= std::min(cap, kCapStep)) {
+    selection_.limit(caps_[cap]);
+    keep(search(bytes, std::nullopt, 1), found_);
+  }
+  selection_.limit(caps_.front());
+  keep(search(bytes, with_less, tight ? kTightEffort : 1), found_);
+  ++next_size_;
+  return true;
 }
 
 // `start`: what fits in less.
@@ -150,10 +159,27 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     if (outcome.impossible_gap != kNone) {
       return;
     }
+    if (const Outcome relieved = relieve(outcome, decisions, best.bytes); relieved.feasible()) {
+      take_if_better(decisions, relieved, best);
+      return;
+    }
     for (const Shortage& shortage : outcome.shortages) {
       too_much_[shortage.slot] += shortage.bytes;
     }
   }
+}
+
+// What is recomputed takes memory that the selection does not know of. Decisions that are short of it are
+// changed until they are not, or nothing more can be done.
+Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes) {
+  Outcome now = outcome;
+  for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
+    if (!layout_.relieve(now.shortages, decisions, random_)) {
+      break;
+    }
+    now = layout_.evaluate(decisions, bytes);
+  }
+  return now;
 }
 
 // Workspaces leave less memory to copies: the same with limits of workspace.
@@ -275,17 +301,9 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
         .again = draw(2) == 0 ? Fate::kRecompute : Fate::kRemake};
     const double price = kLinkPrices[draw(kLinkPrices.size())];
     too_much_.assign(problem_.slots(), 0);
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      const Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes, too_much_);
-      const Outcome outcome = layout_.evaluate(decisions, best.bytes);
-      if (outcome.shortages.empty()) {
-        take_if_better(decisions, outcome, best);
-        break;
-      }
-      for (const Shortage& shortage : outcome.shortages) {
-        too_much_[shortage.slot] += shortage.bytes;
-      }
-    }
+    Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes, too_much_);
+    const Outcome outcome = relieve(layout_.evaluate(decisions, best.bytes), decisions, best.bytes);
+    take_if_better(decisions, outcome, best);
   }
 }
 

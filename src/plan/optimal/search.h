@@ -1,6 +1,6 @@
 #pragma once
-// For a row of memory sizes, the best decisions that are found for each. Nothing here depends on the device
-// budget.
+// For a row of memory sizes, the best decisions that are found for each. What is found for a size does not
+// depend on the device budget.
 //
 // For each size the search tries all recipes (selection.h) and what it found for less memory, then improves
 // the best of them by local moves: the fates of all gaps between two cuts at once, the fate of one gap, the
@@ -30,14 +30,20 @@ class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
+  // Searches all sizes of no more than so many bytes that were not searched before.
+  void search_up_to(std::uint64_t bytes);
+  // Searches the next size; false: there is none.
+  bool search_next();
+
   // By size, ascending; the smallest several times, with smaller workspaces first. A size for which
   // nothing is found is left out.
-  std::vector<Found> run();
+  const std::vector<Found>& found() const { return found_; }
 
  private:
   std::vector<std::uint64_t> sizes() const;
   Found search(std::uint64_t bytes, const std::optional<Decisions>& start, std::size_t effort);
   void try_recipe(const Recipe& recipe, Found& best);
+  Outcome relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes);
   void try_caps(Decisions decisions, Found& best);
   bool try_decisions(const Decisions& decisions, Found& best);
   bool take_if_better(const Decisions& decisions, const Outcome& outcome, Found& best);
@@ -60,6 +66,9 @@ class Search {
   Selection selection_;
   std::vector<std::vector<std::uint8_t>> caps_;  // see workspace_caps()
   std::vector<Recipe> recipes_;
+  std::vector<std::uint64_t> sizes_;
+  std::size_t next_size_ = 0;
+  std::vector<Found> found_;
   std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen, of the size at hand
   std::vector<std::uint64_t> too_much_;
   // Of the best: as the layout says of it, and how many tight slots come before each slot.
