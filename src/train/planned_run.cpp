@@ -14,9 +14,10 @@
 #include <variant>
 #include <vector>
 
+#include "src/ops/classic/catalog.h"
 #include "src/ops/cuda/cuda_catalog.h"
-#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/known_gpus.h"
+#include "src/ops/product_names.h"
 #include "src/train/run_target.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
@@ -65,7 +66,7 @@ ProductPrecisions precisions_of(const RunOptions& options) {
     return {.convolutions = tf32_if(*options.tf32), .matrix_products = tf32_if(*options.tf32)};
   }
   return options.recorded_algorithms.empty() ? ProductPrecisions{.convolutions = ProductPrecision::kTf32}
-                                             : cuda::recorded_precisions(options.recorded_algorithms);
+                                             : ops::recorded_precisions(options.recorded_algorithms);
 }
 
 // Of a run on one GPU under this policy.
@@ -141,30 +142,45 @@ void require_no_engine_trials(const RunOptions& options, const RunTarget& target
   }
 }
 
-// With the catalog of the driver and the engines that the GPU has. One model for a whole network: where an
-// engine of one of its convolutions is not known, all of it is the classic one.
+// With the driver's catalog; nothing where the engines of a convolution are not known.
+std::optional<Lowered> lower_with_known_engines(const Network& network, const RunOptions& options,
+                                                const std::string& gpu, const ProductPrecisions& precisions) {
+  std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu);
+  if (!engines) {
+    return std::nullopt;
+  }
+  try {
+    return lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines), precisions));
+  } catch (const cuda::NoEngine& error) {
+    if (options.warn) {
+      options.warn("network " + network.name() +
+                   " is planned with the classic algorithms, since engines of sim:" + gpu +
+                   " are not known: " + error.what());
+    }
+    return std::nullopt;
+  }
+}
+
+// One model covers a whole network: where the engines of one of its convolutions are not known, all of it has
+// the classic algorithms, which multiply in the same types at the same rates.
 Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options,
                                 const SimProfile& profile) {
-  const std::string& gpu = profile.name;
-  if (std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu)) {
-    ProductPrecisions precisions;
-    if (profile.flops_per_second.tf32 > 0) {
-      precisions = precisions_of(options);
-    } else {
-      require_no_tf32(options, "the profile of sim:" + gpu + " has no rate of it (flops_per_second, tf32)");
-    }
-    try {
-      Lowered lowered =
-          lower(network, options, std::make_shared<cuda::CudaCatalog>(std::move(engines), precisions));
-      lowered.precisions = precisions;
-      return lowered;
-    } catch (const cuda::NoEngine& error) {
-      // The classic catalog has an algorithm for everything, and its name is what is reported.
-      require_no_tf32(options, error.what());
-    }
+  ProductPrecisions precisions;
+  if (profile.flops_per_second.tf32 > 0) {
+    precisions = precisions_of(options);
+  } else {
+    require_no_tf32(options,
+                    "the profile of sim:" + profile.name + " has no rate of it (flops_per_second, tf32)");
   }
-  require_no_tf32(options, "no engines are known that compute in it on sim:" + gpu);
-  return lower(network, options, make_classic_catalog());
+  std::optional<Lowered> lowered = lower_with_known_engines(network, options, profile.name, precisions);
+  if (!lowered) {
+    lowered =
+        lower(network, options,
+              precisions == ProductPrecisions() ? make_classic_catalog()
+                                                : classic::make_tensor_core_catalog(profile, precisions));
+  }
+  lowered->precisions = precisions;
+  return *std::move(lowered);
 }
 
 // `cpu`, simulated or not.
@@ -486,7 +502,7 @@ ProductPrecisions PlannedRun::product_precisions() const {
   ProductPrecisions used;
   for (OpId id = 0; id < tape->ops().size(); ++id) {
     const Op& op = tape->op(id);
-    if (cuda::is_in_tf32(op.algorithms[schedule.algorithms[id]].name)) {
+    if (ops::is_in_tf32(op.algorithms[schedule.algorithms[id]].name)) {
       const bool matrix_product = std::holds_alternative<FullyConnectedSpec>(op.spec);
       (matrix_product ? used.matrix_products : used.convolutions) = ProductPrecision::kTf32;
     }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -318,6 +319,54 @@ TEST(PlannedRunThroughput, OfResNet50IsWithin15PercentOfWhatNvidiaPublished) {
   EXPECT_NEAR(images_per_second("sim:a100", 256), 938, 0.15 * 938) << "TF32, 80 GB";
 }
 
+// What is predicted where cuDNN cannot be asked and nothing is recorded: once fp32 at 11.7 TFLOP/s, whatever
+// the GPU has tensor cores for.
+class PlannedRunUnknownEngines : public testing::TemporaryDirectory {
+ protected:
+  // An A100 under a name of which no engines are known.
+  std::string unknown_gpu() {
+    std::ifstream file(VDNN_DEVICES_DIRECTORY "/a100.json");
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string name = "\"name\": \"a100\"";
+    text.replace(text.find(name), name.size(), "\"name\": \"nobodys\"");
+    write("nobodys.json", text);
+    return "sim:" + (directory_ / "nobodys.json").string();
+  }
+  static RunOptions resnet50(const std::string& device) {
+    return {.model = {.model = "resnet50", .batch = 256},
+            .device = device,
+            .policy = Policy::kOffloadNone,
+            .training = {.optimizer = SgdSpec{.momentum = 0.875F}}};
+  }
+};
+
+TEST_F(PlannedRunUnknownEngines, LeaveTheRatesOfTheTypesAsTheyAre) {
+  RunOptions run = resnet50(unknown_gpu());
+  const PlannedRun usual = plan_run(run);
+  EXPECT_EQ(usual.algorithms_source(), "classic, tf32 convolutions");
+  EXPECT_EQ(usual.product_precisions(), (ProductPrecisions{.convolutions = ProductPrecision::kTf32}));
+  EXPECT_NEAR(256 / usual.prediction.step_seconds, 938, 0.15 * 938) << "as with engines, TF32, 80 GB";
+  run.tf32 = true;
+  const PlannedRun all = plan_run(run);
+  EXPECT_EQ(all.algorithms_source(), "classic, tf32");
+  EXPECT_EQ(all.product_precisions().matrix_products, ProductPrecision::kTf32);
+  EXPECT_LT(all.prediction.step_seconds, usual.prediction.step_seconds);
+  run.tf32 = false;
+  const PlannedRun fp32 = plan_run(run);
+  EXPECT_EQ(fp32.algorithms_source(), "classic");
+  EXPECT_EQ(fp32.product_precisions(), ProductPrecisions());
+  EXPECT_GT(fp32.prediction.step_seconds, 1.2 * usual.prediction.step_seconds);
+}
+
+TEST_F(PlannedRunUnknownEngines, GoOnInThePrecisionThatWasRecorded) {
+  RunOptions run = resnet50(unknown_gpu());
+  run.tf32 = true;
+  const PlannedRun all = plan_run(run);
+  run.tf32.reset();
+  run.recorded_algorithms = algorithms_by_op(all);
+  EXPECT_EQ(plan_run(run).product_precisions(), all.product_precisions());
+}
+
 TEST(PlannedRunDevices, Tf32AndEngineTimingsAreRefusedWhereTheyWouldChangeNothing) {
   for (const std::string device : {"cpu", "sim:cpu", "sim:titan-x"}) {
     RunOptions run = options("lenet", 64);
@@ -383,7 +432,8 @@ TEST(PlannedRunDevices, MatrixProductsOfSimulatedGpusStepDownWithThePreferenceAn
 
 TEST(PlannedRunDevices, EnginesThatAreNotRecordedAreThoseOfCudnnOrClassic) {
   const std::string source = plan_run(simulated("h200", 63)).catalog->algorithms_source();
-  EXPECT_THAT(source, AnyOf("classic", AllOf(StartsWith("cudnn 9."), Not(HasSubstr("recorded")))));
+  EXPECT_THAT(source,
+              AnyOf("classic, tf32 convolutions", AllOf(StartsWith("cudnn 9."), Not(HasSubstr("recorded")))));
 }
 
 // --- options -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "src/ops/convolution.h"
 #include "vdnn/op_catalog.h"
+#include "vdnn/sim_device.h"
 
 namespace vdnn::classic {
 
@@ -14,7 +15,13 @@ namespace vdnn::classic {
 // Thread-safe.
 using ConvolutionAlgorithms = std::function<std::vector<Algorithm>(const ops::Convolution&, Direction)>;
 
-// `source`: what algorithms_source() reports.
-std::unique_ptr<OpCatalog> make_catalog(ConvolutionAlgorithms algorithms, std::string source);
+// `source`: what algorithms_source() reports. Fully connected layers have one algorithm, in that precision.
+std::unique_ptr<OpCatalog> make_catalog(ConvolutionAlgorithms algorithms, std::string source,
+                                        ProductPrecision matrix_products = ProductPrecision::kFp32);
+
+// For a simulated GPU with tensor cores (its profile has a rate of TF32) whose engines are not known: the
+// classic algorithms, products in TF32 where that is permitted, in the order of the profile's rates.
+std::unique_ptr<OpCatalog> make_tensor_core_catalog(const SimProfile& profile,
+                                                    const ProductPrecisions& precisions);
 
 }  // namespace vdnn::classic

@@ -4,6 +4,7 @@
 
 #include "src/ops/classic/convolution_algorithms.h"
 #include "src/ops/classic/layers.h"
+#include "src/ops/product_names.h"
 #include "src/ops/standard_losses.h"
 #include "src/ops/standard_recipes.h"
 #include "src/ops/standard_updates.h"
@@ -15,8 +16,11 @@ namespace {
 
 class ClassicCatalog final : public OpCatalog {
  public:
-  ClassicCatalog(classic::ConvolutionAlgorithms algorithms, std::string source)
-      : convolution_algorithms_(std::move(algorithms)), source_(std::move(source)) {}
+  ClassicCatalog(classic::ConvolutionAlgorithms algorithms, std::string source,
+                 ProductPrecision matrix_products)
+      : convolution_algorithms_(std::move(algorithms)),
+        source_(std::move(source)),
+        matrix_products_(matrix_products) {}
 
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs, Mode mode) const override {
@@ -66,6 +70,10 @@ class ClassicCatalog final : public OpCatalog {
                                                                   .sums = classic::direct()});
   }
 
+  LayerRecipe layer(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode) const {
+    return classic::make_recipe(spec, types, mode, matrix_products_);
+  }
+
   // On a simulated device the description is all there is.
   static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
     return ops::custom_recipe(spec, types, mode, "sim", 1);
@@ -73,6 +81,7 @@ class ClassicCatalog final : public OpCatalog {
 
   classic::ConvolutionAlgorithms convolution_algorithms_;
   std::string source_;
+  ProductPrecision matrix_products_;
 };
 
 }  // namespace
@@ -81,8 +90,21 @@ std::unique_ptr<OpCatalog> make_classic_catalog() {
   return classic::make_catalog(classic::convolution_algorithms, "classic");
 }
 
-std::unique_ptr<OpCatalog> classic::make_catalog(ConvolutionAlgorithms algorithms, std::string source) {
-  return std::make_unique<ClassicCatalog>(std::move(algorithms), std::move(source));
+std::unique_ptr<OpCatalog> classic::make_catalog(ConvolutionAlgorithms algorithms, std::string source,
+                                                 ProductPrecision matrix_products) {
+  return std::make_unique<ClassicCatalog>(std::move(algorithms), std::move(source), matrix_products);
+}
+
+std::unique_ptr<OpCatalog> classic::make_tensor_core_catalog(const SimProfile& profile,
+                                                             const ProductPrecisions& precisions) {
+  ConvolutionAlgorithms algorithms = convolution_algorithms;
+  if (precisions.convolutions == ProductPrecision::kTf32) {
+    algorithms = [profile](const ops::Convolution& convolution, Direction pass) {
+      return tensor_core_algorithms(convolution, pass, profile);
+    };
+  }
+  return make_catalog(std::move(algorithms), ops::source_with("classic", precisions),
+                      precisions.matrix_products);
 }
 
 }  // namespace vdnn

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
 
+#include "src/ops/product_names.h"
 #include "vdnn/size.h"
 
 namespace vdnn::classic {
@@ -52,11 +54,16 @@ Cost convolution_cost(const Convolution& convolution) {
           .arithmetic = Arithmetic::kConvolution};
 }
 
+using SecondsOf = std::function<double(const Cost&)>;
+
 class Estimate {
  public:
-  Estimate(const Convolution& convolution, Direction pass)
+  // `products`: what the methods that multiply matrices do so in.
+  Estimate(const Convolution& convolution, Direction pass, ProductPrecision products, SecondsOf seconds)
       : c_(convolution),
         pass_(pass),
+        products_(products),
+        seconds_(std::move(seconds)),
         batch_(static_cast<std::uint64_t>(convolution.batch)),
         inputs_(static_cast<std::uint64_t>(convolution.input_channels)),
         outputs_(static_cast<std::uint64_t>(convolution.output_channels)),
@@ -103,24 +110,31 @@ class Estimate {
     return true;
   }
 
-  void add(std::string name, std::uint64_t workspace_bytes, double flops) {
-    const double bytes = cost_.bytes + 2 * static_cast<double>(workspace_bytes);
+  void add(std::string name, std::uint64_t workspace_bytes, double flops,
+           ProductPrecision precision = ProductPrecision::kFp32) {
+    const Cost cost{.flops = flops,
+                    .bytes = cost_.bytes + 2 * static_cast<double>(workspace_bytes),
+                    .arithmetic = Arithmetic::kConvolution,
+                    .precision = precision};
+    const double seconds = seconds_(cost);
     candidates_.push_back(
-        {.algorithm = {.name = std::move(name),
-                       .workspace_bytes = workspace_bytes,
-                       .cost = Cost{.flops = flops, .bytes = bytes, .arithmetic = Arithmetic::kConvolution}},
-         .seconds = std::max(flops / kFlopsPerSecond, bytes / kBytesPerSecond)});
+        {.algorithm = {.name = std::move(name), .workspace_bytes = workspace_bytes, .cost = cost},
+         .seconds = seconds});
   }
 
-  void implicit_gemm() { add("implicit_gemm", 0, cost_.flops / kImplicitEfficiency); }
+  void add_product(const std::string& name, std::uint64_t workspace_bytes, double flops) {
+    add(products_ == ProductPrecision::kTf32 ? ops::in_tf32(name) : name, workspace_bytes, flops, products_);
+  }
+
+  void implicit_gemm() { add_product("implicit_gemm", 0, cost_.flops / kImplicitEfficiency); }
 
   void implicit_precomp_gemm() {
     const std::uint64_t gathered = pass_ == Direction::kBackwardData ? outputs_ : inputs_;
-    add("implicit_precomp_gemm", product({kReal, gathered, window_}), cost_.flops);
+    add_product("implicit_precomp_gemm", product({kReal, gathered, window_}), cost_.flops);
   }
 
   void gemm() {
-    add("gemm", product({kReal, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
+    add_product("gemm", product({kReal, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
   }
 
   // What computes the convolution in another space: stride 1 only.
@@ -189,6 +203,8 @@ class Estimate {
 
   const Convolution& c_;
   Direction pass_;
+  ProductPrecision products_;
+  SecondsOf seconds_;
   std::uint64_t batch_;
   std::uint64_t inputs_;
   std::uint64_t outputs_;
@@ -200,7 +216,16 @@ class Estimate {
 }  // namespace
 
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass) {
-  return Estimate(convolution, pass).algorithms();
+  const auto seconds = [](const Cost& cost) {
+    return std::max(cost.flops / kFlopsPerSecond, cost.bytes / kBytesPerSecond);
+  };
+  return Estimate(convolution, pass, ProductPrecision::kFp32, seconds).algorithms();
+}
+
+std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
+                                              const SimProfile& profile) {
+  const auto seconds = [&](const Cost& cost) { return profile.seconds(cost); };
+  return Estimate(convolution, pass, ProductPrecision::kTf32, seconds).algorithms();
 }
 
 }  // namespace vdnn::classic

@@ -50,6 +50,7 @@
 
 #include "src/ops/convolution.h"
 #include "vdnn/op_catalog.h"
+#include "vdnn/sim_device.h"
 
 namespace vdnn::classic {
 
@@ -58,5 +59,11 @@ using ops::Convolution;
 // Fastest first; among equals less workspace. Each with its cost. `pass`: forward or one of the gradients.
 // Throws InvalidArgument where a workspace overflows 64 bits.
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass);
+
+// The same on tensor cores: what multiplies matrices (implicit_gemm, implicit_precomp_gemm, gemm) does so in
+// TF32 and is named so, the transformed methods stay in fp32. In the order of the profile's rates, since how
+// much faster TF32 is differs by device. Efficiencies are those above.
+std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
+                                              const SimProfile& profile);
 
 }  // namespace vdnn::classic

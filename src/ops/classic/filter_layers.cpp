@@ -2,6 +2,7 @@
 
 #include "src/ops/classic/layers.h"
 #include "src/ops/filter_layer.h"
+#include "src/ops/product_names.h"
 
 namespace vdnn::classic {
 
@@ -31,10 +32,19 @@ LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerT
       shape, [&](Direction pass) { return algorithms(from_output, ops::exchanged(pass)); }, mode);
 }
 
-LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode) {
-  return filter_recipe(
-      ops::filter_shape(spec, types), [](Direction) { return std::vector<Algorithm>{{.name = "gemm"}}; },
+LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        ProductPrecision precision) {
+  const char* const name =
+      precision == ProductPrecision::kTf32 ? ops::kTf32MatrixProduct : ops::kMatrixProduct;
+  LayerRecipe recipe = filter_recipe(
+      ops::filter_shape(spec, types), [&](Direction) { return std::vector<Algorithm>{{.name = name}}; },
       mode);
+  for (std::vector<OpRecipe>* const pass : {&recipe.forward, &recipe.backward}) {
+    for (OpRecipe& op : *pass) {
+      op.cost.precision = precision;
+    }
+  }
+  return recipe;
 }
 
 }  // namespace vdnn::classic

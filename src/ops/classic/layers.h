@@ -18,8 +18,9 @@ LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& type
 // The passes of the convolution from its output to its input, exchanged.
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
-// Matrix products, which want no workspace.
-LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode);
+// Matrix products in this precision, which need no workspace.
+LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode,
+                        ProductPrecision precision);
 // Saves nothing: backward reads X, Y and dY.
 LayerRecipe make_recipe(const PoolingSpec& spec, const ops::LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const LrnSpec& spec, const ops::LayerTypes& types, Mode mode);

@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "src/ops/cuda/engine_algorithms.h"
+#include "src/ops/product_names.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
 
 CudaCatalog::CudaCatalog(std::shared_ptr<const EngineSource> engines, const ProductPrecisions& precisions)
-    : source_(cuda::algorithms_source(*engines, precisions)),
+    : source_(ops::source_with(engines->name(), precisions)),
       products_{.convolutions = engine_algorithms(std::move(engines), precisions.convolutions),
                 .matrix_products = precisions.matrix_products} {}
 

@@ -1,7 +1,7 @@
 #include "src/ops/cuda/engine_costs.h"
 
-#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/engine_choice.h"
+#include "src/ops/product_names.h"
 #include "src/tape/order_costs.h"
 
 namespace vdnn::cuda {
@@ -32,7 +32,7 @@ void set_engine_costs(OpRecipe& op) {
       cost = untimed_cost(op, rank);
     }
     cost->precision =
-        is_in_tf32(op.algorithms[rank].name) ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+        ops::is_in_tf32(op.algorithms[rank].name) ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
   }
 }
 

@@ -6,12 +6,12 @@
 
 #include "src/ops/convolution.h"
 #include "src/ops/cuda/bias.h"
-#include "src/ops/cuda/engine_algorithms.h"
 #include "src/ops/cuda/engine_costs.h"
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/vendor_kernel.h"
 #include "src/ops/filter_layer.h"
+#include "src/ops/product_names.h"
 
 namespace vdnn::cuda {
 
@@ -78,7 +78,7 @@ constexpr std::array<ProductChoice, 2> kProductChoices{
 std::vector<Algorithm> product_algorithms(ProductPrecision precision) {
   std::vector<Algorithm> algorithms(kProductChoices.size());
   std::ranges::transform(kProductChoices, algorithms.begin(), [&](const ProductChoice& choice) {
-    return Algorithm{.name = precision == ProductPrecision::kTf32 ? in_tf32(choice.name) : choice.name,
+    return Algorithm{.name = precision == ProductPrecision::kTf32 ? ops::in_tf32(choice.name) : choice.name,
                      .workspace_bytes = choice.most_workspace_bytes};
   });
   return algorithms;
@@ -89,7 +89,7 @@ const std::string& algorithm_of(const KernelRequest& request) {
 }
 
 std::string engine_of(const KernelRequest& request) {
-  return without_precision(algorithm_of(request));
+  return ops::without_precision(algorithm_of(request));
 }
 
 // The matrices are X (N x I), W (K x I) and Y (N x K).
@@ -155,7 +155,7 @@ LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types,
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
   MatrixProduct product = product_of(shape, request.op.direction);
-  product.tf32 = is_in_tf32(algorithm_of(request));
+  product.tf32 = ops::is_in_tf32(algorithm_of(request));
   product.most_workspace_bytes = kProductChoices.at(request.algorithm).most_workspace_bytes;
   return filter_kernel(shape, library.matrix_product(product), GradientOperands::kExchanged, request);
 }

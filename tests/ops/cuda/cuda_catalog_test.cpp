@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/ops/cuda/engine_algorithms.h"
+#include "src/ops/product_names.h"
 #include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/classic_catalog.h"
 
@@ -167,10 +168,10 @@ TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) 
   EXPECT_EQ(forward(x_).algorithms[1].cost.value().precision, ProductPrecision::kFp32);
   EXPECT_THAT(names(forward({.dims = {2, 5, 16, 16}})), ElementsAre("tf32 alone in tf32"));
   EXPECT_EQ(catalog.algorithms_source(), "library 1.2, tf32");
-  EXPECT_TRUE(is_in_tf32("eng1 in tf32"));
-  EXPECT_FALSE(is_in_tf32("eng1"));
-  EXPECT_EQ(without_precision(in_tf32("eng1")), "eng1");
-  EXPECT_EQ(without_precision("eng1"), "eng1");
+  EXPECT_TRUE(ops::is_in_tf32("eng1 in tf32"));
+  EXPECT_FALSE(ops::is_in_tf32("eng1"));
+  EXPECT_EQ(ops::without_precision(ops::in_tf32("eng1")), "eng1");
+  EXPECT_EQ(ops::without_precision("eng1"), "eng1");
 }
 
 // As in PyTorch.
@@ -190,11 +191,11 @@ TEST_F(CudaCatalogConvolutions, MatrixProductsKeepFp32WhereConvolutionsAloneMayR
 
 TEST(RecordedPrecisions, AreWhatTheNamesOfAlgorithmsSay) {
   using enum ProductPrecision;
-  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt"}}),
+  EXPECT_EQ(ops::recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt"}}),
             ProductPrecisions());
-  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1 in tf32"}, {"fc1.forward", "cublaslt"}}),
+  EXPECT_EQ(ops::recorded_precisions({{"conv1.forward", "eng1 in tf32"}, {"fc1.forward", "cublaslt"}}),
             (ProductPrecisions{.convolutions = kTf32}));
-  EXPECT_EQ(recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt in tf32"}}),
+  EXPECT_EQ(ops::recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt in tf32"}}),
             (ProductPrecisions{.matrix_products = kTf32}));
 }
 
