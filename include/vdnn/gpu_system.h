@@ -16,11 +16,13 @@
 
 namespace vdnn {
 
-// Which engines of a convolution are timed on the GPU. Those that are stand first, fastest first.
+// Which engines of a convolution are timed on the GPU. If all of them are that have room for a trial, they
+// are offered fastest first, otherwise in the library's order.
 enum class EngineTiming : std::uint8_t {
-  kOff,        // the library's order stands
-  kChoosable,  // those that some limit on workspace makes the first choice in the library's order
-  kAll         // whatever is permitted
+  kOff,
+  kChoosable,  // those that some limit on workspace makes the first choice in the library's order: the same
+               // that are offered without times
+  kAll         // all that are permitted; those that are a choice by their times alone are offered, too
 };
 
 // What trials of engines have taken so far.
@@ -28,7 +30,7 @@ struct EngineTrialReport {
   std::uint64_t convolutions = 0;  // passes of convolutions of which an engine was tried
   std::uint64_t engines = 0;       // tried
   std::uint64_t untimed = 0;  // passes left in the library's order since time was up, in earlier runs too
-  double seconds = 0;
+  double seconds = 0;         // of all trials, of results alone too
 };
 
 struct GpuOpsOptions {
@@ -39,10 +41,13 @@ struct GpuOpsOptions {
   // A file of engines' times (docs/engine_timings.schema.json), made and extended as needed. Empty: what is
   // found out lives as long as the library of layers. Not looked at where no engine is timed.
   std::optional<std::filesystem::path> engine_timings;
-  // After so many seconds of trials (> 0), no further pass of a convolution is timed. Those that are left
-  // out keep the library's order in later runs that go by the same file, unless these have more time.
+  // After so many seconds of trials (> 0), no further engine is timed: each ends a trial that it has begun.
+  // What the engines compute is checked all the same, as without times. A pass of a convolution that is left
+  // out keeps the library's order in later runs of the same precision that go by the same file, unless these
+  // have more time.
   double most_trial_seconds = std::numeric_limits<double>::infinity();
-  // Where to count trials. May be null; written by the thread that asks the catalog.
+  // Where to count trials, and from where on: seconds that are in it are part of most_trial_seconds. May be
+  // null; written by the thread that asks the catalog.
   std::shared_ptr<EngineTrialReport> trial_report;
   // Device memory for trials of engines, in bytes; what is free where that is less.
   std::uint64_t trial_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -65,6 +70,8 @@ class GpuSystem {
   virtual std::uint64_t free_bytes(int ordinal) = 0;
   // As its maker calls it: "NVIDIA H200".
   virtual std::string gpu_name(int ordinal) = 0;
+  // 10 times its major number and its minor: 80 for an A100, the first generation that has TF32.
+  virtual int compute_capability(int ordinal) = 0;
   // Its card's, which no other has, whatever CUDA_VISIBLE_DEVICES makes of ordinals, as nvidia-smi -L prints
   // it: "GPU-5a7b..." with 32 digits. Parts of one card (MIG) have the same.
   virtual std::string gpu_uuid(int ordinal) = 0;

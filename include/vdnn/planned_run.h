@@ -25,10 +25,18 @@ namespace vdnn {
 
 // 100 Gb/s, as InfiniBand EDR and 100-gigabit Ethernet have it; what NCCL counts on of one such port is 12.0.
 inline constexpr double kNetworkBytesPerSecond = 12.5e9;
-// Of trials of engines, unless it is said.
-inline constexpr double kEngineTrialSeconds = 60;
 // A hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
 inline constexpr double kNetworkSeconds = 14e-6;
+
+// Trials of engines take at most so long by default.
+inline constexpr double kEngineTrialSeconds = 60;
+
+// The file in which a user's times of engines are kept, for RunOptions::engine_cache, by the XDG base
+// directory specification: vdnn/engine_timings.json in the folder `xdg_cache_home` (the variable
+// XDG_CACHE_HOME) if that is an absolute path, else in .cache in the folder `home` (HOME). Nothing if neither
+// names a folder. The values are arguments because the library reads no environment variables.
+std::optional<std::filesystem::path> default_engine_cache(const std::optional<std::string>& xdg_cache_home,
+                                                          const std::optional<std::string>& home);
 
 struct RunOptions {
   ModelOptions model;
@@ -64,7 +72,7 @@ struct RunOptions {
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
   // True: convolutions and matrix products may round fp32 to TF32 first; refused where no algorithm does.
-  // False: none may. Absent, the precision of `recorded_algorithms` where there are any; else, as in PyTorch,
+  // False: none may. Absent, that of `recorded_algorithms` where there are any; else, as in PyTorch,
   // convolutions may, on GPUs that have TF32, and matrix products may not.
   std::optional<bool> tf32;
   // Times of all engines are taken from this file, and what it lacks is timed, whatever the policy. For
@@ -72,12 +80,12 @@ struct RunOptions {
   std::optional<std::filesystem::path> engine_timings;
   // Absent that file, policies that choose algorithms (`dyn`, `optimal`) go by times, too, on `cuda:N` and
   // without a profile: those engines are timed that they could choose, and the times are kept in this file,
-  // whose folder is made. Absent: they are forgotten with the run. Not where several ranks train together,
-  // whose times would differ.
+  // whose folder is made. default_engine_cache() is where the vdnn command keeps them. Absent: they are
+  // forgotten with the run. Not where several ranks train together, whose times would differ.
   std::optional<std::filesystem::path> engine_cache;
-  // Trials end after so many seconds (GpuOpsOptions::most_trial_seconds). 0: engines are not timed, nor times
-  // looked up, unless `engine_timings` is given. Absent: kEngineTrialSeconds, or unlimited with
-  // `engine_timings`. For `cuda:N`; elsewhere more than 0 is refused.
+  // Engines are timed for so many seconds at most, in the whole run (GpuOpsOptions::most_trial_seconds). 0:
+  // engines are not timed, nor times looked up, unless `engine_timings` is given. Absent:
+  // kEngineTrialSeconds, or unlimited with `engine_timings`. For `cuda:N`; elsewhere more than 0 is refused.
   std::optional<double> engine_trial_seconds;
   // Costs that were measured of this run on this device (measured_costs.h): in predictions, and in the choice
   // of algorithms.
@@ -120,6 +128,7 @@ struct PlannedRun {
   std::shared_ptr<OpLibrary> library;  // null where nothing can be run (sim)
   std::shared_ptr<const Tape> tape;
   ProductPrecisions precisions;                     // that algorithms may have
+  EngineTiming engine_timing = EngineTiming::kOff;  // on a GPU
   std::shared_ptr<const EngineTrialReport> trials;  // of engines on a GPU; else null
   std::optional<MeasuredCosts> measured;  // what the tape's costs and the link's rates are from, if measured
   Plan plan;
@@ -139,9 +148,9 @@ struct PlannedRun {
   ProductPrecisions product_precisions() const;
   // Samples an update, of all devices and micro-steps together.
   std::uint64_t global_batch() const;
-  // Where algorithms and their order come from: "onednn 2.6.3", or "profile FILE".
+  // Where algorithms and their order come from: "onednn 2.6.3", "cudnn 9.19.0, timed", or "profile FILE".
   std::string algorithms_source() const;
-  // What a measurement of this run is of.
+  // What a measurement of this run is of: it holds whether or not engines were timed by default.
   MeasuredSetting measured_setting() const;
 };
 

@@ -9,8 +9,8 @@
 
 namespace vdnn {
 
-// A hash over everything in a tape that a schedule depends on (names, operands, sizes, algorithms): 16 hex
-// digits.
+// A hash over everything in a tape that a schedule depends on (names, operands, sizes, which algorithms there
+// are, in whatever order): 16 hex digits.
 std::string fingerprint(const Tape& tape);
 
 // `origin` is a JSON object, kept verbatim: what the tape was made from, for whoever reads the file.

@@ -153,18 +153,6 @@ std::optional<bool> to_tf32(const RunArguments& arguments) {
   return arguments.tf32 || arguments.fp32 ? std::optional(arguments.tf32) : std::nullopt;
 }
 
-// By the XDG base directory specification; nothing where the environment names no place.
-std::optional<std::filesystem::path> default_engine_cache() {
-  const std::filesystem::path file = std::filesystem::path("vdnn") / "engine_timings.json";
-  const std::optional<std::string> cache = environment("XDG_CACHE_HOME");
-  if (cache && std::filesystem::path(*cache).is_absolute()) {
-    return *cache / file;
-  }
-  const std::optional<std::string> home = environment("HOME");
-  return home && !home->empty() ? std::optional(std::filesystem::path(*home) / ".cache" / file)
-                                : std::nullopt;
-}
-
 std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string>& text) {
   return text ? std::optional(parse_size(*text)) : std::nullopt;
 }
@@ -237,7 +225,7 @@ RunOptions to_run_options(const RunArguments& given) {
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
           .tf32 = to_tf32(arguments),
           .engine_timings = arguments.engine_timings,
-          .engine_cache = default_engine_cache(),
+          .engine_cache = default_engine_cache(environment("XDG_CACHE_HOME"), environment("HOME")),
           .engine_trial_seconds = arguments.engine_trial_seconds,
           .profile = arguments.profile,
           .training = to_training_options(arguments),
@@ -355,6 +343,10 @@ RunArguments from_origin(const std::string& text) {
     auto arguments = from_json<RunArguments>(json);
     // Until there was --fp32, products were fp32 unless --tf32 was given.
     arguments.fp32 = json.contains("fp32") ? arguments.fp32 : !arguments.tf32;
+    // Until there was --engine-trial-seconds, engines were timed for --engine-timings alone.
+    if (!json.contains("engine_trial_seconds") && !arguments.engine_timings) {
+      arguments.engine_trial_seconds = 0;
+    }
     if (arguments.resume) {
       throw DataError("'resume' has no place in it");
     }

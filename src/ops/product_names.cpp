@@ -32,8 +32,10 @@ ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& 
   ProductPrecisions precisions;
   for (const auto& [op, algorithm] : algorithms) {
     if (is_in_tf32(algorithm)) {
-      (is_matrix_product(algorithm) ? precisions.matrix_products : precisions.convolutions) =
-          ProductPrecision::kTf32;
+      precisions.convolutions = ProductPrecision::kTf32;
+      if (is_matrix_product(algorithm)) {
+        precisions.matrix_products = ProductPrecision::kTf32;
+      }
     }
   }
   return precisions;

@@ -19,7 +19,8 @@ std::string without_precision(const std::string& algorithm);
 inline constexpr const char* kMatrixProduct = "gemm";
 inline constexpr const char* kTf32MatrixProduct = "matrix_product in tf32";
 
-// Those of a training whose algorithms were recorded, by names of ops.
+// Those that a training permitted whose algorithms were recorded, by names of ops. No option permits TF32 to
+// matrix products alone: where one of them has it, convolutions might have had it, too.
 ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& algorithms);
 
 // "NAME", "NAME, tf32 convolutions", or, with matrix products too, "NAME, tf32".

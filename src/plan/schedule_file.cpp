@@ -1,12 +1,16 @@
 #include "vdnn/schedule_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <istream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "src/base/json_object.h"
 #include "src/base/json_text.h"
@@ -210,7 +214,24 @@ Json parse(std::istream& in) {
 
 }  // namespace
 
-std::string fingerprint(const Tape& tape) {
+namespace {
+
+// Positions in op.algorithms.
+using Order = std::vector<std::size_t>;
+
+Order as_listed(const Op& op) {
+  Order order(op.algorithms.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+Order by_name(const Op& op) {
+  Order order = as_listed(op);
+  std::ranges::stable_sort(order, {}, [&](std::size_t index) { return op.algorithms[index].name; });
+  return order;
+}
+
+std::string fingerprint_in(const Tape& tape, Order (*order_of)(const Op&)) {
   Fingerprint print;
   print.add(tape.model());
   for (const Value& value : tape.values()) {
@@ -241,12 +262,23 @@ std::string fingerprint(const Tape& tape) {
       print.add(permission.read);
     }
     print.add(op.algorithms.size());
-    for (const Algorithm& algorithm : op.algorithms) {
-      print.add(algorithm.name);
-      print.add(algorithm.workspace_bytes);
+    for (const std::size_t index : order_of(op)) {
+      print.add(op.algorithms[index].name);
+      print.add(op.algorithms[index].workspace_bytes);
     }
   }
   return print.hex();
+}
+
+// Once the order counted, too, and files have that.
+bool is_of(const std::string& print, const Tape& tape) {
+  return print == fingerprint_in(tape, by_name) || print == fingerprint_in(tape, as_listed);
+}
+
+}  // namespace
+
+std::string fingerprint(const Tape& tape) {
+  return fingerprint_in(tape, by_name);
 }
 
 void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedule,
@@ -316,7 +348,7 @@ Schedule read_schedule(std::istream& in, const Tape& tape) {
   object.number("schema");
   object.text("type");
   origin_of(object);
-  if (object.text("tape_fingerprint") != fingerprint(tape)) {
+  if (!is_of(object.text("tape_fingerprint"), tape)) {
     throw DataError("schedule file: made for another tape than '" + tape.model() +
                     "' has here (other sizes, or other algorithms)");
   }

@@ -43,6 +43,7 @@ struct Lowered {
   std::shared_ptr<const OpCatalog> catalog;
   std::shared_ptr<const Tape> tape;
   ProductPrecisions precisions = {};
+  EngineTiming engine_timing = EngineTiming::kOff;
   std::shared_ptr<const EngineTrialReport> trials = {};
 };
 
@@ -100,10 +101,32 @@ std::optional<std::filesystem::path> timings_file(const RunOptions& options) {
   return options.engine_cache;
 }
 
+// Options that only some devices have are refused where they would change nothing.
+void require_no_tf32(const RunOptions& options, const std::string& reason) {
+  if (options.tf32.value_or(false)) {
+    throw InvalidArgument("--tf32: " + reason);
+  }
+}
+
+// The first generation of GPUs with TF32 (Ampere).
+constexpr int kTf32ComputeCapability = 80;
+
+ProductPrecisions precisions_on_gpu(const RunOptions& options, const RunTarget& target) {
+  const int capability = target.gpus->compute_capability(*target.gpu);
+  if (capability >= kTf32ComputeCapability) {
+    return precisions_of(options);
+  }
+  require_no_tf32(options, target.name + " has no TF32: its compute capability is " +
+                               std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+                               ", TF32 needs 8.0");
+  return {};
+}
+
+// `so_far`: trials of this run, which count towards its limit.
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
-                      EngineTiming timing) {
-  const ProductPrecisions precisions = precisions_of(options);
-  const auto trials = std::make_shared<EngineTrialReport>();
+                      EngineTiming timing, const EngineTrialReport& so_far) {
+  const ProductPrecisions precisions = precisions_on_gpu(options, target);
+  const auto trials = std::make_shared<EngineTrialReport>(so_far);
   GpuOpsOptions asked{.precisions = precisions,
                       .engine_timing = timing,
                       .trial_report = trials,
@@ -116,18 +139,12 @@ Lowered lower_for_gpu(const Network& network, const RunOptions& options, const R
   try {
     Lowered lowered = lower(network, options, target.gpus->make_ops(*target.gpu, asked));
     lowered.precisions = precisions;
+    lowered.engine_timing = timing;
     lowered.trials = trials;
     return lowered;
   } catch (const cuda::NoEngine& error) {
     throw InvalidArgument("network " + network.name() + " cannot be computed on " + target.name + ": " +
                           error.what());
-  }
-}
-
-// Options that only some devices have are refused where they would change nothing.
-void require_no_tf32(const RunOptions& options, const std::string& reason) {
-  if (options.tf32.value_or(false)) {
-    throw InvalidArgument("--tf32: " + reason);
   }
 }
 
@@ -189,9 +206,10 @@ bool computes_on_cpu(const RunTarget& target) {
 }
 
 // What computes on `cpu` plans for it, simulated or not; simulated GPUs have a catalog and nothing behind it.
-Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target, Policy policy) {
+Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target, Policy policy,
+                  const EngineTrialReport& so_far = {}) {
   if (target.gpu) {
-    return lower_for_gpu(network, options, target, engine_timing(options, policy));
+    return lower_for_gpu(network, options, target, engine_timing(options, policy), so_far);
   }
   require_no_engine_trials(options, target);
   if (computes_on_cpu(target)) {
@@ -283,41 +301,20 @@ void require_trial_seconds(const RunOptions& options) {
   }
 }
 
-// Is every algorithm that is recorded there to be chosen?
-bool offers_records(const Tape& tape, const RunOptions& options) {
-  return std::ranges::all_of(tape.ops(), [&](const Op& op) {
-    const auto record = options.recorded_algorithms.find(op.name);
-    return record == options.recorded_algorithms.end() ||
-           std::ranges::find(op.algorithms, record->second, &Algorithm::name) != op.algorithms.end();
-  });
-}
-
 void take_lowered(PlannedRun& run, Lowered lowered) {
   run.catalog = std::move(lowered.catalog);
   run.library = std::move(lowered.library);
   run.tape = std::move(lowered.tape);
   run.precisions = lowered.precisions;
+  run.engine_timing = lowered.engine_timing;
   run.trials = std::move(lowered.trials);
-}
-
-// What engines are a choice depends on whether they were timed. Algorithms that were recorded under a policy
-// of the other kind are there if that is done as it was then.
-Lowered lower_with_records(const Network& network, const RunOptions& options, const RunTarget& target) {
-  const Policy policy = options.policy.value_or(Policy::kOffloadNone);
-  Lowered lowered = lower_for(network, options, target, policy);
-  if (!target.gpu || offers_records(*lowered.tape, options)) {
-    return lowered;
-  }
-  const bool chose = engine_timing(options, policy) == EngineTiming::kOff;
-  Lowered other = lower_for(network, options, target, chose ? Policy::kOptimal : Policy::kOffloadNone);
-  return offers_records(*other.tape, options) ? other : lowered;
 }
 
 // For another policy than the run was prepared for, before anything of it was decided.
 void lower_for_policy(PlannedRun& run, Policy policy) {
   const Policy prepared = run.options.policy.value_or(Policy::kOffloadNone);
   if (run.target.gpu && engine_timing(run.options, policy) != engine_timing(run.options, prepared)) {
-    take_lowered(run, lower_for(run.network, run.options, run.target, policy));
+    take_lowered(run, lower_for(run.network, run.options, run.target, policy, *run.trials));
   }
 }
 
@@ -325,7 +322,7 @@ PlannedRun prepare(Network network, const RunOptions& options) {
   require_network(options);
   require_trial_seconds(options);
   RunTarget target = resolve_target(options);
-  Lowered lowered = lower_with_records(network, options, target);
+  Lowered lowered = lower_for(network, options, target, options.policy.value_or(Policy::kOffloadNone));
   PlannedRun run{.options = options,
                  .target = std::move(target),
                  .network = std::move(network),
@@ -333,6 +330,7 @@ PlannedRun prepare(Network network, const RunOptions& options) {
                  .library = std::move(lowered.library),
                  .tape = std::move(lowered.tape),
                  .precisions = lowered.precisions,
+                 .engine_timing = lowered.engine_timing,
                  .trials = std::move(lowered.trials),
                  .measured = {},
                  .plan = {},
@@ -511,7 +509,10 @@ ProductPrecisions PlannedRun::product_precisions() const {
 }
 
 std::string PlannedRun::algorithms_source() const {
-  return options.profile ? "profile " + options.profile->string() : catalog->algorithms_source();
+  if (options.profile) {
+    return "profile " + options.profile->string();
+  }
+  return catalog->algorithms_source() + (engine_timing == EngineTiming::kChoosable ? ", timed" : "");
 }
 
 MeasuredSetting PlannedRun::measured_setting() const {
@@ -537,6 +538,16 @@ DatasetOptions dataset_options(const Network& network, const std::string& text, 
           .target_dims = without_batch(network.targets()[0]),
           .classes = network.classes(),
           .seed = seed};
+}
+
+std::optional<std::filesystem::path> default_engine_cache(const std::optional<std::string>& xdg_cache_home,
+                                                          const std::optional<std::string>& home) {
+  const std::filesystem::path file = std::filesystem::path("vdnn") / "engine_timings.json";
+  if (xdg_cache_home && std::filesystem::path(*xdg_cache_home).is_absolute()) {
+    return *xdg_cache_home / file;
+  }
+  return home && !home->empty() ? std::optional(std::filesystem::path(*home) / ".cache" / file)
+                                : std::nullopt;
 }
 
 PlannedRun plan_run(const RunOptions& options) {

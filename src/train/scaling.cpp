@@ -49,6 +49,9 @@ PlannedRun one_device_of(const PlannedRun& run) {
   options.gpu_reserve_bytes.reset();
   options.trace_prediction = false;
   options.warn = {};
+  if (!options.engine_timings) {
+    options.engine_trial_seconds = 0;  // ranks that train together time none by default
+  }
   return plan_run(run.network, options);
 }
 

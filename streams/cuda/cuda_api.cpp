@@ -364,6 +364,12 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
     return status(result);
   }
   std::ranges::copy(uuid.bytes, info.uuid.begin());
+  int major = 0;
+  int minor = 0;
+  if (device_attribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
+      device_attribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) == CUDA_SUCCESS) {
+    info.compute_capability = 10 * major + minor;
+  }
   int supported = 0;
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);

@@ -66,6 +66,7 @@ using CudaExec = void*;    // a cudaGraphExec_t
 struct CudaDeviceInfo {
   std::string name;
   std::array<unsigned char, 16> uuid{};  // the card's, whatever CUDA_VISIBLE_DEVICES makes of ordinals
+  int compute_capability = 0;            // 10 * major + minor: 80 for an A100
   bool virtual_memory = false;           // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
   std::optional<int> host_node;          // the NUMA node of the host beside it, where driver and system say
 };

@@ -324,6 +324,7 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
   }
   info = {.name = "Fake GPU " + std::to_string(ordinal),
           .uuid = {0xfa, static_cast<unsigned char>(options_.first_card + ordinal)},
+          .compute_capability = options_.compute_capability,
           .virtual_memory = options_.virtual_memory,
           .host_node = options_.host_node};
   return CudaStatus::kSuccess;
@@ -1078,7 +1079,10 @@ void FakeCuda::run_one(Stream& stream) {
   if (const auto* const kernel = std::get_if<Kernel>(&piece)) {
     (*kernel)();
   } else if (const auto* const recorded = std::get_if<Recorded>(&piece)) {
-    recorded->recording->when = Clock::now();
+    recorded->recording->when = options_.clock
+                                    ? Clock::time_point(std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(options_.clock())))
+                                    : Clock::now();
     recorded->recording->done = true;
   }
 }

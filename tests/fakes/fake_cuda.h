@@ -58,11 +58,14 @@ struct FakeCudaOptions {
   bool nvml = true;
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
+  int compute_capability = 90;
   bool virtual_memory = true;
   bool peers = true;  // whether GPUs can touch each other's memory
   std::optional<int> host_node;
   std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
+  // What events are stamped with, in seconds; what moves it on are the test's own kernels. Empty: the time.
+  std::function<double()> clock;
   // What passes while the host waits and nothing here can run: what other processes do, for which a stream is
   // held. False, or none: it waits for ever, which is misuse.
   std::function<bool()> while_host_waits;

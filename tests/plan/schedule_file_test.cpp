@@ -141,6 +141,32 @@ TEST(ScheduleFile, TheFingerprintCoversWhatASchedulesDependsOn) {
   EXPECT_NE(print([](auto&, auto&, auto&, auto& bytes) { bytes = 16; }), same);
 }
 
+// Once a schedule was refused wherever the library, or its times, ordered the same algorithms otherwise.
+TEST(ScheduleFile, TheOrderOfAlgorithmsIsNoMatter) {
+  const auto tape = [](bool exchanged) {
+    return variant([&](auto&, auto& algorithms, auto&, auto&) {
+      algorithms.push_back({"b", 1});
+      if (exchanged) {
+        std::ranges::reverse(algorithms);
+      }
+    });
+  };
+  EXPECT_EQ(fingerprint(*tape(true)), fingerprint(*tape(false)));
+}
+
+// As files have it that were written while the order counted.
+TEST(ScheduleFile, AFingerprintOfAlgorithmsInTheirOrderIsReadToo) {
+  const TapePtr tape = variant([](auto&, auto& algorithms, auto&, auto&) {
+    algorithms.insert(algorithms.begin(), {"z", 1});
+  });
+  std::string text = written(*tape, schedule_of(*tape, Policy::kOffloadNone));
+  const std::string now = fingerprint(*tape);
+  const std::string then = "65f034afb30c74d1";
+  ASSERT_NE(now, then);
+  text.replace(text.find(now), now.size(), then);
+  EXPECT_EQ(refusal(*tape, text), "");
+}
+
 // --- damage --------------------------------------------------------------------------------------
 
 class DamagedScheduleFile : public ::testing::Test {

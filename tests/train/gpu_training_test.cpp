@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "fakes/fake_gpus.h"
 #include "fakes/fake_vendor_library.h"
 #include "src/ops/cuda/gpu_system.h"
+#include "src/train/scaling.h"
 #include "tests/train/gpu_checks.h"
 #include "tests/train/random_inputs.h"
 #include "tests/train/samples.h"
@@ -33,6 +35,7 @@
 #include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
 #include "vdnn/learned_costs.h"
+#include "vdnn/schedule_file.h"
 #include "vdnn/session.h"
 #include "vdnn/trainer.h"
 
@@ -491,7 +494,7 @@ class TimedByDefault : public TriedGpu {
 // Once nothing was timed unless a file was named, and plans went by the library's order.
 TEST_F(TimedByDefault, ARepeatOfWhatChoosesItsAlgorithmsHasTheSameWithoutTrials) {
   const PlannedRun first = plan_run(with_cache(Policy::kOptimal));
-  EXPECT_TRUE(first.catalog->algorithms_source().starts_with("fake engines, timed"));
+  EXPECT_TRUE(first.algorithms_source().ends_with(", timed"));
   ASSERT_TRUE(std::filesystem::exists(cache_));
   EXPECT_GT(first.trials->engines, 0U);
   EXPECT_GT(first.trials->convolutions, 0U);
@@ -501,14 +504,14 @@ TEST_F(TimedByDefault, ARepeatOfWhatChoosesItsAlgorithmsHasTheSameWithoutTrials)
   EXPECT_EQ(algorithms_by_op(again), algorithms_by_op(first));
   EXPECT_EQ(again.trials->engines, 0U);
   const PlannedRun dynamic = plan_run(with_cache(Policy::kDynamic));
-  EXPECT_TRUE(dynamic.catalog->algorithms_source().starts_with("fake engines, timed"));
+  EXPECT_TRUE(dynamic.algorithms_source().ends_with(", timed"));
   EXPECT_EQ(dynamic.trials->engines, 0U);
 }
 
 TEST_F(TimedByDefault, StaticPoliciesKeepTheLibrarysFirstChoice) {
   for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll}) {
     const PlannedRun run = plan_run(with_cache(policy));
-    EXPECT_FALSE(run.catalog->algorithms_source().starts_with("fake engines, timed"));
+    EXPECT_FALSE(run.algorithms_source().ends_with(", timed"));
     EXPECT_THAT(convolution_algorithms(run), ElementsAre("large"));
   }
   EXPECT_FALSE(std::filesystem::exists(cache_));
@@ -524,7 +527,7 @@ TEST_F(TimedByDefault, NothingIsTimedInNoTimeNorByRanksNorBesideAProfile) {
   profiled.profile = cache_.parent_path() / "profile.json";
   std::ofstream(*profiled.profile) << to_text(expected_costs(plan_run(with_cache(Policy::kOffloadNone))));
   for (const RunOptions& run : {no_time, ranks, profiled}) {
-    EXPECT_FALSE(plan_run(run).catalog->algorithms_source().starts_with("fake engines, timed"));
+    EXPECT_FALSE(plan_run(run).algorithms_source().ends_with(", timed"));
   }
   EXPECT_FALSE(std::filesystem::exists(cache_));
   RunOptions contradiction = tried(true);
@@ -545,20 +548,167 @@ TEST_F(TimedByDefault, AutoTimesOnlyForWhatItSettlesOn) {
   run.memory_bytes = none.smallest_budget_bytes() - 2 * kMiB;
   const PlannedRun optimal = plan_run(run);
   EXPECT_EQ(optimal.plan.options.policy, Policy::kOptimal);
-  EXPECT_TRUE(optimal.catalog->algorithms_source().starts_with("fake engines, timed"));
+  EXPECT_TRUE(optimal.algorithms_source().ends_with(", timed"));
   EXPECT_TRUE(std::filesystem::exists(cache_));
 }
 
-// With the algorithms of its checkpoint, whatever policy it goes on under.
-TEST_F(TimedByDefault, AResumedRunHasTheSameAlgorithms) {
-  const Names recorded = algorithms_by_op(plan_run(with_cache(Policy::kOptimal)));
-  have_library([] { return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda()); });
-  for (const std::optional<Policy> policy :
-       {std::optional(Policy::kOptimal), std::optional(Policy::kOffloadAll), std::optional<Policy>()}) {
-    RunOptions resumed = with_cache(policy);
-    resumed.recorded_algorithms = recorded;
-    EXPECT_EQ(algorithms_by_op(plan_run(resumed)), recorded);
+// The times of engines are a script's: a convolution's kernel moves the clock of the GPUs on by what its
+// engine takes.
+class ScriptedLibrary final : public cuda::VendorLibrary {
+ public:
+  using Seconds = std::map<std::string, double>;  // by engine
+  ScriptedLibrary(Seconds seconds, std::shared_ptr<double> clock)
+      : seconds_(std::move(seconds)), clock_(std::move(clock)) {}
+
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string& engine) override {
+    return std::make_unique<ScriptedOp>(fake_.convolution(question, engine), seconds_.at(engine), clock_);
   }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
+    return fake_.matrix_product(product);
+  }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
+    return fake_.pooling(problem);
+  }
+  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
+
+ private:
+  class ScriptedOp final : public cuda::VendorOp {
+   public:
+    ScriptedOp(std::unique_ptr<cuda::VendorOp> op, double seconds, std::shared_ptr<double> clock)
+        : op_(std::move(op)), seconds_(seconds), clock_(std::move(clock)) {}
+    std::uint64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+    void run(const cuda::VendorOperands& operands, void* stream) const override {
+      op_->run(operands, stream);
+      launch_on_fake_cuda()(stream, [clock = clock_, seconds = seconds_] { *clock += seconds; });
+    }
+
+   private:
+    std::unique_ptr<cuda::VendorOp> op_;
+    double seconds_;
+    std::shared_ptr<double> clock_;
+  };
+
+  Seconds seconds_;
+  std::shared_ptr<double> clock_;
+  FakeVendorLibrary fake_{launch_on_fake_cuda()};
+};
+
+const ScriptedLibrary::Seconds kSmallIsFaster{{"large", 3e-3}, {"small", 1e-3}};
+const ScriptedLibrary::Seconds kLargeIsFaster{{"large", 1e-3}, {"small", 3e-3}};
+
+class ScriptedTimes : public TimedByDefault {
+ protected:
+  ScriptedTimes() { take(kSmallIsFaster); }
+  void take(const ScriptedLibrary::Seconds& seconds) {
+    cuda_ = std::make_shared<FakeCuda>(FakeCudaOptions{.clock = [clock = clock_] { return *clock; }});
+    have_library([=, this] { return std::make_shared<ScriptedLibrary>(seconds, clock_); });
+  }
+  void forget_times() { std::filesystem::remove_all(cache_.parent_path()); }
+  const std::shared_ptr<double> clock_ = std::make_shared<double>(0);
+};
+
+TEST_F(ScriptedTimes, TheFastestEngineIsTaken) {
+  EXPECT_THAT(convolution_algorithms(plan_run(with_cache(Policy::kOptimal))), ElementsAre("small"));
+  forget_times();
+  take(kLargeIsFaster);
+  EXPECT_THAT(convolution_algorithms(plan_run(with_cache(Policy::kOptimal))), ElementsAre("large"));
+}
+
+// With the algorithms of its checkpoint, whatever policy it goes on under, whatever the times are by then.
+TEST_F(ScriptedTimes, AResumedRunHasTheSameAlgorithms) {
+  const std::array from{Policy::kOptimal, Policy::kOffloadAll};
+  const std::array to{std::optional(Policy::kOptimal), std::optional(Policy::kOffloadAll),
+                      std::optional<Policy>()};
+  for (const Policy then : from) {
+    const bool chooses = then == Policy::kOptimal;
+    take(kSmallIsFaster);
+    const PlannedRun run = plan_run(with_cache(then));
+    const Names recorded = algorithms_by_op(run);
+    EXPECT_THAT(convolution_algorithms(run), ElementsAre(chooses ? "small" : "large"));
+    forget_times();
+    take(chooses ? kLargeIsFaster : kSmallIsFaster);
+    for (const std::optional<Policy>& now : to) {
+      SCOPED_TRACE(to_string(then) + " to " + (now ? to_string(*now) : "auto"));
+      RunOptions resumed = with_cache(now);
+      resumed.recorded_algorithms = recorded;
+      EXPECT_EQ(algorithms_by_op(plan_run(resumed)), recorded);
+    }
+    forget_times();
+  }
+}
+
+// Once refused: the algorithms of its tape were those that the times had left, in their order.
+TEST_F(ScriptedTimes, AScheduleIsReplayedWithoutTheTimesThatItWasMadeWith) {
+  const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
+  std::stringstream file;
+  write_schedule(file, *run.tape, run.schedule, "{}");
+  const auto replayed = [&](const RunOptions& options) {
+    std::istringstream in(file.str());
+    return algorithms_by_op(
+        plan_run_with_schedule(options, [&](const Tape& tape) { return read_schedule(in, tape); }));
+  };
+  const Names names = algorithms_by_op(run);
+  EXPECT_EQ(replayed(with_cache(Policy::kOptimal)), names);
+  forget_times();
+  take(kLargeIsFaster);
+  EXPECT_EQ(replayed(with_cache(Policy::kOptimal)), names);
+  RunOptions untimed = with_cache(Policy::kOptimal);
+  untimed.engine_trial_seconds = 0;
+  EXPECT_EQ(replayed(untimed), names);
+}
+
+// What a run has learned is for --profile, beside which nothing is timed. Once refused: the setting said
+// `timed`.
+TEST_F(ScriptedTimes, CostsOfATimedRunAreAProfileOfAnUntimedOne) {
+  const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
+  EXPECT_EQ(run.algorithms_source(), "fake engines, tf32 convolutions, timed");
+  RunOptions profiled = with_cache(Policy::kOptimal);
+  profiled.profile = cache_.parent_path() / "learned.json";
+  std::ofstream(*profiled.profile) << to_text(expected_costs(run));
+  const PlannedRun again = plan_run(profiled);
+  EXPECT_EQ(algorithms_by_op(again), algorithms_by_op(run));
+  EXPECT_EQ(again.prediction.step_seconds, run.prediction.step_seconds);
+}
+
+// Each lowering had a limit and a report of its own.
+TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
+  RunOptions options = with_cache(std::nullopt);
+  const PlannedRun none = plan_run(options);
+  options.memory_bytes = none.smallest_budget_bytes() - 2 * kMiB;
+  const PlannedRun optimal = plan_run(options);
+  ASSERT_EQ(optimal.plan.options.policy, Policy::kOptimal);
+  EXPECT_EQ(optimal.trials->engines, 2 * none.trials->engines);
+}
+
+// One device of several was timed silently, and compared with what was not.
+TEST_F(ScriptedTimes, NoRunThatOthersAreComparedWithIsTimed) {
+  RunOptions ranks = with_cache(Policy::kOptimal);
+  ranks.training.ranks = 2;
+  const PlannedRun run = plan_run(ranks);
+  const Scaling scaling = predict_scaling(run);
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+  EXPECT_GT(scaling.efficiency, 0);
+  EXPECT_LE(scaling.efficiency, 1);
+}
+
+// --- TF32 --------------------------------------------------------------------------------------------------
+
+TEST_F(GpuTraining, GpusBeforeAmpereKeepFp32AndRefuseTf32) {
+  have_gpus({.compute_capability = 75});
+  RunOptions asked = options("cuda:0");
+  const PlannedRun run = plan_run(asked);
+  EXPECT_EQ(run.precisions, ProductPrecisions());
+  EXPECT_EQ(run.algorithms_source(), "fake engines");
+  asked.tf32 = false;
+  EXPECT_EQ(plan_run(asked).precisions, ProductPrecisions());
+  asked.tf32 = true;
+  EXPECT_THAT([&] { plan_run(asked); },
+              ::testing::ThrowsMessage<InvalidArgument>(::testing::AllOf(
+                  HasSubstr("--tf32"), HasSubstr("cuda:0"), HasSubstr("7.5"), HasSubstr("8.0"))));
+  have_gpus({.compute_capability = 80});
+  asked.gpus = gpus_;
+  EXPECT_EQ(plan_run(asked).precisions.matrix_products, ProductPrecision::kTf32);
 }
 
 TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {

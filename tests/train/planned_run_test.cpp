@@ -436,6 +436,16 @@ TEST(PlannedRunDevices, EnginesThatAreNotRecordedAreThoseOfCudnnOrClassic) {
               AnyOf("classic, tf32 convolutions", AllOf(StartsWith("cudnn 9."), Not(HasSubstr("recorded")))));
 }
 
+TEST(DefaultEngineCache, IsWhereXdgSaysOrInHome) {
+  EXPECT_EQ(default_engine_cache("/var/cache", "/home/me"), "/var/cache/vdnn/engine_timings.json");
+  const std::filesystem::path at_home = "/home/me/.cache/vdnn/engine_timings.json";
+  EXPECT_EQ(default_engine_cache(std::nullopt, "/home/me"), at_home);
+  EXPECT_EQ(default_engine_cache("", "/home/me"), at_home);
+  EXPECT_EQ(default_engine_cache("cache", "/home/me"), at_home) << "relative paths are to be ignored";
+  EXPECT_EQ(default_engine_cache("cache", std::nullopt), std::nullopt);
+  EXPECT_EQ(default_engine_cache(std::nullopt, ""), std::nullopt);
+}
+
 // --- options -----------------------------------------------------------------------------------------------
 
 void expect_refused(const RunOptions& run, const char* what) {

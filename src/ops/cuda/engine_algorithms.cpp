@@ -1,5 +1,7 @@
 #include "src/ops/cuda/engine_algorithms.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -11,6 +13,29 @@ namespace vdnn::cuda {
 
 namespace {
 
+// Fastest first: by time, those without in the library's order after the others.
+std::vector<Engine> fastest_first(std::vector<Engine> engines) {
+  std::ranges::stable_sort(engines, {}, [](const Engine& engine) {
+    return engine.seconds.value_or(std::numeric_limits<double>::infinity());
+  });
+  return engines;
+}
+
+// Those that some limits choose by the library's order, whatever was timed, and those that they choose by
+// time, which are others only where all were timed.
+std::vector<Engine> offered(const std::vector<Engine>& engines) {
+  std::vector<Engine> timed = engines;
+  std::erase_if(timed, [](const Engine& engine) { return !engine.seconds; });
+  const std::vector<Engine> by_order = choosable(engines);
+  const std::vector<Engine> by_time = choosable(fastest_first(std::move(timed)));
+  std::vector<Engine> chosen = engines;
+  std::erase_if(chosen, [&](const Engine& engine) {
+    return std::ranges::find(by_order, engine) == by_order.end() &&
+           std::ranges::find(by_time, engine) == by_time.end();
+  });
+  return chosen;
+}
+
 std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector<Engine> engines,
                                      ProductPrecision precision) {
   const EngineLimits limits = training_limits(precision);
@@ -21,7 +46,7 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
                                  : "no engine computes it in fp32 with the same bits twice");
   }
   std::vector<Algorithm> algorithms;
-  for (const Engine& engine : choosable(engines)) {
+  for (const Engine& engine : fastest_first(offered(engines))) {
     algorithms.push_back({.name = engine.rounds_inputs() ? ops::in_tf32(engine.name) : engine.name,
                           .workspace_bytes = engine.workspace_bytes});
     if (engine.seconds) {

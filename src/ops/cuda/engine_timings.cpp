@@ -1,6 +1,10 @@
 #include "src/ops/cuda/engine_timings.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <fstream>
@@ -11,6 +15,7 @@
 #include <utility>
 
 #include "src/base/atomic_file.h"
+#include "src/base/file_descriptor.h"
 #include "src/base/json_text.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -34,6 +39,11 @@ constexpr std::array kPlace{
     std::pair("cudnn_frontend", &TrialPlace::cudnn_frontend),
 };
 
+constexpr std::array kLimits{
+    std::pair("untimed_within_seconds", &EngineTrial::untimed_within_seconds),
+    std::pair("untimed_within_seconds_tf32", &EngineTrial::untimed_within_seconds_tf32),
+};
+
 double finite(const Json& json) {
   const double value = json.get<double>();
   if (!std::isfinite(value) || value < 0) {
@@ -53,8 +63,10 @@ Json json_of(const std::string& name, const EngineTrial& trial) {
   if (trial.seconds) {
     json["seconds"] = *trial.seconds;
   }
-  if (trial.untimed_within_seconds) {
-    json["untimed_within_seconds"] = *trial.untimed_within_seconds;
+  for (const auto& [key, limit] : kLimits) {
+    if (trial.*limit) {
+      json[key] = *(trial.*limit);
+    }
   }
   return json;
 }
@@ -68,8 +80,10 @@ EngineTrial trial_of(const Json& json) {
   if (json.contains("seconds")) {
     trial.seconds = finite(json.at("seconds"));
   }
-  if (json.contains("untimed_within_seconds")) {
-    trial.untimed_within_seconds = finite(json.at("untimed_within_seconds"));
+  for (const auto& [key, limit] : kLimits) {
+    if (json.contains(key)) {
+      trial.*limit = finite(json.at(key));
+    }
   }
   return trial;
 }
@@ -106,6 +120,31 @@ std::string read_all(const std::filesystem::path& path) {
   }
   return text;
 }
+
+// Nothing where the file is none: that was told when it was read first.
+EngineTimings what_is_in(const std::filesystem::path& path) {
+  try {
+    return EngineTimings(read_all(path));
+  } catch (const DataError&) {
+  } catch (const std::filesystem::filesystem_error&) {
+  }
+  return {};
+}
+
+// While it lives, no other process has one for a file in the same folder, whose lock it is: the file itself
+// is replaced. Where a file system has no locks, writers do not wait for each other, and the last one wins.
+class Turn {
+ public:
+  explicit Turn(const std::filesystem::path& file)
+      : folder_(::open(file.has_parent_path() ? file.parent_path().c_str() : ".",
+                       O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (folder_.is_open() && ::flock(folder_.get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  FileDescriptor folder_;  // closing it ends the turn
+};
 
 }  // namespace
 
@@ -170,6 +209,14 @@ void EngineTimings::record(const TrialPlace& place, const std::string& question,
   places_[place][question][engine] = trial;
 }
 
+void EngineTimings::add_missing(const EngineTimings& other) {
+  for (const auto& [place, questions] : other.places_) {
+    for (const auto& [question, engines] : questions) {
+      places_[place][question].insert(engines.begin(), engines.end());
+    }
+  }
+}
+
 EngineTimingsFile::EngineTimingsFile(std::optional<std::filesystem::path> path, TrialPlace place, Warn warn)
     : path_(std::move(path)), place_(std::move(place)), warn_(std::move(warn)) {
   std::error_code error;
@@ -177,7 +224,7 @@ EngineTimingsFile::EngineTimingsFile(std::optional<std::filesystem::path> path, 
     return;
   }
   try {
-    timings_ = EngineTimings(read_all(*path_));
+    timings_ = read_ = EngineTimings(read_all(*path_));
   } catch (const DataError& damage) {
     warn_("'" + path_->string() + "' is passed over and will be replaced: " + damage.what());
   } catch (const std::filesystem::filesystem_error& failure) {
@@ -192,20 +239,39 @@ const EngineTrial* EngineTimingsFile::find(const std::string& question, const st
 void EngineTimingsFile::record(const std::string& question, const std::string& engine,
                                const EngineTrial& trial) {
   timings_.record(place_, question, engine, trial);
-  changed_ = true;
+  changed_.emplace(question, engine);
+}
+
+// What other runs have written since this one has read the file.
+EngineTimings EngineTimingsFile::with_the_files() const {
+  EngineTimings merged = what_is_in(*path_);
+  for (const auto& [question, engine] : changed_) {
+    const EngineTrial* const there = merged.find(place_, question, engine);
+    const EngineTrial* const before = read_.find(place_, question, engine);
+    const bool theirs = there != nullptr && (before == nullptr || *there != *before);
+    if (!theirs) {
+      merged.record(place_, question, engine, *timings_.find(place_, question, engine));
+    }
+  }
+  merged.add_missing(timings_);
+  return merged;
 }
 
 void EngineTimingsFile::save() {
-  if (!path_ || !std::exchange(changed_, false)) {
+  if (!path_ || changed_.empty()) {
     return;
   }
   try {
+    const Turn turn(*path_);
+    timings_ = read_ = with_the_files();
+    changed_.clear();
     const std::string text = timings_.text();
     AtomicFile file(*path_, text.size());
     file.write(std::as_bytes(std::span(text)));
     file.commit();
   } catch (const DataError& error) {
     warn_(std::string("engine timings are not kept: ") + error.what());
+    path_.reset();
   }
 }
 

@@ -7,9 +7,11 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "src/ops/cuda/engine_trials.h"
 
@@ -42,6 +44,8 @@ class EngineTimings {
   // Of an engine that could be run. In place of what was known of it.
   void record(const TrialPlace& place, const std::string& question, const std::string& engine,
               const EngineTrial& trial);
+  // What `other` has of engines of which nothing is known here.
+  void add_missing(const EngineTimings& other);
 
  private:
   using ByEngine = std::map<std::string, EngineTrial>;
@@ -61,15 +65,20 @@ class EngineTimingsFile {
 
   const EngineTrial* find(const std::string& question, const std::string& engine) const;
   void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
-  // As a whole or not at all; nothing where nothing was recorded since.
+  // Adds to the file what was recorded since. Runs that write to it at the same time take turns, and of what
+  // two of them have recorded the first stays: find() then has what is in the file. The file is replaced as a
+  // whole or not at all. A failure is told once; nothing is saved after it.
   void save();
 
  private:
+  EngineTimings with_the_files() const;
+
   std::optional<std::filesystem::path> path_;
   TrialPlace place_;
   Warn warn_;
   EngineTimings timings_;
-  bool changed_ = false;
+  EngineTimings read_;                                     // what was in the file when it was read last
+  std::set<std::pair<std::string, std::string>> changed_;  // since then: questions and engines
 };
 
 }  // namespace vdnn::cuda

@@ -280,7 +280,7 @@ class DeviceTrials final : public EngineTrials {
       : make_device_(std::move(make_device)), library_(std::move(library)), options_(options) {}
 
   std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
-                               TrialKind kind) override {
+                               TrialKind kind, const std::function<bool()>& go_on) override {
     if (question.elements != ElementType::kF32) {
       throw InvalidArgument(to_string(question) + ": trials are of fp32 alone");
     }
@@ -295,6 +295,9 @@ class DeviceTrials final : public EngineTrials {
     bench.allocate(workspace_bytes);
     std::vector<EngineTrial> trials;
     for (const Engine& engine : engines) {
+      if (!go_on()) {
+        break;
+      }
       trials.push_back(bench.fits(engine) ? run_one(*device, bench, engine, kind)
                                           : without_room(engine, *device));
     }

@@ -33,8 +33,18 @@ struct EngineTrial {
   double worst_error = 0;  // of the sampled elements; infinite where one of them is no number
   double tolerance = 0;
   std::optional<double> seconds;  // median, where it was timed
-  // It was to be timed, but so many seconds of trials were over. Of one that is right.
+  // It was to be timed, but so many seconds of trials were over: in a run that keeps fp32, and in one that
+  // permits TF32, which has other engines to compare. Of one that is right.
   std::optional<double> untimed_within_seconds;
+  std::optional<double> untimed_within_seconds_tf32;
+
+  std::optional<double>& untimed_within(ProductPrecision precision) {
+    return precision == ProductPrecision::kTf32 ? untimed_within_seconds_tf32 : untimed_within_seconds;
+  }
+  const std::optional<double>& untimed_within(ProductPrecision precision) const {
+    return precision == ProductPrecision::kTf32 ? untimed_within_seconds_tf32 : untimed_within_seconds;
+  }
+  friend bool operator==(const EngineTrial&, const EngineTrial&) = default;
 
   bool right() const { return failure.empty() && worst_error <= tolerance; }
 };
@@ -48,10 +58,15 @@ enum class TrialKind : std::uint8_t {
 class EngineTrials {
  public:
   virtual ~EngineTrials() = default;
-  // A trial for each of the engines, which are of this question. Throws OutOfMemory where not even the
+  // A trial for each of the engines, which are of this question, until go_on() says no: it is asked before
+  // each engine, and the trials are then those of the engines before. Throws OutOfMemory where not even the
   // operands fit, DeviceError where the device is lost.
   virtual std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
-                                       TrialKind kind) = 0;
+                                       TrialKind kind, const std::function<bool()>& go_on) = 0;
+  std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
+                               TrialKind kind) {
+    return run(question, engines, kind, [] { return true; });
+  }
 };
 
 struct DeviceTrialOptions {

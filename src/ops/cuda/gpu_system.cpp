@@ -73,9 +73,9 @@ class TrialsOnGpu final : public EngineTrials {
       : context_(context), trials_(std::move(context), std::move(trials)) {}
 
   std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
-                               TrialKind kind) override {
+                               TrialKind kind, const std::function<bool()>& go_on) override {
     const CudaContext::Scope scope = context_->enter();
-    return trials_->run(question, engines, kind);
+    return trials_->run(question, engines, kind, go_on);
   }
 
  private:
@@ -107,6 +107,9 @@ class CudaGpus final : public GpuSystem {
   }
   std::uint64_t free_bytes(int ordinal) override { return free_bytes_of_gpu(*context_of(ordinal)); }
   std::string gpu_name(int ordinal) override { return info_of(*context_of(ordinal), ordinal).name; }
+  int compute_capability(int ordinal) override {
+    return info_of(*context_of(ordinal), ordinal).compute_capability;
+  }
   std::string gpu_uuid(int ordinal) override { return text_of(info_of(*context_of(ordinal), ordinal).uuid); }
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
     CudaDeviceOptions measured = options;

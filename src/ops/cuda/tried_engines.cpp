@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -18,22 +17,23 @@ class Selection {
             const EngineQuestion& question)
       : parts_(parts), options_(options), question_(question), text_(to_string(question)) {}
 
-  // Those of `engines`, all of them permitted, that are right, in their order.
+  // Those of `engines`, all of them permitted, that are right, in their order, with the times to go by.
   std::vector<Engine> of(std::vector<Engine> engines) {
-    timed_ = wants_times() && !left_untimed(engines) && parts_.report->seconds < options_.most_seconds;
+    timed_ = wants_times() && !left_untimed(engines) && has_time();
     drop_known(engines);
     for (std::vector<Engine> untried = untried_of(engines); !untried.empty(); untried = untried_of(engines)) {
       if (!try_out(untried, engines)) {
+        complete_ = false;
         break;
       }
     }
     if (wants_times()) {
-      sort_by_time(engines);
-      const bool any_time =
-          std::ranges::any_of(engines, [](const Engine& e) { return e.seconds.has_value(); });
-      parts_.report->untimed += static_cast<std::uint64_t>(!timed_ && !any_time);
+      note_whether_timed(engines);
     }
     parts_.timings->save();
+    if (wants_times()) {
+      go_by_timings(engines);
+    }
     return engines;
   }
 
@@ -42,11 +42,16 @@ class Selection {
  private:
   bool wants_times() const { return options_.timing != EngineTiming::kOff; }
 
-  // Was time up when the question came in an earlier run, which had no less time?
+  ProductPrecision precision() const {
+    return options_.limits.tf32 ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+  }
+  bool has_time() const { return parts_.report->seconds < options_.most_seconds; }
+
+  // Was time up when the question came in an earlier run, which had no less time and the same engines?
   bool left_untimed(const std::vector<Engine>& engines) const {
     return std::ranges::any_of(engines, [&](const Engine& engine) {
       const EngineTrial* const trial = parts_.timings->find(text_, engine.name);
-      return trial != nullptr && trial->untimed_within_seconds.value_or(-1) >= options_.most_seconds;
+      return trial != nullptr && trial->untimed_within(precision()).value_or(-1) >= options_.most_seconds;
     });
   }
 
@@ -56,14 +61,44 @@ class Selection {
     return enough ? trial : nullptr;
   }
 
-  void sort_by_time(std::vector<Engine>& engines) const {
-    for (Engine& engine : engines) {
-      const EngineTrial* const trial = known(engine);
-      engine.seconds = trial != nullptr ? trial->seconds : std::nullopt;
+  // What is to be compared. Without times, and where some limit's first choice is all that is wanted, what no
+  // limit chooses is not tried.
+  std::vector<Engine> compared(const std::vector<Engine>& engines) const {
+    return timed_ && options_.timing == EngineTiming::kAll ? engines : choosable(engines);
+  }
+
+  // A later run with no more time does the same: it leaves untimed what this one did, and no more than that.
+  void note_whether_timed(const std::vector<Engine>& engines) {
+    const std::optional<double> untimed = timed_ ? std::nullopt : std::optional(options_.most_seconds);
+    if (!timed_ && left_untimed(engines)) {
+      return;
     }
-    std::ranges::stable_sort(engines, {}, [](const Engine& engine) {
-      return engine.seconds.value_or(std::numeric_limits<double>::infinity());
-    });
+    for (const Engine& engine : compared(engines)) {
+      if (const EngineTrial* const trial = parts_.timings->find(text_, engine.name);
+          trial != nullptr && trial->untimed_within(precision()) != untimed) {
+        EngineTrial noted = *trial;
+        noted.untimed_within(precision()) = untimed;
+        parts_.timings->record(text_, engine.name, noted);
+      }
+    }
+  }
+
+  // The file counts: another run may have written to it what holds for this one, too. Times are compared with
+  // times only. Where some are missing, for want of time, the library's order says more than the others do.
+  void go_by_timings(std::vector<Engine>& engines) {
+    drop_known(engines);
+    timed_ = timed_ && !left_untimed(engines);
+    parts_.report->untimed += static_cast<std::uint64_t>(!timed_);
+    if (!timed_ || !complete_) {
+      return;
+    }
+    const std::vector<Engine> of_interest = compared(engines);
+    for (Engine& engine : engines) {
+      if (std::ranges::find(of_interest, engine.name, &Engine::name) != of_interest.end()) {
+        const EngineTrial* const trial = known(engine);
+        engine.seconds = trial != nullptr ? trial->seconds : std::nullopt;
+      }
+    }
   }
 
   void refuse(const Engine& engine, const std::string& why) {
@@ -89,8 +124,7 @@ class Selection {
   }
 
   std::vector<Engine> untried_of(const std::vector<Engine>& engines) const {
-    const bool all = timed_ && options_.timing == EngineTiming::kAll;
-    std::vector<Engine> untried = all ? engines : choosable(engines);
+    std::vector<Engine> untried = compared(engines);
     std::erase_if(untried, [&](const Engine& engine) {
       return known(engine) != nullptr || std::ranges::find(without_room_, engine.name) != without_room_.end();
     });
@@ -98,20 +132,25 @@ class Selection {
   }
 
   // Drops from `engines` what fails. False where nothing can be tried: the operands have no room, so no op
-  // will have it either.
+  // will have it either. When time is up, what is left is tried without being timed.
   bool try_out(const std::vector<Engine>& untried, std::vector<Engine>& engines) {
     std::vector<EngineTrial> trials;
     const double begin = parts_.clock();
+    const auto in_time = [&] {
+      return parts_.report->seconds + (parts_.clock() - begin) < options_.most_seconds;
+    };
     try {
-      trials = parts_.trials->run(question_, untried, timed_ ? TrialKind::kTimed : TrialKind::kOfResults);
+      trials = timed_ ? parts_.trials->run(question_, untried, TrialKind::kTimed, in_time)
+                      : parts_.trials->run(question_, untried, TrialKind::kOfResults);
     } catch (const OutOfMemory& error) {
       parts_.warn("engines are not tried for " + text_ + ": " + error.what());
       return false;
     }
-    count(untried.size(), parts_.clock() - begin);
-    for (std::size_t i = 0; i < untried.size(); ++i) {
+    count(trials.size(), parts_.clock() - begin);
+    for (std::size_t i = 0; i < trials.size(); ++i) {
       settle(untried[i], trials[i], engines);
     }
+    timed_ = timed_ && trials.size() == untried.size();
     return true;
   }
 
@@ -126,10 +165,12 @@ class Selection {
       without_room_.push_back(engine.name);
       return;
     }
-    if (wants_times() && !timed_ && trial.right()) {
-      trial.untimed_within_seconds = options_.most_seconds;
-    }
     if (trial.failure.empty()) {
+      if (const EngineTrial* const before = parts_.timings->find(text_, engine.name);
+          before != nullptr && trial.right()) {
+        trial.untimed_within_seconds = before->untimed_within_seconds;
+        trial.untimed_within_seconds_tf32 = before->untimed_within_seconds_tf32;
+      }
       parts_.timings->record(text_, engine.name, trial);
     }
     if (!trial.right()) {
@@ -143,6 +184,7 @@ class Selection {
   const EngineQuestion& question_;
   const std::string text_;
   bool timed_ = false;    // this question's engines are
+  bool complete_ = true;  // all that are to be compared were tried
   bool counted_ = false;  // this question is
   std::vector<std::string> without_room_;
   std::string reasons_;
@@ -163,7 +205,7 @@ TriedEngines::TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& o
 }
 
 std::string TriedEngines::name() const {
-  return parts_.source->name() + (options_.timing == EngineTiming::kOff ? "" : ", timed");
+  return parts_.source->name() + (options_.timing == EngineTiming::kAll ? ", timed" : "");
 }
 
 std::vector<Engine> TriedEngines::do_list(const EngineQuestion& question) const {

@@ -1,6 +1,7 @@
 #pragma once
-// Engines of a source that have been tried on the device: none that computes wrong values, and by measured
-// time where that is wanted. Without, the library's order stands, and only what some limits choose is tried.
+// Engines of a source that have been tried on the device: none that computes wrong values, with measured
+// times where those are wanted. The order is the library's, so that which engines there are does not depend
+// on times; engine_algorithms.h goes by these. Without times, only what some limits choose is tried.
 
 #include <functional>
 #include <limits>
@@ -16,11 +17,11 @@ namespace vdnn::cuda {
 struct TriedEnginesOptions {
   // Only what these permit is tried; the rest follows it, untried.
   EngineLimits limits;
-  // What is timed comes first, fastest first; an engine without a time, for want of room or time for its
-  // trial, comes after it in the library's order.
+  // A question's engines have times if all that it is about were timed but those without room for it.
   EngineTiming timing = EngineTiming::kOff;
-  // After so many seconds of trials no further question's engines are timed, only their results looked at.
-  // The timings remember which these were, so that a run that goes by them has the same answers.
+  // After so many seconds of trials, as the report counts them, no further engine is timed, only its results
+  // are looked at. The timings remember, by precision, of which questions, so that a run that goes by them
+  // has the same answers.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -29,7 +30,7 @@ struct TriedEnginesParts {
   std::shared_ptr<EngineTrials> trials;
   std::shared_ptr<EngineTimingsFile> timings;
   EngineTimingsFile::Warn warn;
-  std::shared_ptr<EngineTrialReport> report = {};  // null: nobody asks
+  std::shared_ptr<EngineTrialReport> report = {};  // goes on from what it has; null: nobody asks
   // Seconds since whenever. Empty: the steady clock.
   std::function<double()> clock = {};
 };
@@ -38,7 +39,7 @@ class TriedEngines final : public EngineSource {
  public:
   // No part is null or empty.
   TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& options);
-  // "cudnn 9.19.0", or "cudnn 9.19.0, timed"
+  // "cudnn 9.19.0", or, where all are timed, which offers more of them, "cudnn 9.19.0, timed".
   std::string name() const override;
 
  private:

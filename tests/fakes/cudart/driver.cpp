@@ -54,8 +54,19 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
   return call("cuDeviceGetAttribute", [&] {
     vdnn::CudaDeviceInfo info;
     const CudaStatus status = cuda().fake().device_info(info, device);
-    *value =
-        attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ? int{info.virtual_memory} : -1;
+    switch (attribute) {
+      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = info.compute_capability / 10;
+        break;
+      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = info.compute_capability % 10;
+        break;
+      case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *value = int{info.virtual_memory};
+        break;
+      default:
+        *value = -1;
+    }
     return status;
   });
 }

@@ -196,7 +196,7 @@ TEST(RecordedPrecisions, AreWhatTheNamesOfAlgorithmsSay) {
   EXPECT_EQ(ops::recorded_precisions({{"conv1.forward", "eng1 in tf32"}, {"fc1.forward", "cublaslt"}}),
             (ProductPrecisions{.convolutions = kTf32}));
   EXPECT_EQ(ops::recorded_precisions({{"conv1.forward", "eng1"}, {"fc1.forward", "cublaslt in tf32"}}),
-            (ProductPrecisions{.matrix_products = kTf32}));
+            (ProductPrecisions{.convolutions = kTf32, .matrix_products = kTf32}));
 }
 
 TEST_F(CudaCatalogConvolutions, ATransposedConvolutionGoesForwardAsADataGradient) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <limits>
@@ -27,16 +29,13 @@ const TrialPlace kHere{.gpu = "GPU \"one\"", .driver = "13.0", .cudnn = "9.19.0"
 
 const EngineTrial kRight{.worst_error = 1e-6, .tolerance = 1e-4, .seconds = 1.0 / 3};
 const EngineTrial kUntimed{.worst_error = 0, .tolerance = 1e-4};
-const EngineTrial kOutOfTime{.worst_error = 0, .tolerance = 1e-4, .untimed_within_seconds = 60};
+const EngineTrial kOutOfTime{
+    .worst_error = 0, .tolerance = 1e-4, .untimed_within_seconds = 60, .untimed_within_seconds_tf32 = 5};
 const EngineTrial kWrong{.worst_error = kInfinity, .tolerance = 1e-4};
 
 void expect_same(const EngineTrial* found, const EngineTrial& expected) {
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->worst_error, expected.worst_error);
-  EXPECT_EQ(found->tolerance, expected.tolerance);
-  EXPECT_EQ(found->seconds, expected.seconds);
-  EXPECT_EQ(found->untimed_within_seconds, expected.untimed_within_seconds);
-  EXPECT_EQ(found->right(), expected.right());
+  EXPECT_EQ(*found, expected);
 }
 
 TrialPlace elsewhere(std::string TrialPlace::*part) {
@@ -168,6 +167,88 @@ TEST_F(EngineTimingsFileTest, WhatCannotBeReadOrKeptIsAWarningAlone) {
   file.save();
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("passed over"), HasSubstr("engine timings are not kept")));
   expect_same(file.find("question", "right"), kRight);
+}
+
+// Once a line for each convolution.
+TEST_F(EngineTimingsFileTest, WhatCannotBeKeptIsToldOnce) {
+  EngineTimingsFile file(directory_ / "no" / kName, kHere,
+                         [this](const std::string& text) { warnings_.push_back(text); });
+  for (const std::string question : {"question", "another question", "a third"}) {
+    file.record(question, "right", kRight);
+    file.save();
+  }
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine timings are not kept")));
+  expect_same(file.find("question", "right"), kRight);
+}
+
+// Once the last to save had the file, and the times of the others were lost.
+TEST_F(EngineTimingsFileTest, RunsAtTheSameTimeKeepEachOthersTimesAndTheFirstOfTheSame) {
+  EngineTimingsFile first = open();
+  EngineTimingsFile second = open();
+  first.record("question", "right", kRight);
+  first.save();
+  second.record("question", "right", kUntimed);
+  second.record("another question", "right", kRight);
+  second.save();
+  expect_same(second.find("question", "right"), kRight);  // and it goes by that
+  first.record("a third", "right", kRight);
+  first.save();
+  expect_same(first.find("another question", "right"), kRight);
+  const EngineTimings all(read(kName));
+  for (const std::string question : {"question", "another question", "a third"}) {
+    expect_same(all.find(kHere, question, "right"), kRight);
+  }
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// What is found out later of what the file had counts, unless another run has changed it meanwhile.
+TEST_F(EngineTimingsFileTest, WhatWasReadMayBeReplaced) {
+  write(kName, some().text());
+  EngineTimingsFile first = open();
+  EngineTimingsFile second = open();
+  first.record("another question", "right", kRight);
+  first.save();
+  second.record("another question", "right", kOutOfTime);
+  second.save();
+  expect_same(EngineTimings(read(kName)).find(kHere, "another question", "right"), kRight);
+  second.record("another question", "right", kOutOfTime);
+  second.save();
+  expect_same(EngineTimings(read(kName)).find(kHere, "another question", "right"), kOutOfTime);
+}
+
+// Processes, for threads of one would not show that the lock is one of files. Each adds to the file what it
+// alone has.
+TEST_F(EngineTimingsFileTest, WritersWaitForEachOther) {
+  constexpr int kWriters = 4;
+  constexpr int kQuestions = 20;
+  const auto name = [](int writer, int question) {
+    return std::to_string(writer) + "." + std::to_string(question);
+  };
+  std::vector<pid_t> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      EngineTimingsFile file(path(), kHere, [](const std::string&) { ::_exit(1); });
+      for (int question = 0; question < kQuestions; ++question) {
+        file.record(name(writer, question), "right", kRight);
+        file.save();
+      }
+      ::_exit(0);
+    }
+    ASSERT_GT(child, 0);
+    writers.push_back(child);
+  }
+  for (const pid_t writer : writers) {
+    int status = 1;
+    EXPECT_EQ(::waitpid(writer, &status, 0), writer);
+    EXPECT_EQ(status, 0);
+  }
+  const EngineTimings all(read(kName));
+  for (int writer = 0; writer < kWriters; ++writer) {
+    for (int question = 0; question < kQuestions; ++question) {
+      expect_same(all.find(kHere, name(writer, question), "right"), kRight);
+    }
+  }
 }
 
 TEST_F(EngineTimingsFileTest, WithoutAFileTimingsLiveAsLongAsTheObject) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/ops/cuda/engine_algorithms.h"
 #include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/error.h"
 
@@ -21,7 +23,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAreArray;
 
 const EngineQuestion kQuestion = plane_question(1, ElementType::kF32);
 const EngineQuestion kAnother = plane_question(3, ElementType::kF32);
@@ -38,17 +42,20 @@ EngineTrial right(double seconds) {
 }
 const EngineTrial kWrong{.worst_error = 7.5, .tolerance = 0.25};
 
-// Answers as it is told; by default engines are right and take as long as each other. Each question takes ten
+// Answers as it is told; by default engines are right and take as long as each other. Each trial takes ten
 // seconds.
 struct Script final : EngineTrials {
-  std::vector<EngineTrial> run(const EngineQuestion&, std::span<const Engine> engines,
-                               TrialKind kind) override {
+  std::vector<EngineTrial> run(const EngineQuestion&, std::span<const Engine> engines, TrialKind kind,
+                               const std::function<bool()>& go_on) override {
     if (no_memory) {
       throw OutOfMemory("operands", {.asked = 5, .budget = 4});
     }
-    seconds += 10;
     std::vector<EngineTrial> trials;
     for (const Engine& engine : engines) {
+      if (!go_on()) {
+        break;
+      }
+      seconds += 10;
       tried.push_back(engine.name);
       const auto told = answers.find(engine.name);
       trials.push_back(told == answers.end() ? right(1) : told->second);
@@ -67,23 +74,42 @@ struct Script final : EngineTrials {
 
 class TriedEnginesTest : public ::testing::Test {
  protected:
-  TriedEngines tried_engines(EngineTiming timing, double most_seconds = 1000) {
+  TriedEngines tried_engines(EngineTiming timing, double most_seconds = 1000, bool tf32 = false) {
     report_ = std::make_shared<EngineTrialReport>();
+    return with_report(timing, most_seconds, tf32);
+  }
+  // Its trials are counted after those of the engines before it.
+  TriedEngines with_report(EngineTiming timing, double most_seconds, bool tf32 = false) {
     return TriedEngines({.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
                          .trials = trials_,
                          .timings = timings_,
                          .warn = [this](const std::string& text) { warnings_.push_back(text); },
                          .report = report_,
                          .clock = [this] { return trials_->seconds; }},
-                        {.limits = {.workspace_bytes = 80, .deterministic = true, .rounded_inputs = false},
+                        {.limits = {.workspace_bytes = tf32 ? 100U : 80U,
+                                    .deterministic = true,
+                                    .rounded_inputs = false,
+                                    .tf32 = tf32},
                          .timing = timing,
                          .most_seconds = most_seconds});
   }
   std::vector<std::string> list(EngineTiming timing) {
     const TriedEngines tried = tried_engines(timing);
-    EXPECT_EQ(tried.name(), timing == EngineTiming::kOff ? "library 1.2" : "library 1.2, timed");
+    EXPECT_EQ(tried.name(), timing == EngineTiming::kAll ? "library 1.2, timed" : "library 1.2");
     return names_of(tried, kQuestion);
   }
+  // The algorithms that they make, in their order.
+  static std::vector<std::string> algorithms(const TriedEngines& tried,
+                                             const EngineQuestion& question = kQuestion,
+                                             ProductPrecision precision = ProductPrecision::kFp32) {
+    std::vector<std::string> names;
+    for (const Algorithm& algorithm : engine_algorithms(std::make_shared<TriedEngines>(tried), precision)(
+             question.convolution, question.direction)) {
+      names.push_back(algorithm.name);
+    }
+    return names;
+  }
+  std::vector<std::string> algorithms(EngineTiming timing) { return algorithms(tried_engines(timing)); }
   std::vector<std::string> list(bool all_timed) {
     return list(all_timed ? EngineTiming::kAll : EngineTiming::kOff);
   }
@@ -95,11 +121,24 @@ class TriedEnginesTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(TriedEnginesTest, AreInTheOrderOfTheirTimes) {
+TEST_F(TriedEnginesTest, MakeAlgorithmsInTheOrderOfTheirTimes) {
   trials_->answers = {{"large", right(3)}, {"as large", right(2)}, {"middle", right(4)}, {"small", right(1)}};
-  EXPECT_THAT(list(true), ElementsAre("small", "as large", "large", "middle", "rounded"));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("small", "large", "middle"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "as large", "middle", "small"));
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// Once they were others with every timing: a schedule, or what a checkpoint recorded, was refused where times
+// were lost.
+TEST_F(TriedEnginesTest, MakeTheSameAlgorithmsWhateverTheirTimes) {
+  const std::vector<std::string> untimed = algorithms(EngineTiming::kOff);
+  EXPECT_THAT(untimed, ElementsAre("large", "middle", "small"));
+  trials_->answers = {{"large", right(3)}, {"as large", right(1)}, {"middle", right(2)}, {"small", right(1)}};
+  EXPECT_THAT(algorithms(EngineTiming::kChoosable), UnorderedElementsAreArray(untimed));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), IsSupersetOf(untimed));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("as large", "small", "middle", "large"));
+  EXPECT_THAT(algorithms(EngineTiming::kChoosable), UnorderedElementsAreArray(untimed))
+      << "others have times by now";
 }
 
 // Predictions take them for what the engines cost.
@@ -116,7 +155,7 @@ TEST_F(TriedEnginesTest, BringTheirTimesAlong) {
 }
 
 TEST_F(TriedEnginesTest, OfEqualTimesTheLibrarysFirstIsFirst) {
-  EXPECT_THAT(list(true), ElementsAre("large", "as large", "middle", "small", "rounded"));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("large", "middle", "small"));
 }
 
 TEST_F(TriedEnginesTest, AreTriedOnceAPlace) {
@@ -132,23 +171,22 @@ TEST_F(TriedEnginesTest, WithoutTimesOnlyWhatMayBeChosenIsTried) {
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
 }
 
-// Of those that could be chosen; what they hide stays behind them.
 TEST_F(TriedEnginesTest, TimesWhatMayBeChosenWhereThatIsEnough) {
   trials_->answers = {{"large", right(3)}, {"as large", right(1)}, {"middle", right(2)}, {"small", right(5)}};
-  EXPECT_THAT(list(EngineTiming::kChoosable), ElementsAre("middle", "large", "small", "as large", "rounded"));
+  EXPECT_THAT(algorithms(EngineTiming::kChoosable), ElementsAre("middle", "large", "small"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
   EXPECT_EQ(report_->engines, 3U);
   EXPECT_EQ(report_->convolutions, 1U);
   EXPECT_EQ(report_->untimed, 0U);
-  EXPECT_EQ(report_->seconds, 10);
+  EXPECT_EQ(report_->seconds, 30);
 }
 
-// The first question takes ten seconds. What the second one's engines compute is looked at all the same.
+// Three engines take thirty seconds. What the second question's engines compute is looked at all the same.
 TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"middle", kWrong}, {"small", right(1)}};
-  const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 10);
-  EXPECT_THAT(names_of(tried, kQuestion), ElementsAre("small", "large", "as large", "rounded"));
-  EXPECT_THAT(names_of(tried, kAnother), ElementsAre("large", "as large", "small", "rounded"));
+  const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 30);
+  EXPECT_THAT(algorithms(tried), ElementsAre("small", "large"));
+  EXPECT_THAT(algorithms(tried, kAnother), ElementsAre("large", "small"));
   for (const Engine& engine : tried.list(kAnother)) {
     EXPECT_FALSE(engine.seconds) << engine.name;
   }
@@ -157,26 +195,80 @@ TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   EXPECT_GT(report_->untimed, 0U);
 }
 
+// Once the engine that had a time came before those that had none, whatever the library thinks of them, and
+// what is timed ended between questions alone.
+TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
+  trials_->answers = {{"large", right(3)}, {"small", right(1)}};
+  const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 15);
+  EXPECT_THAT(algorithms(tried), ElementsAre("large", "middle", "small"));
+  EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
+  for (const Engine& engine : tried.list(kQuestion)) {
+    EXPECT_FALSE(engine.seconds) << engine.name;
+  }
+  EXPECT_TRUE(timings_->find(to_string(kQuestion), "large")->seconds) << "what was found out is kept";
+  EXPECT_FALSE(timings_->find(to_string(kQuestion), "small")->seconds);
+}
+
+// Once a run that kept fp32 left engines with times behind that a run that permits TF32 took for all, and the
+// limit of one was the other's.
+TEST_F(TriedEnginesTest, RunsOfAnotherPrecisionCompareTheirOwnEngines) {
+  trials_->answers = {{"rounded", right(1)}, {"large", right(3)}, {"middle", right(4)}, {"small", right(5)}};
+  const auto in_tf32 = [&](double seconds) {
+    return algorithms(tried_engines(EngineTiming::kChoosable, seconds, true), kQuestion,
+                      ProductPrecision::kTf32);
+  };
+  EXPECT_THAT(algorithms(EngineTiming::kChoosable), ElementsAre("large", "middle", "small"));
+  trials_->tried.clear();
+  EXPECT_THAT(in_tf32(0.5), ElementsAre("rounded in tf32", "large", "middle", "small"));
+  EXPECT_THAT(trials_->tried, ElementsAre("rounded"));
+  EXPECT_EQ(report_->untimed, 0U) << "one trial was begun in time";
+  trials_->answers["rounded"] = right(9);
+  EXPECT_THAT(in_tf32(0.5).front(), "rounded in tf32") << "its time is known";
+}
+
+TEST_F(TriedEnginesTest, WhatOnePrecisionLeftUntimedTheOtherDoesNot) {
+  trials_->answers = {{"rounded", right(2)}, {"large", right(3)}, {"middle", right(4)}, {"small", right(1)}};
+  const auto untimed_within = [&](double seconds, bool tf32) {
+    names_of(tried_engines(EngineTiming::kChoosable, seconds, tf32), kQuestion);
+    return report_->untimed;
+  };
+  EXPECT_EQ(untimed_within(5, true), 1U);
+  EXPECT_EQ(untimed_within(5, false), 1U);
+  EXPECT_EQ(untimed_within(1000, false), 0U);
+  EXPECT_EQ(untimed_within(5, true), 1U) << "a repeat, which has the same algorithms";
+  EXPECT_EQ(untimed_within(5, false), 0U) << "all its engines have times";
+}
+
 // Otherwise a repeated run, which has as much time once more, would go on with what the first one had to
 // leave out, and have other algorithms.
 TEST_F(TriedEnginesTest, WhatHadNoTimeIsLeftUntimedByRunsThatHaveNoMore) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const auto answers_within = [&](double seconds) {
     const TriedEngines tried = tried_engines(EngineTiming::kChoosable, seconds);
-    return std::pair(names_of(tried, kQuestion), names_of(tried, kAnother));
+    return std::pair(algorithms(tried, kQuestion), algorithms(tried, kAnother));
   };
-  const auto first = answers_within(10);
+  const auto first = answers_within(30);
   trials_->tried.clear();
-  EXPECT_EQ(answers_within(10), first);
+  EXPECT_EQ(answers_within(30), first);
   EXPECT_EQ(report_->untimed, 1U);
   EXPECT_EQ(answers_within(5), first);
   EXPECT_THAT(trials_->tried, IsEmpty());
-  EXPECT_NE(answers_within(30), first);
+  EXPECT_NE(answers_within(50), first);
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
   EXPECT_EQ(report_->untimed, 0U);
   trials_->tried.clear();
-  EXPECT_NE(answers_within(10), first) << "what is timed stays so";
+  EXPECT_NE(answers_within(30), first) << "what is timed stays so";
   EXPECT_THAT(trials_->tried, IsEmpty());
+}
+
+// A run that lowers its network twice once had its limit twice, and told of the second time alone.
+TEST_F(TriedEnginesTest, OneLimitHoldsForAllThatAreCountedTogether) {
+  const TriedEngines first = tried_engines(EngineTiming::kChoosable, 30);
+  names_of(first, kQuestion);
+  names_of(with_report(EngineTiming::kChoosable, 30), kAnother);
+  EXPECT_EQ(report_->untimed, 1U);
+  EXPECT_EQ(report_->engines, 6U);
+  EXPECT_EQ(report_->seconds, 60);
 }
 
 TEST_F(TriedEnginesTest, WhatIsWrongIsRefusedAndTheNextIsTried) {
@@ -204,13 +296,13 @@ TEST_F(TriedEnginesTest, WhatHasNoTimeYetIsTimed) {
   list(false);
   trials_->tried.clear();
   trials_->answers = {{"large", right(9)}};
-  EXPECT_THAT(list(true), ElementsAre("as large", "middle", "small", "large", "rounded"));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("as large", "middle", "small", "large"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "as large", "middle", "small"));
 }
 
 TEST_F(TriedEnginesTest, WhatHasNoRoomComesLastAndIsTriedAgain) {
   trials_->answers = {{"large", {.failure = "no room", .no_room = true}}};
-  EXPECT_THAT(list(true), ElementsAre("as large", "middle", "small", "large", "rounded"));
+  EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("as large", "middle", "small", "large"));
   EXPECT_THAT(warnings_, IsEmpty());
   trials_->tried.clear();
   list(true);
