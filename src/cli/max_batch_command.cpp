@@ -82,11 +82,12 @@ void max_batch(const MaxBatchArguments& arguments) {
   if (arguments.global_batch && arguments.run.accumulate != 1) {
     throw InvalidArgument("--accumulate is what --global-batch asks for: give one of them");
   }
-  MaxBatchOptions options{.run = to_run_options(arguments.run)};
-  options.run.warn = log_warning;
-  if (!options.run.engine_timings && !options.run.engine_trial_seconds) {
-    options.run.engine_trial_seconds = 0;  // each batch has convolutions of its own
+  RunArguments run_arguments = arguments.run;
+  if (!run_arguments.engine_timings && !run_arguments.engine_trial_seconds) {
+    run_arguments.engine_trial_seconds = 0;  // each batch has convolutions of its own
   }
+  MaxBatchOptions options{.run = to_run_options(run_arguments)};
+  options.run.warn = log_warning;
   if (arguments.overhead) {
     options.overhead = parse_percent(*arguments.overhead);
   }
@@ -99,7 +100,7 @@ void max_batch(const MaxBatchArguments& arguments) {
   const PlannedRun run = arguments.global_batch ? print_micro_batch(out, options, *arguments.global_batch)
                                                 : print_max_batch(out, options);
   if (json) {
-    RunArguments chosen = arguments.run;
+    RunArguments chosen = run_arguments;
     chosen.batch = run.network.batch();
     chosen.accumulate = run.options.training.micro_steps;
     const nlohmann::ordered_json summary = plan_summary(run, predict_scaling(run), in_force(chosen, run));

@@ -100,15 +100,14 @@ struct RunArguments {
         "tf32", self.tf32,
         "cuda, and sim of GPUs that have it: convolutions and matrix products may round their inputs to TF32 "
         "(default, as in PyTorch: convolutions may, matrix products may not)");
-    field("fp32", self.fp32, "neither may");
+    field("fp32", self.fp32, "convolutions and matrix products keep fp32: none rounds its inputs to TF32");
     field(
         "engine-timings", self.engine_timings,
         "cuda: time all engines of convolutions, keep the times in this file, and take the fastest (default: "
         "dyn and optimal time those that they could choose, and keep the times in the user's cache)");
-    field(
-        "engine-trial-seconds", self.engine_trial_seconds,
-        "cuda: time engines for so long at most (default: 60, or, with --engine-timings, without limit); 0: "
-        "dyn and optimal time none");
+    field("engine-trial-seconds", self.engine_trial_seconds,
+          "cuda: time engines for so many seconds at most (default: 60, or, with --engine-timings, without "
+          "limit); 0: dyn and optimal time none");
     field("profile", self.profile,
           "costs that `vdnn profile` has written of this run: predictions go by them, and where they were "
           "measured the preference `performance`, too");

@@ -1,9 +1,9 @@
 #include "src/cli/resume.h"
 
-#include <spdlog/spdlog.h>
-
-#include <string>
+#include <algorithm>
+#include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "src/cli/output.h"
 #include "vdnn/error.h"
@@ -13,35 +13,53 @@ namespace vdnn {
 
 namespace {
 
-template <class Value>
-void warn_if_different(const char* what, const Value& then, const Value& now) {
-  if (then != now) {
-    spdlog::warn(
-        "the checkpoint was written with {} {}, and goes on with {}: the results are not those of a "
-        "training that was never interrupted",
-        what, then, now);
+class Differences {
+ public:
+  template <class Value>
+  void add_if_different(const char* what, const Value& then, const Value& now) {
+    if (then != now) {
+      std::ostringstream text;
+      text << "the checkpoint was written with " << what << ' ' << then << ", and goes on with " << now
+           << ": the results are not those of a training that was never interrupted";
+      texts_.push_back(text.str());
+    }
   }
-}
+  std::vector<std::string> texts() && { return std::move(texts_); }
+
+ private:
+  std::vector<std::string> texts_;
+};
 
 std::string_view batches(bool of_all_ranks) {
   return of_all_ranks ? "the batches of all ranks" : "each rank's own batch";
 }
 
-void warn_of_differences(const CheckpointInfo& info, const PlannedRun& run) {
-  const std::string& device = run.target.name;
-  warn_if_different("device", info.device, device.substr(0, device.find(':')));
-  warn_if_different("threads", info.threads, run.target.threads);
-  warn_if_different("batch", info.batch, run.network.batch());
-  warn_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
-  // Records were adopted where that is the other way.
-  const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
-  const bool as_then = info.algorithms == run.options.recorded_algorithms;
-  warn_if_different("batch normalisation over", batches(normalizes_over_ranks == as_then),
-                    batches(normalizes_over_ranks));
-  warn_if_different("algorithms of", info.algorithms_source, run.catalog->algorithms_source());
+// Library and version of a source of algorithms. The rest of it says how they were chosen, which does not
+// matter where they are the same.
+std::string library_of(const std::string& algorithms_source) {
+  return algorithms_source.substr(0, algorithms_source.find(','));
 }
 
 }  // namespace
+
+std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRun& run) {
+  Differences found;
+  const std::string& device = run.target.name;
+  found.add_if_different("device", info.device, device.substr(0, device.find(':')));
+  found.add_if_different("threads", info.threads, run.target.threads);
+  found.add_if_different("batch", info.batch, run.network.batch());
+  found.add_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
+  // Records were adopted where that is the other way.
+  const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
+  const bool as_then = info.algorithms == run.options.recorded_algorithms;
+  found.add_if_different("batch normalisation over", batches(normalizes_over_ranks == as_then),
+                         batches(normalizes_over_ranks));
+  const std::string source = run.catalog->algorithms_source();
+  found.add_if_different("algorithms of",
+                         as_then ? library_of(info.algorithms_source) : info.algorithms_source,
+                         as_then ? library_of(source) : source);
+  return std::move(found).texts();
+}
 
 std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments) {
   return arguments.resume ? std::optional<Checkpoint>(*arguments.resume) : std::nullopt;
@@ -70,7 +88,7 @@ PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptio
   }
   PlannedRun run = plan_resumed_run(*checkpoint, make_model(options.model), options);
   if (speaks) {
-    warn_of_differences(checkpoint->info(), run);
+    std::ranges::for_each(differences(checkpoint->info(), run), log_warning);
   }
   return run;
 }

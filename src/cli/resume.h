@@ -2,6 +2,8 @@
 // `--resume`: a run that goes on from a checkpoint takes its seed and its algorithms.
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "src/cli/options.h"
 #include "vdnn/checkpoint.h"
@@ -12,6 +14,10 @@ std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments);
 
 // The arguments with the checkpoint's seed. Throws InvalidArgument where another one was asked for.
 RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoint>& checkpoint);
+
+// What of the planned run differs from the one that wrote the checkpoint, and may change results, a sentence
+// each.
+std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRun& run);
 
 // Plans, and, where this rank speaks for all, logs what people should know of that, and what differs from the
 // run that wrote the checkpoint and may change results.

@@ -148,12 +148,27 @@ void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& pol
   }
 }
 
+// All policies and budgets are compared with the same algorithms and costs: what would be timed for some of
+// the policies alone is timed for none.
+void require_timings_for_limit(RunArguments& arguments) {
+  if (arguments.engine_timings) {
+    return;
+  }
+  if (arguments.engine_trial_seconds.value_or(0) > 0) {
+    throw InvalidArgument(
+        "--engine-trial-seconds: sweep compares all policies with the same costs and times engines only for "
+        "--engine-timings");
+  }
+  arguments.engine_trial_seconds = 0;
+}
+
 void sweep(const SweepArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
   SweepOptions options = to_sweep_options(arguments);
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
-  const RunArguments run_arguments = resumed(arguments.run, checkpoint);
+  RunArguments run_arguments = resumed(arguments.run, checkpoint);
+  require_timings_for_limit(run_arguments);
   RunOptions run_options = to_run_options(run_arguments);
   run_options.policy = Policy::kOffloadNone;  // of what the budgets and policies are tried on
   const PlannedRun run = plan_from(checkpoint, run_options);

@@ -885,6 +885,7 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
     const auto largest = tried.back()["batch"].get<std::int64_t>();
     EXPECT_GT(largest, 1);
     EXPECT_EQ(tried.back()["options"]["batch"], largest);
+    EXPECT_EQ(tried.back()["options"]["engine_trial_seconds"], 0) << "once null, the default of others";
     EXPECT_THAT(outcome.out, HasSubstr("largest batch: " + std::to_string(largest) + "\n"));
     for (const json& line : tried) {
       if (line["type"] == "batch") {
@@ -1132,6 +1133,8 @@ INSTANTIATE_TEST_SUITE_P(
     Cli, BadInputTest,
     ::testing::Values(
         BadInput{"NoCommand", "", "train"}, BadInput{"UnknownCommand", "fly", "fly"},
+        BadInput{"SweepThatTimes", "sweep --model lenet --device cpu --engine-trial-seconds 5",
+                 "times engines only for --engine-timings"},
         BadInput{"UnknownOption", "plan --model lenet --colour red", "--colour"},
         BadInput{"NoModel", "plan", "--model"}, BadInput{"UnknownModel", "plan --model lenin", "fashion-vgg"},
         BadInput{"UnknownPolicy", "plan --model lenet --policy most", "baseline, none, all, conv"},

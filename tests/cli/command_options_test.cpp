@@ -1,0 +1,140 @@
+// What the command makes of its options and says of a run, where no device of this machine would show it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "src/cli/options.h"
+#include "src/cli/resume.h"
+#include "src/cli/summary.h"
+
+namespace vdnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+RunArguments lenet() {
+  RunArguments arguments;
+  arguments.model = "lenet";
+  arguments.batch = 2;
+  arguments.device = "sim:a100";
+  return arguments;
+}
+
+PlannedRun planned(const RunArguments& arguments = lenet()) {
+  return plan_run(to_run_options(arguments));
+}
+
+// --- origins of schedules ----------------------------------------------------------------------------------
+
+std::string origin_without(const RunArguments& arguments, const char* key) {
+  RunArguments simulated = arguments;
+  simulated.engine_timings.reset();  // no run of this machine has them
+  Json origin = to_origin(simulated, planned(simulated));
+  if (arguments.engine_timings) {
+    origin["engine_timings"] = *arguments.engine_timings;
+  }
+  origin.erase(key);
+  return origin.dump();
+}
+
+// Before there was the option nothing was timed by default, and nothing is where such a schedule is replayed.
+TEST(Origin, WithoutALimitForTrialsNothingIsTimed) {
+  EXPECT_EQ(from_origin(origin_without(lenet(), "engine_trial_seconds")).engine_trial_seconds, 0);
+  EXPECT_EQ(from_origin(origin_without(lenet(), "no such key")).engine_trial_seconds, std::nullopt);
+  RunArguments timed = lenet();
+  timed.engine_timings = "times.json";
+  EXPECT_EQ(from_origin(origin_without(timed, "engine_trial_seconds")).engine_trial_seconds, std::nullopt);
+}
+
+// --- precisions --------------------------------------------------------------------------------------------
+
+// A run that goes on from TF32 in its matrix products alone: what is in force permits no less than it has,
+// and plans the same again.
+TEST(InForce, AreOptionsThatGiveTheSamePrecisions) {
+  RunArguments both = lenet();
+  both.tf32 = true;
+  RunArguments none = lenet();
+  none.fp32 = true;
+  for (const RunArguments& arguments : {lenet(), both, none}) {
+    const PlannedRun run = planned(arguments);
+    EXPECT_EQ(planned(in_force(arguments, run)).precisions, run.precisions);
+  }
+  RunOptions resumed = to_run_options(lenet());
+  const PlannedRun in_tf32 = planned(both);
+  const PlannedRun in_fp32 = planned(none);
+  for (OpId id = 0; id < in_tf32.tape->ops().size(); ++id) {
+    const Op& op = in_tf32.tape->op(id);
+    const Op& plain = in_fp32.tape->op(id);
+    const bool matrix_product = std::holds_alternative<FullyConnectedSpec>(op.spec);
+    const PlannedRun& from = matrix_product ? in_tf32 : in_fp32;
+    if (op.recorded()) {
+      resumed.recorded_algorithms[op.name] =
+          (matrix_product ? op : plain).algorithms[from.plan.algorithms[id]].name;
+    }
+  }
+  const PlannedRun run = plan_run(resumed);
+  EXPECT_EQ(run.product_precisions(), ProductPrecisions{.matrix_products = ProductPrecision::kTf32});
+  const RunArguments arguments = in_force(lenet(), run);
+  EXPECT_TRUE(arguments.tf32);
+  EXPECT_EQ(planned(arguments).precisions, run.precisions);
+}
+
+// --- trials ------------------------------------------------------------------------------------------------
+
+std::string printed(const EngineTrialReport& trials) {
+  PlannedRun run = planned();
+  run.trials = std::make_shared<const EngineTrialReport>(trials);
+  std::ostringstream text;
+  print_run(text, run);
+  return text.str();
+}
+
+TEST(PrintedRun, SaysWhatWasTriedAndLeftOut) {
+  const std::string tried = printed({.convolutions = 2, .engines = 7, .seconds = 1.5});
+  EXPECT_THAT(tried, HasSubstr("tried 7 engines of 2 convolutions' passes in 1.5 s\n"));
+  EXPECT_THAT(tried, Not(HasSubstr("not timed")));
+  EXPECT_THAT(
+      printed({.untimed = 3}),
+      HasSubstr("3 convolutions' passes are not timed: more --engine-trial-seconds would time them\n"));
+  EXPECT_THAT(printed({}), Not(AnyOf(HasSubstr("tried"), HasSubstr("timed"))));
+}
+
+// --- resumed runs ------------------------------------------------------------------------------------------
+
+CheckpointInfo written_by(const PlannedRun& run) {
+  CheckpointInfo info;
+  info.device = "sim";
+  info.threads = run.target.threads;
+  info.batch = run.network.batch();
+  info.algorithms_source = run.catalog->algorithms_source();
+  info.algorithms = run.options.recorded_algorithms;
+  return info;
+}
+
+// Once it warned of every run that had timed engines, though it had the very algorithms of its checkpoint.
+TEST(Resumed, HowTheSameAlgorithmsWereChosenIsNoDifference) {
+  const PlannedRun run = planned();
+  CheckpointInfo info = written_by(run);
+  EXPECT_THAT(differences(info, run), IsEmpty());
+  const std::string library = info.algorithms_source.substr(0, info.algorithms_source.find(','));
+  info.algorithms_source = library + ", timed, tf32 convolutions";
+  EXPECT_THAT(differences(info, run), IsEmpty());
+  info.algorithms_source = library + ".1, tf32 convolutions";
+  EXPECT_THAT(differences(info, run),
+              ElementsAre(HasSubstr("written with algorithms of " + library + ".1,")));
+  info.algorithms_source = library + ", timed";
+  info.algorithms["conv1.forward"] = "another";
+  EXPECT_THAT(differences(info, run), ::testing::Contains(HasSubstr("algorithms of " + library + ", timed")));
+}
+
+}  // namespace
+}  // namespace vdnn
