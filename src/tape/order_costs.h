@@ -3,9 +3,9 @@
 // of their speed, and says nothing of how much faster one is than the next. No figure is published either.
 // The assumption, made here and nowhere else: the first reaches the device's rates, and each of the others
 // takes 5 % longer than the one before it. So a plan steps down for the sake of workspace alone, and pays for
-// it. The 5 % are of arithmetic and bytes, which the rate of an algorithm's own type turns into seconds: among
-// algorithms of several types, one of the faster type can cost less than one of the slower type that the library
-// lists before it.
+// it. The 5 % are of arithmetic and bytes, which the rate of an algorithm's own type turns into seconds:
+// among algorithms of several types, one of the faster type can cost less than one of the slower type that
+// the library lists before it.
 
 #include <algorithm>
 

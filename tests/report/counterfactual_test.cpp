@@ -48,7 +48,8 @@ TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
   }
 }
 
-// What is said to be as it is is the plan in force; made anew it fits, too, and takes no longer.
+// What is said to be as it is is the plan in force; made anew it fits, too, and takes no longer. It may take
+// less: `optimal` plans addresses for the size that it searched, not for all of the budget.
 TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
   for (const char* model : {"resnet20", "alexnet", "googlenet", "resnet50"}) {
     const PlannedRun asked = plan_run(
@@ -66,7 +67,7 @@ TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
       if (const std::optional<Counterfactual> again = remade(run)) {
         EXPECT_TRUE(again->impossible.empty()) << again->impossible;
         EXPECT_TRUE(again->fits);
-        EXPECT_NEAR(again->step_seconds / run.prediction.step_seconds, 1, 0.02);
+        EXPECT_LE(again->step_seconds / run.prediction.step_seconds, 1.02);
       }
     }
   }
