@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 RunArguments lenet() {
   RunArguments arguments;
   arguments.model = "lenet";
-  arguments.batch = 2;
+  arguments.batch = 64;  // whose engines are recorded
   arguments.device = "sim:a100";
   return arguments;
 }
