@@ -13,10 +13,10 @@ enum class Arithmetic : std::uint8_t {
   kOther  // element by element, normalisations, pooling: limited by memory as a rule
 };
 
-// What the factors of a product are rounded to before they are multiplied. Sums are fp32.
+// The type that a product rounds its factors to before it multiplies them. Sums are fp32.
 enum class ProductPrecision : std::uint8_t {
   kFp32,
-  kTf32,  // fp32 of which ten bits of mantissa are left: tensor cores from Ampere on
+  kTf32,  // fp32 with ten bits of mantissa: tensor cores from Ampere on
   kFp16,
   kBf16
 };

@@ -25,7 +25,7 @@ enum class EngineTiming : std::uint8_t {
   kAll         // all that are permitted; those that are a choice by their times alone are offered, too
 };
 
-// What trials of engines have taken so far.
+// Counts the trials of engines, and the time that they needed.
 struct EngineTrialReport {
   std::uint64_t convolutions = 0;  // passes of convolutions of which an engine was tried
   std::uint64_t engines = 0;       // tried
@@ -41,10 +41,10 @@ struct GpuOpsOptions {
   // A file of engines' times (docs/engine_timings.schema.json), made and extended as needed. Empty: what is
   // found out lives as long as the library of layers. Not looked at where no engine is timed.
   std::optional<std::filesystem::path> engine_timings;
-  // After so many seconds of trials (> 0), no further engine is timed: each ends a trial that it has begun.
-  // What the engines compute is checked all the same, as without times. A pass of a convolution that is left
-  // out keeps the library's order in later runs of the same precision that go by the same file, unless these
-  // have more time.
+  // Time limit for trials, in seconds (> 0). After it, no further engine is timed; a trial that has begun
+  // ends. The results of engines are still checked, as without times. A pass of a convolution that stays
+  // untimed keeps the library's order. It also does so in later runs of the same precision that use the same
+  // file, unless their limit is higher.
   double most_trial_seconds = std::numeric_limits<double>::infinity();
   // Where to count trials, and from where on: seconds that are in it are part of most_trial_seconds. May be
   // null; written by the thread that asks the catalog.

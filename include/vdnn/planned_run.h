@@ -144,13 +144,14 @@ struct PlannedRun {
   bool fits() const;
   // Of a machine, that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
-  // What convolutions and matrix products are computed in: TF32 where any of them is.
+  // The precision of convolutions and of matrix products. TF32 if any op of that kind uses it.
   ProductPrecisions product_precisions() const;
   // Samples an update, of all devices and micro-steps together.
   std::uint64_t global_batch() const;
   // Where algorithms and their order come from: "onednn 2.6.3", "cudnn 9.19.0, timed", or "profile FILE".
   std::string algorithms_source() const;
-  // What a measurement of this run is of: it holds whether or not engines were timed by default.
+  // Identifies what a measurement of this run applies to. It does not depend on whether engines were timed
+  // by default.
   MeasuredSetting measured_setting() const;
 };
 

@@ -15,8 +15,8 @@ std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments);
 // The arguments with the checkpoint's seed. Throws InvalidArgument where another one was asked for.
 RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoint>& checkpoint);
 
-// What of the planned run differs from the one that wrote the checkpoint, and may change results, a sentence
-// each.
+// Differences between the planned run and the one that wrote the checkpoint which may change results: one
+// sentence for each.
 std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRun& run);
 
 // Plans, and, where this rank speaks for all, logs what people should know of that, and what differs from the

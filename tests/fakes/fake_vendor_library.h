@@ -26,7 +26,7 @@ struct VendorCall {
 // Two engines for every convolution, one of which wants workspace.
 std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 
-class FakeVendorLibrary final : public cuda::VendorLibrary {
+class FakeVendorLibrary : public cuda::VendorLibrary {
  public:
   using Record = std::function<void(const VendorCall&)>;
 

@@ -377,22 +377,17 @@ class TriedGpu : public GpuTraining {
 };
 
 // "large" leaves what it was given, which is not the result.
-class WrongLibrary final : public cuda::VendorLibrary {
+class WrongLibrary final : public FakeVendorLibrary {
  public:
+  WrongLibrary() : FakeVendorLibrary(launch_on_fake_cuda()) {}
+
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string& engine) override {
     if (engine == "large") {
-      return std::make_unique<NoOp>(fake_.convolution(question, engine)->workspace_bytes());
+      return std::make_unique<NoOp>(FakeVendorLibrary::convolution(question, engine)->workspace_bytes());
     }
-    return fake_.convolution(question, engine);
+    return FakeVendorLibrary::convolution(question, engine);
   }
-  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
-    return fake_.matrix_product(product);
-  }
-  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
-    return fake_.pooling(problem);
-  }
-  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
 
  private:
   class NoOp final : public cuda::VendorOp {
@@ -404,8 +399,6 @@ class WrongLibrary final : public cuda::VendorLibrary {
    private:
     std::uint64_t workspace_bytes_;
   };
-
-  FakeVendorLibrary fake_{launch_on_fake_cuda()};
 };
 
 // Nothing is tried on it.
@@ -554,23 +547,17 @@ TEST_F(TimedByDefault, AutoTimesOnlyForWhatItSettlesOn) {
 
 // The times of engines are a script's: a convolution's kernel moves the clock of the GPUs on by what its
 // engine takes.
-class ScriptedLibrary final : public cuda::VendorLibrary {
+class ScriptedLibrary final : public FakeVendorLibrary {
  public:
   using Seconds = std::map<std::string, double>;  // by engine
   ScriptedLibrary(Seconds seconds, std::shared_ptr<double> clock)
-      : seconds_(std::move(seconds)), clock_(std::move(clock)) {}
+      : FakeVendorLibrary(launch_on_fake_cuda()), seconds_(std::move(seconds)), clock_(std::move(clock)) {}
 
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string& engine) override {
-    return std::make_unique<ScriptedOp>(fake_.convolution(question, engine), seconds_.at(engine), clock_);
+    return std::make_unique<ScriptedOp>(FakeVendorLibrary::convolution(question, engine), seconds_.at(engine),
+                                        clock_);
   }
-  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
-    return fake_.matrix_product(product);
-  }
-  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
-    return fake_.pooling(problem);
-  }
-  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
 
  private:
   class ScriptedOp final : public cuda::VendorOp {
@@ -591,7 +578,6 @@ class ScriptedLibrary final : public cuda::VendorLibrary {
 
   Seconds seconds_;
   std::shared_ptr<double> clock_;
-  FakeVendorLibrary fake_{launch_on_fake_cuda()};
 };
 
 const ScriptedLibrary::Seconds kSmallIsFaster{{"large", 3e-3}, {"small", 1e-3}};

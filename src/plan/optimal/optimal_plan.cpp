@@ -85,11 +85,13 @@ class Chooser {
   // the plan with the smallest workspaces.
   void find_smallest(optimal::Search& search) {
     std::uint64_t last = 0;
-    for (std::size_t each = 0; each < search.found().size() || search.search_next();) {
-      if (each == search.found().size()) {
-        continue;  // nothing was found for that size
+    for (std::size_t each = 0;; ++each) {
+      while (each == search.found().size() && search.search_next()) {
       }
-      const optimal::Found found = search.found()[each++];
+      if (each == search.found().size()) {
+        return;
+      }
+      const optimal::Found& found = search.found()[each];
       if (committed_bytes(found.bytes) >= smallest_forecast_.peak_bytes) {
         return;
       }

@@ -52,7 +52,7 @@ void keep(Found found, std::vector<Found>& all) {
   }
 }
 
-constexpr int kReliefs = 8;
+constexpr int kReliefs = 8;   // rounds of relief for decisions that are short of memory
 constexpr int kAttempts = 4;  // of a recipe, each time with what the last one lacked
 
 }  // namespace
@@ -169,8 +169,8 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
   }
 }
 
-// What is recomputed takes memory that the selection does not know of. Decisions that are short of it are
-// changed until they are not, or nothing more can be done.
+// The selection does not count the memory that recomputations need on their way. Decisions that lack it are
+// changed until they fit, or until no change is left.
 Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
@@ -300,8 +300,7 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
         .first_stays = best.decisions.fates[begin] != Fate::kKeep && draw(2) == 0,
         .again = draw(2) == 0 ? Fate::kRecompute : Fate::kRemake};
     const double price = kLinkPrices[draw(kLinkPrices.size())];
-    too_much_.assign(problem_.slots(), 0);
-    Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes, too_much_);
+    Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes);
     const Outcome outcome = relieve(layout_.evaluate(decisions, best.bytes), decisions, best.bytes);
     take_if_better(decisions, outcome, best);
   }

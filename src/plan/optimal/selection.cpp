@@ -176,8 +176,8 @@ void Selection::count_demand(std::uint64_t bytes, const std::vector<std::uint64_
   excess_.assign(demand_);
 }
 
-Decisions Selection::recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes,
-                              const std::vector<std::uint64_t>& too_much) {
+Decisions Selection::recreate(const Decisions& from, Stretch stretch, double link_price,
+                              std::uint64_t bytes) {
   const std::vector<Gap>& gaps = problem_.gaps();
   fates_ = from.fates;
   least_choice_ = from.least_choice;
@@ -189,7 +189,7 @@ Decisions Selection::recreate(const Decisions& from, Stretch stretch, double lin
   }
   again_ = stretch.again;
   stays_ = stretch.first_stays ? stretch.begin : kNone;
-  cover(link_price, kNoise, bytes, too_much);
+  cover(link_price, kNoise, bytes, std::vector<std::uint64_t>(problem_.slots(), 0));
   stays_ = kNone;
   return {.fates = fates_, .least_choice = least_choice_};
 }

@@ -65,8 +65,7 @@ class Selection {
   // `from`, where the fates in the stretch, and the algorithms of the ops beside them, are decided anew by
   // greedy covering, and elsewhere what must give more memory. Costs vary by chance, so that the same
   // question has many answers; every Selection gives them in the same order.
-  Decisions recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes,
-                     const std::vector<std::uint64_t>& too_much);
+  Decisions recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes);
 
  private:
   // Something that gives memory: the value of a gap, or the workspace of an op.

@@ -158,26 +158,19 @@ TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
 }
 
 // Remembers by what products are computed.
-class ProductRecorder final : public cuda::VendorLibrary {
+class ProductRecorder final : public FakeVendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string& engine) override {
     asked.insert(engine);
-    return fake_.convolution(question, engine);
+    return FakeVendorLibrary::convolution(question, engine);
   }
   std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
     asked.insert(product.tf32 ? "tf32" : "fp32");
-    return fake_.matrix_product(product);
+    return FakeVendorLibrary::matrix_product(product);
   }
-  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
-    return fake_.pooling(problem);
-  }
-  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
 
   std::set<std::string> asked;
-
- private:
-  FakeVendorLibrary fake_;
 };
 
 // "small" rounds to TF32 and "large" does not.
@@ -243,22 +236,12 @@ TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
 }
 
 // Wants more workspace on the device than an engine source counts.
-class GreedyLibrary final : public cuda::VendorLibrary {
+class GreedyLibrary final : public FakeVendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
                                               const std::string&) override {
-    return fake_.convolution(question, "large");
+    return FakeVendorLibrary::convolution(question, "large");
   }
-  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
-    return fake_.matrix_product(product);
-  }
-  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
-    return fake_.pooling(problem);
-  }
-  std::unique_ptr<cuda::VendorOp> lrn(const cuda::LrnProblem& problem) override { return fake_.lrn(problem); }
-
- private:
-  FakeVendorLibrary fake_;
 };
 
 // What was planned is a promise: more is never taken quietly.
