@@ -76,61 +76,58 @@ bool must_meet(const Lifetime& one, const Lifetime& other) {
 
 class FirstFit {
  public:
-  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment) {
+  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment) : all_(all) {
     for (const Lifetime& each : all) {
-      boxes_.push_back({.lifetime = each, .size = round_up(each.bytes, alignment)});
+      sizes_.push_back(round_up(each.bytes, alignment));
     }
   }
 
   // In that order, each at the lowest offset where nothing that lives at the same time lies: nothing that
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
-    Placement placement{.offsets = std::vector<std::uint64_t>(boxes_.size()), .bytes = 0};
-    by_offset_.clear();
+    Placement placement{.offsets = std::vector<std::uint64_t>(all_.size()), .bytes = 0};
+    placed_.clear();
     for (const std::uint32_t me : order) {
-      Box& box = boxes_[me];
-      box.begin = lowest_offset(box, may_meet);
-      if (box.begin + box.size > goal) {
-        box.begin = lowest_offset(box, must_meet);
+      const Lifetime& lifetime = all_[me];
+      std::uint64_t begin = lowest_offset(lifetime, sizes_[me], may_meet);
+      if (begin + sizes_[me] > goal) {
+        begin = lowest_offset(lifetime, sizes_[me], must_meet);
       }
-      box.end = box.begin + box.size;
-      by_offset_.insert(std::ranges::upper_bound(by_offset_, box.begin, {},
-                                                 [&](std::uint32_t other) { return boxes_[other].begin; }),
-                        me);
-      placement.offsets[me] = box.begin;
+      const Box box{.begin = begin, .end = begin + sizes_[me], .who = me};
+      placed_.insert(std::ranges::upper_bound(placed_, begin, {}, &Box::begin), box);
+      placement.offsets[me] = begin;
       placement.bytes = std::max(placement.bytes, box.end);
     }
     return placement;
   }
 
-  std::uint64_t size(std::uint32_t me) const { return boxes_[me].size; }
+  std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
 
  private:
   struct Box {
-    Lifetime lifetime;
-    std::uint64_t size = 0;
-    std::uint64_t begin = 0;  // where it lies
+    std::uint64_t begin = 0;
     std::uint64_t end = 0;
+    std::uint32_t who = 0;
   };
 
   // Whoever lies higher is looked at later, so that the first hole that is large enough is the lowest.
   template <class Meet>
-  std::uint64_t lowest_offset(const Box& me, const Meet& meet) const {
+  std::uint64_t lowest_offset(const Lifetime& me, std::uint64_t size, const Meet& meet) const {
     std::uint64_t offset = 0;
-    for (const std::uint32_t index : by_offset_) {
-      const Box& other = boxes_[index];
-      if (other.begin >= offset + me.size) {
+    for (const Box& other : placed_) {
+      if (other.begin >= offset + size) {
         break;
       }
-      if (meet(me.lifetime, other.lifetime)) {
-        offset = std::max(offset, other.end);
+      if (other.end > offset && meet(me, all_[other.who])) {
+        offset = other.end;
       }
     }
     return offset;
   }
 
-  std::vector<Box> boxes_;
-  std::vector<std::uint32_t> by_offset_;  // those that are placed
+  std::span<const Lifetime> all_;
+  std::vector<std::uint64_t> sizes_;
+  std::vector<Box> placed_;  // where, in order of `begin`
 };
 
 std::uint32_t length(const Lifetime& lifetime) {

@@ -412,10 +412,14 @@ class SymbolicRun {
 
   // In the arena other buffers have some of the same bytes, and this one has them in the other step.
   void spoil_what_lies_there(BufferId buffer, std::uint32_t step) {
+    if (neighbours_[buffer].empty()) {
+      return;
+    }
+    const Term garbage = term(kGarbageTag, buffer, step);
     for (const BufferId other : neighbours_[buffer]) {
       for (std::uint32_t each = 0; each < kSteps; ++each) {
         if (other != buffer || each != step) {
-          cell(other, each).content = mix(term(kGarbageTag, buffer, step), other);
+          cell(other, each).content = garbage + other;
         }
       }
     }

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kNoGoal = 0;
-constexpr std::uint64_t kAmple = std::uint64_t{1} << 60;
+constexpr std::uint64_t kAmpleGoal = std::uint64_t{1} << 60;
 constexpr std::uint64_t kSeeds = 200;
 
 Lifetime lifetime(std::uint32_t begin, std::uint32_t end, std::uint64_t bytes) {
@@ -180,7 +180,7 @@ TEST(Placement, WhatIsAliveAtOnceNeverOverlaps) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     const std::vector<Lifetime> all = random_lifetimes(variety(seed));
     const std::uint64_t live = most_live_bytes(all, kAlignment);
-    for (const std::uint64_t goal : {kNoGoal, live + live / 4, kAmple}) {
+    for (const std::uint64_t goal : {kNoGoal, live + live / 4, kAmpleGoal}) {
       const std::string reproducer = "seed " + std::to_string(seed) + ", goal " + std::to_string(goal);
       const Placement placement = find_placement(all, kAlignment, goal);
       expect_right(all, placement, Lives::kMust, reproducer);
@@ -243,7 +243,7 @@ TEST(Placement, TheGoalStopsTheSearch) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     const std::vector<Lifetime> all = random_lifetimes({.seed = seed, .count = 40, .moments = 30});
     const Placement searched = find_placement(all, kAlignment, kNoGoal);
-    const Placement first = find_placement(all, kAlignment, kAmple);
+    const Placement first = find_placement(all, kAlignment, kAmpleGoal);
     EXPECT_EQ(find_placement(all, kAlignment, first.bytes).offsets, first.offsets) << "seed " << seed;
     EXPECT_LE(searched.bytes, first.bytes) << "seed " << seed;
     worse += searched.bytes < first.bytes ? 1 : 0;
@@ -269,7 +269,7 @@ TEST(Placement, StaysNearWhatIsAlive) {
 TEST(Placement, LongerLivesAreGrantedWhereThereIsRoom) {
   for (std::uint64_t seed = 1; seed < kSeeds; seed += 4) {
     const std::vector<Lifetime> all = random_lifetimes(variety(seed));
-    const Placement placement = find_placement(all, kAlignment, kAmple);
+    const Placement placement = find_placement(all, kAlignment, kAmpleGoal);
     expect_right(all, placement, Lives::kMay, "seed " + std::to_string(seed));
     std::vector<Lifetime> settled = all;
     settle(settled, placement, kAlignment);
@@ -301,10 +301,10 @@ TEST(Placement, LongerLivesGiveWayToTheGoal) {
 TEST(Placement, PlacesAreKeptForTheNextStepWhereThereIsRoom) {
   std::vector<Lifetime> all{lifetime(0, 1, 10), lifetime(2, 4, 10)};
   all[0].next_begin = 3;
-  EXPECT_EQ(find_placement(all, kAlignment, kAmple).bytes, 2 * kAlignment);
+  EXPECT_EQ(find_placement(all, kAlignment, kAmpleGoal).bytes, 2 * kAlignment);
   EXPECT_EQ(find_placement(all, kAlignment, kAlignment).bytes, kAlignment);
   all[0].next_begin = 4;
-  EXPECT_EQ(find_placement(all, kAlignment, kAmple).bytes, kAlignment);
+  EXPECT_EQ(find_placement(all, kAlignment, kAmpleGoal).bytes, kAlignment);
 }
 
 TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanItMust) {

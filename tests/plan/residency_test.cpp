@@ -16,8 +16,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::uint32_t launch_of(const Tape& tape, const Schedule& schedule, const std::string& op,
-                        InstructionKind kind = InstructionKind::kLaunch) {
+std::uint32_t launched_at(const Tape& tape, const Schedule& schedule, const std::string& op,
+                          InstructionKind kind = InstructionKind::kLaunch) {
   const auto found = std::ranges::find_if(schedule.instructions, [&](const Instruction& instruction) {
     return instruction.kind == kind && instruction.op == op_named(tape, op);
   });
@@ -42,7 +42,7 @@ TEST(Residency, NamesWhatIsThere) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadNone);
   const auto at = [&](const std::string& op) {
-    return present_at(*tape, schedule, launch_of(*tape, schedule, op));
+    return present_at(*tape, schedule, launched_at(*tape, schedule, op));
   };
   EXPECT_THAT(at("conv.forward"), ElementsAre("w", "images", "targets", "y", "-"));
   EXPECT_THAT(at("loss.forward"), ElementsAre("w", "images", "targets", "y", "metrics", "p"));
@@ -58,9 +58,9 @@ TEST(Residency, CountsTheBytes) {
   ASSERT_EQ(bytes.size(), schedule.instructions.size());
   EXPECT_EQ(bytes.front(), 16 + 64);
   EXPECT_EQ(bytes.back(), 16);
-  EXPECT_EQ(bytes[launch_of(*tape, schedule, "conv.forward")], 64 + 8 + 16 + 64 + 128);
-  EXPECT_EQ(bytes[launch_of(*tape, schedule, "loss.backward")], 64 + 16 + 64 + 64);
-  EXPECT_EQ(fullest_launch(schedule, bytes), launch_of(*tape, schedule, "conv.forward"));
+  EXPECT_EQ(bytes[launched_at(*tape, schedule, "conv.forward")], 64 + 8 + 16 + 64 + 128);
+  EXPECT_EQ(bytes[launched_at(*tape, schedule, "loss.backward")], 64 + 16 + 64 + 64);
+  EXPECT_EQ(fullest_launch(schedule, bytes), launched_at(*tape, schedule, "conv.forward"));
   EXPECT_EQ(fullest_op(*tape, schedule), op_named(*tape, "conv.forward"));
 }
 
@@ -79,7 +79,7 @@ TEST(Residency, AnOffloadedValueIsThereTwice) {
   EXPECT_LT(stays[0].end, stays[1].begin);
   EXPECT_EQ(schedule.instructions[stays[0].holdings[0].first].kind, InstructionKind::kLoad);
   EXPECT_EQ(schedule.instructions[stays[1].holdings[0].first].kind, InstructionKind::kPrefetch);
-  EXPECT_EQ(stays[1].holdings[0].last, launch_of(*tape, schedule, "conv.backward"));
+  EXPECT_EQ(stays[1].holdings[0].last, launched_at(*tape, schedule, "conv.backward"));
 }
 
 // A buffer in which a gradient overwrites what was saved holds both, in turn.
@@ -90,13 +90,13 @@ TEST(Residency, ValuesTakeTurns) {
   const auto shared =
       std::ranges::find_if(all, [](const Residence& residence) { return residence.holdings.size() == 2; });
   ASSERT_NE(shared, all.end());
-  const std::uint32_t made = launch_of(*tape, schedule, "loss.forward");
-  const std::uint32_t overwritten = launch_of(*tape, schedule, "loss.backward");
+  const std::uint32_t made = launched_at(*tape, schedule, "loss.forward");
+  const std::uint32_t overwritten = launched_at(*tape, schedule, "loss.backward");
   EXPECT_EQ(shared->holdings[0].value, value_named(*tape, "p"));
   EXPECT_EQ(shared->holdings[0].first, made);
   EXPECT_EQ(shared->holdings[0].last, overwritten);
   EXPECT_EQ(shared->holdings[1].value, value_named(*tape, "dy"));
-  EXPECT_EQ(shared->holdings[1].last, launch_of(*tape, schedule, "conv.backward"));
+  EXPECT_EQ(shared->holdings[1].last, launched_at(*tape, schedule, "conv.backward"));
   EXPECT_EQ(shared->value_at(shared->begin), value_named(*tape, "p"));
   EXPECT_EQ(shared->value_at(overwritten - 1), value_named(*tape, "p"));
   EXPECT_EQ(shared->value_at(overwritten), value_named(*tape, "dy"));

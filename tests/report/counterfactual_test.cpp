@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/extent.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -51,11 +52,13 @@ TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
 // What is said to be as it is is the plan in force; made anew it fits, too, and takes no longer. It may take
 // less: `optimal` plans addresses for the size that it searched, not for all of the budget.
 TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
-  for (const char* model : {"resnet20", "alexnet", "googlenet", "resnet50"}) {
+  std::vector<std::string> models{"resnet20", "alexnet", "googlenet", "resnet50"};
+  models.resize(testing::extent({.usual = 4, .under_sanitizers = 2, .in_long_run = 4}));
+  for (const std::string& model : models) {
     const PlannedRun asked = plan_run(
         {.model = {.model = model, .batch = 32}, .device = "sim:titan-x", .policy = Policy::kOptimal});
     for (const double ratio : {1.0, 1.1, 1.6}) {
-      SCOPED_TRACE(std::string(model) + " " + std::to_string(ratio));
+      SCOPED_TRACE(model + " " + std::to_string(ratio));
       const auto budget =
           static_cast<std::uint64_t>(static_cast<double>(asked.smallest_budget_bytes()) * ratio);
       const PlannedRun run = plan_again(asked, Policy::kOptimal, budget);
@@ -95,12 +98,15 @@ TEST(Counterfactual, ChangesThatDecisionAlone) {
 
 // Whatever is decided about whichever value can be done, or it is said why not.
 TEST(Counterfactual, EveryDecisionIsPossibleOrHasAReason) {
+  const std::size_t stride = testing::extent({.usual = 1, .under_sanitizers = 5, .in_long_run = 1});
   const std::uint64_t most = planned(Policy::kOffloadNone).smallest_peak_bytes;
   for (const PlannedRun& run : {planned(Policy::kOffloadNone), planned(Policy::kOffloadAll),
                                 planned(Policy::kOptimal, most / 2), planned(Policy::kOptimal, most / 3)}) {
     std::size_t possible = 0;
     std::size_t impossible = 0;
-    for (const ValueId value : decided_values(run)) {
+    const std::vector<ValueId> values = decided_values(run);
+    for (std::size_t each = 0; each < values.size(); each += stride) {
+      const ValueId value = values[each];
       for (const ValueDecision decision : kDecisions) {
         const Counterfactual outcome = decided_otherwise(run, value, decision);
         if (outcome.impossible.empty()) {

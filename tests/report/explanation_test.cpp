@@ -12,6 +12,7 @@
 
 #include "report/json_schema.h"
 #include "src/report/explanation_output.h"
+#include "tests/extent.h"
 #include "tests/train/lives_run.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -246,9 +247,14 @@ TEST(Explanation, EveryLineObeysTheSchema) {
     line["schema"] = 1;
     EXPECT_THAT(testing::SchemaCheck::errors(schema, line), IsEmpty()) << line.dump(1).substr(0, 1000);
   };
-  for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
-                              Policy::kOffloadAll, Policy::kDynamic, Policy::kOptimal}) {
-    for (const std::uint64_t memory : {8 * kMiB, 80 * kMiB, 1024 * kMiB}) {
+  std::vector<Policy> policies{Policy::kOptimal,  Policy::kOffloadAll,  Policy::kDynamic,
+                               Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv};
+  policies.resize(
+      testing::extent({.usual = policies.size(), .under_sanitizers = 2, .in_long_run = policies.size()}));
+  std::vector<std::uint64_t> memories{80 * kMiB, 8 * kMiB, 1024 * kMiB};
+  memories.resize(testing::extent({.usual = 3, .under_sanitizers = 1, .in_long_run = 3}));
+  for (const Policy policy : policies) {
+    for (const std::uint64_t memory : memories) {
       SCOPED_TRACE(to_string(policy) + " " + std::to_string(memory));
       const PlannedRun run = plan_run(resnet20(policy, memory));
       const Explanation explanation = explain(run);

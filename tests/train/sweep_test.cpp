@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/extent.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -52,7 +53,9 @@ TEST(Sweep, SaysWhatPlanSays) {
 }
 
 TEST(Sweep, MoreMemoryIsNeverSlowerUnderOptimal) {
-  for (const std::string model : {"fashion-vgg", "resnet20", "googlenet"}) {
+  std::vector<std::string> models{"fashion-vgg", "resnet20", "googlenet"};
+  models.resize(testing::extent({.usual = 3, .under_sanitizers = 1, .in_long_run = 3}));
+  for (const std::string& model : models) {
     SCOPED_TRACE(model);
     const Sweep sweep = sweep_budgets(plan_run(on_titan(model, 32)), {.points = 20});
     const std::vector<SweepPoint> optimal = of_policy(sweep, Policy::kOptimal);

@@ -38,7 +38,18 @@ std::string to_text(std::size_t version) {
          std::to_string(version % 100);
 }
 
+// cuDNN opens NVRTC for every question and closes it again: loading it thirty times took half of what
+// planning a step takes. While this process holds it open, too, it stays. Without it cuDNN says itself what
+// it lacks.
+void keep_nvrtc_open() {
+  try {
+    LoadedLibrary("libnvrtc.so." + std::to_string(CUDART_VERSION / 1000));
+  } catch (const DeviceError&) {
+  }
+}
+
 void* open_cudnn() {
+  keep_nvrtc_open();
   fe::cudnn_dlhandle = LoadedLibrary("libcudnn.so." + std::to_string(CUDNN_MAJOR)).handle();
   return fe::cudnn_dlhandle;
 }

@@ -89,7 +89,7 @@ bool Layout::gather(OpId slot, std::uint32_t gap) {
       back_[mine] = slot;
     }
     const OpId producer = tape.producer(value);
-    if (producer == kNone || !may_run_again(tape, producer)) {
+    if (producer == kNone || !problem_.relaunch(producer).possible) {
       return false;
     }
     if (visited_[producer] == search_) {
@@ -97,8 +97,8 @@ bool Layout::gather(OpId slot, std::uint32_t gap) {
     }
     visited_[producer] = search_;
     again_.push_back({.slot = slot, .op = producer});
-    for (const ValueId read : tape.op(producer).reads) {
-      if (!tape.value(read).persistent() && !is_there(read, slot)) {
+    for (const ValueId read : problem_.relaunch(producer).reads) {
+      if (!is_there(read, slot)) {
         stack_.push_back(read);
       }
     }
@@ -132,33 +132,30 @@ bool Layout::stays(ValueId value, OpId slot) const {
 void Layout::count_passing(OpId slot, std::size_t first) {
   const Tape& tape = problem_.tape();
   for (std::size_t each = first; each < again_.size(); ++each) {
-    for (const ValueId read : tape.op(again_[each].op).reads) {
+    for (const ValueId read : problem_.relaunch(again_[each].op).reads) {
       last_reader_[read] = again_[each].op;
     }
   }
-  const auto bytes = [&](ValueId value) { return problem_.aligned(tape.value(value).bytes); };
   std::uint64_t passing = 0;
   for (std::size_t each = first; each < again_.size(); ++each) {
-    const Op& op = tape.op(again_[each].op);
+    const Relaunch& again = problem_.relaunch(again_[each].op);
     std::uint64_t only_here = 0;
-    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-      const ValueId value = op.writes[write];
-      if (stays(value, slot) || overwritten_read(tape, again_[each].op, write)) {
-        continue;
+    for (const Relaunch::Made& made : again.makes) {
+      if (made.bytes > 0 && !stays(made.value, slot)) {
+        (last_reader_[made.value] == kNone ? only_here : passing) += made.bytes;
       }
-      (last_reader_[value] == kNone ? only_here : passing) += bytes(value);
     }
     again_[each].passing_bytes = passing + only_here;
-    for (const ValueId value : op.reads) {
+    for (const ValueId value : again.reads) {
       const OpId producer = tape.producer(value);
       const bool made_here = producer != kNone && visited_[producer] == search_ && !stays(value, slot);
       if (made_here && last_reader_[value] == again_[each].op) {
-        passing -= std::min(passing, bytes(value));
+        passing -= std::min(passing, problem_.own_bytes(value));
       }
     }
   }
   for (std::size_t each = first; each < again_.size(); ++each) {
-    for (const ValueId read : tape.op(again_[each].op).reads) {
+    for (const ValueId read : problem_.relaunch(again_[each].op).reads) {
       last_reader_[read] = kNone;
     }
   }

@@ -1,6 +1,7 @@
 #include "src/plan/optimal/problem.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/plan/lowering.h"
 #include "vdnn/size.h"
@@ -24,6 +25,7 @@ Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& 
     : tape_(tape), costs_(costs), gaps_of_(tape.values().size(), {0, 0}) {
   find_choices(options);
   find_residents();
+  find_relaunches();
   find_gaps();
   for (const ValueId input : tape.inputs()) {
     load_seconds_ += costs.copy_seconds + static_cast<double>(tape.value(input).bytes) / costs.host_to_device;
@@ -141,6 +143,24 @@ void Problem::find_residents() {
   }
 }
 
+void Problem::find_relaunches() {
+  for (const Value& value : tape_.values()) {
+    own_bytes_.push_back(aligned(value.bytes));
+  }
+  for (OpId id = 0; id < tape_.ops().size(); ++id) {
+    const Op& op = tape_.op(id);
+    Relaunch& again = relaunches_.emplace_back();
+    again.possible = may_run_again(tape_, id);
+    std::ranges::copy_if(op.reads, std::back_inserter(again.reads),
+                         [&](ValueId read) { return !tape_.value(read).persistent(); });
+    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
+      const bool overwrites = overwritten_read(tape_, id, write).has_value();
+      again.makes.push_back(
+          {.value = op.writes[write], .bytes = overwrites ? 0 : own_bytes_[op.writes[write]]});
+    }
+  }
+}
+
 void Problem::find_gaps() {
   const std::uint64_t smallest = tape_.feature_map_bytes() / kSmallest;
   for (ValueId id = 0; id < tape_.values().size(); ++id) {
@@ -252,7 +272,7 @@ std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
   while (!missing.empty()) {
     const OpId producer = tape_.producer(missing.back());
     missing.pop_back();
-    if (producer == kNone || !may_run_again(tape_, producer)) {
+    if (producer == kNone || !relaunches_[producer].possible) {
       return std::nullopt;
     }
     if (std::ranges::find(chain, producer) != chain.end()) {
@@ -263,8 +283,8 @@ std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
       return std::nullopt;
     }
     seconds += fastest(producer);
-    for (const ValueId read : tape_.op(producer).reads) {
-      if (!tape_.value(read).persistent() && tape_.last_use(read) < at) {
+    for (const ValueId read : relaunches_[producer].reads) {
+      if (tape_.last_use(read) < at) {
         missing.push_back(read);
       }
     }

@@ -54,6 +54,17 @@ struct Gap {
   double recompute_seconds = 0;  // with what it is made from resident, as far as it lives that long
 };
 
+// What a launch of an op besides the first of a step asks for, and what it makes.
+struct Relaunch {
+  bool possible = false;
+  std::vector<ValueId> reads;  // those that are not persistent
+  struct Made {
+    ValueId value = kNone;
+    std::uint64_t bytes = 0;  // 0: it takes the place of a read
+  };
+  std::vector<Made> makes;
+};
+
 class Problem {
  public:
   // `options`: a workspace limit and recorded algorithms are obeyed.
@@ -82,6 +93,9 @@ class Problem {
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // the same, without alignment
   std::uint64_t aligned(std::uint64_t bytes) const;
+  // Of the value by itself, whatever it overwrites.
+  std::uint64_t own_bytes(ValueId value) const { return own_bytes_[value]; }
+  const Relaunch& relaunch(OpId op) const { return relaunches_[op]; }
 
   // In order of `made`; those of one value are neighbours, in order of time.
   const std::vector<Gap>& gaps() const { return gaps_; }
@@ -98,6 +112,7 @@ class Problem {
  private:
   void find_choices(const PlanOptions& options);
   void find_residents();
+  void find_relaunches();
   void find_gaps();
   void add_gaps(ValueId value);
   void find_cuts();
@@ -108,7 +123,9 @@ class Problem {
   std::vector<std::vector<Choice>> choices_;
   std::vector<std::uint64_t> resident_;
   std::vector<std::uint64_t> made_;
-  std::vector<std::uint64_t> storage_;  // a value: of the memory that it lies in
+  std::vector<std::uint64_t> storage_;    // a value: of the memory that it lies in
+  std::vector<std::uint64_t> own_bytes_;  // a value
+  std::vector<Relaunch> relaunches_;      // an op
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t parameter_bytes_ = 0;
   std::vector<Gap> gaps_;

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -206,6 +208,15 @@ TEST_P(EnginesOfDevice, AreThoseThatAreRecorded) {
 INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice,
                          ::testing::Values("a100", "rtx4090", "h100", "h200", "b200"),
                          [](const auto& device) { return std::string(device.param); });
+
+// Before, cuDNN loaded its compiler anew for each question, which took half of the time of a plan.
+TEST(ConvolutionEngines, TheCompilerStaysOpenBetweenQuestions) {
+  ConvolutionEngines(properties_of("a100"))
+      .list({small_convolution(), Direction::kForward, ElementType::kF32});
+  std::ifstream maps("/proc/self/maps");
+  const std::string mapped{std::istreambuf_iterator<char>(maps), {}};
+  EXPECT_THAT(mapped, HasSubstr("libnvrtc.so"));
+}
 
 TEST(ConvolutionEngines, AreThoseOfTheDevice) {
   const auto list = [](const char* gpu) {
