@@ -23,6 +23,9 @@ namespace {
 template <CudaStatus ours, cudaError_t runtime, CUresult driver>
 constexpr bool kSame = static_cast<int>(ours) == static_cast<int>(runtime) &&
                        static_cast<int>(ours) == static_cast<int>(driver);
+static_assert(static_cast<int>(CaptureMode::kGlobal) == cudaStreamCaptureModeGlobal &&
+              static_cast<int>(CaptureMode::kThreadLocal) == cudaStreamCaptureModeThreadLocal &&
+              static_cast<int>(CaptureMode::kRelaxed) == cudaStreamCaptureModeRelaxed);
 static_assert(kSame<CudaStatus::kSuccess, cudaSuccess, CUDA_SUCCESS>);
 static_assert(kSame<CudaStatus::kInvalidValue, cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE>);
 static_assert(kSame<CudaStatus::kMemoryAllocation, cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY>);
@@ -209,10 +212,10 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus stream_begin_capture(CudaStream stream) override {
     return status(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
   }
-  CudaStatus thread_exchange_capture_mode(bool& relaxed) override {
-    cudaStreamCaptureMode mode = relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeThreadLocal;
-    const CudaStatus result = status(cudaThreadExchangeStreamCaptureMode(&mode));
-    relaxed = mode == cudaStreamCaptureModeRelaxed;
+  CudaStatus thread_exchange_capture_mode(CaptureMode& mode) override {
+    auto exchanged = static_cast<cudaStreamCaptureMode>(mode);
+    const CudaStatus result = status(cudaThreadExchangeStreamCaptureMode(&exchanged));
+    mode = static_cast<CaptureMode>(exchanged);
     return result;
   }
   CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override {

@@ -58,6 +58,10 @@ enum class CudaStatus : int {
   kUnknown = 999,
 };
 
+// What captures forbid the calling thread: calls that might have to wait, also for the captures of other
+// threads (a thread's mode until it chooses another), for its own alone, or none. As cudaStreamCaptureMode.
+enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
 using CudaStream = void*;  // a cudaStream_t
 using CudaEvent = void*;   // a cudaEvent_t
 using CudaGraph = void*;   // a cudaGraph_t
@@ -132,9 +136,8 @@ class CudaApi {
   // Until the end, what the stream is given, and streams that wait for an event of it, becomes a graph and
   // does not run. Meanwhile this thread, and no other, may make no call that might have to wait.
   virtual CudaStatus stream_begin_capture(CudaStream stream) = 0;
-  // From now on the calling thread's calls that might have to wait are forbidden while it captures, or not
-  // (`relaxed`): they are not part of what is captured. Tells what held before.
-  virtual CudaStatus thread_exchange_capture_mode(bool& relaxed) = 0;
+  // The calling thread's mode from now on. Tells the one before.
+  virtual CudaStatus thread_exchange_capture_mode(CaptureMode& mode) = 0;
   // Ends the capture also where it fails; then there is no graph.
   virtual CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) = 0;
   virtual CudaStatus graph_destroy(CudaGraph graph) = 0;

@@ -30,16 +30,15 @@ bool is_default(StreamHandle stream) {
 class BesideCaptures {
  public:
   explicit BesideCaptures(CudaContext& context) : context_(context) {
-    context_.check(context_.api().thread_exchange_capture_mode(relaxed_),
-                   "cudaThreadExchangeStreamCaptureMode");
+    context_.check(context_.api().thread_exchange_capture_mode(mode_), "cudaThreadExchangeStreamCaptureMode");
   }
-  ~BesideCaptures() { context_.forget(context_.api().thread_exchange_capture_mode(relaxed_)); }
+  ~BesideCaptures() { context_.forget(context_.api().thread_exchange_capture_mode(mode_)); }
   BesideCaptures(const BesideCaptures&) = delete;
   BesideCaptures& operator=(const BesideCaptures&) = delete;
 
  private:
   CudaContext& context_;
-  bool relaxed_ = true;  // then what held before
+  CaptureMode mode_ = CaptureMode::kRelaxed;  // then the thread's own
 };
 
 PoolBackendProperties properties_of(CudaContext& context) {

@@ -136,6 +136,17 @@ TEST_F(PreloadTest, ABudgetIsTheMemoryThatAProgramSees) {
   EXPECT_LE(bounded.calls.at("cuMemCreate"), 16U * 4);
 }
 
+// Before, a thread whose mode was global had another after memory had been mapped for it.
+TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
+  for (const char* const program : {"programs/capture_mode", "static_programs/capture_mode"}) {
+    const ProgramRun plain = run(program, "");
+    EXPECT_THAT(plain.outcome.text, StartsWith("checksum "));
+    const ProgramRun preloaded = run(program, kPreload);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program;
+    EXPECT_GT(preloaded.calls.at("cuMemMap"), 0U);
+  }
+}
+
 TEST_F(PreloadTest, HandlesForOtherProcessesAreRefusedWithTheReason) {
   for (const char* const program : {"programs/ipc", "static_programs/ipc"}) {
     EXPECT_EQ(run(program, "").outcome.status, 0);

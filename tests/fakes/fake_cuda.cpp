@@ -238,7 +238,7 @@ CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
     return status;
   }
   const auto mine = std::ranges::find(captures_, std::this_thread::get_id(), &Capture::thread);
-  return mine == captures_.end() || thread().relaxed
+  return mine == captures_.end() || thread().capture_mode == CaptureMode::kRelaxed
              ? CudaStatus::kSuccess
              : invalidate(**mine, CudaStatus::kStreamCaptureUnsupported);
 }
@@ -913,13 +913,13 @@ void FakeCuda::end(Capture& capture) {
   std::erase_if(captures_, [&capture](const auto& each) { return each.get() == &capture; });
 }
 
-CudaStatus FakeCuda::thread_exchange_capture_mode(bool& relaxed) {
+CudaStatus FakeCuda::thread_exchange_capture_mode(CaptureMode& mode) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaThreadExchangeStreamCaptureMode");
       status != CudaStatus::kSuccess) {
     return status;
   }
-  std::swap(relaxed, thread().relaxed);
+  std::swap(mode, thread().capture_mode);
   return CudaStatus::kSuccess;
 }
 

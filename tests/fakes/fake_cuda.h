@@ -182,7 +182,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                           CopyDirection direction, CudaStream stream) override;
   CudaStatus stream_begin_capture(CudaStream stream) override;
-  CudaStatus thread_exchange_capture_mode(bool& relaxed) override;
+  CudaStatus thread_exchange_capture_mode(CaptureMode& mode) override;
   CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override;
   CudaStatus graph_destroy(CudaGraph graph) override;
   CudaStatus graph_instantiate(CudaExec& exec, CudaGraph graph) override;
@@ -324,7 +324,7 @@ class FakeCuda final : public CudaApi {
   struct Thread {
     int ordinal = 0;
     bool has_context = false;
-    bool relaxed = false;  // may wait while it captures
+    CaptureMode capture_mode = CaptureMode::kGlobal;
     CudaStatus last_error = CudaStatus::kSuccess;
     std::vector<std::string> ranges;
     std::map<int, Stream*> default_streams;  // by ordinal

@@ -46,7 +46,7 @@ Schedule rearranged(const Schedule& source, const Order& order, ForwardWaits for
   return result;
 }
 
-enum class Towards : std::uint8_t { kEarlier, kLater };
+enum class MoveDirection : std::uint8_t { kEarlier, kLater };
 
 class Mutator {
  public:
@@ -116,14 +116,14 @@ class Mutator {
     return moved(name(from) + " and " + name(to) + " swap places");
   }
 
-  Result move(std::initializer_list<InstructionKind> kinds, Towards direction) {
+  Result move(std::initializer_list<InstructionKind> kinds, MoveDirection direction) {
     const Index from = some(kinds);
-    const Index end = direction == Towards::kEarlier ? 0 : last();
+    const Index end = direction == MoveDirection::kEarlier ? 0 : last();
     if (from == kNone || from == end) {
       return std::nullopt;
     }
-    const Index to = direction == Towards::kEarlier ? choices_.between(0, from - 1, from)
-                                                    : choices_.between(from + 1, last(), from);
+    const Index to = direction == MoveDirection::kEarlier ? choices_.between(0, from - 1, from)
+                                                          : choices_.between(from + 1, last(), from);
     move(from, to);
     return moved(name(from) + " moves to " + std::to_string(to));
   }
@@ -699,23 +699,23 @@ std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationK
     case MutationKind::kSwap:
       return mutator.swap();
     case MutationKind::kMoveAnyEarlier:
-      return mutator.move(kAnyKind, Towards::kEarlier);
+      return mutator.move(kAnyKind, MoveDirection::kEarlier);
     case MutationKind::kMoveAnyLater:
-      return mutator.move(kAnyKind, Towards::kLater);
+      return mutator.move(kAnyKind, MoveDirection::kLater);
     case MutationKind::kMoveReleaseEarlier:
-      return mutator.move({InstructionKind::kRelease}, Towards::kEarlier);
+      return mutator.move({InstructionKind::kRelease}, MoveDirection::kEarlier);
     case MutationKind::kMoveReleaseLater:
-      return mutator.move({InstructionKind::kRelease}, Towards::kLater);
+      return mutator.move({InstructionKind::kRelease}, MoveDirection::kLater);
     case MutationKind::kMoveOffloadEarlier:
-      return mutator.move({InstructionKind::kOffload}, Towards::kEarlier);
+      return mutator.move({InstructionKind::kOffload}, MoveDirection::kEarlier);
     case MutationKind::kMoveOffloadLater:
-      return mutator.move({InstructionKind::kOffload}, Towards::kLater);
+      return mutator.move({InstructionKind::kOffload}, MoveDirection::kLater);
     case MutationKind::kMovePrefetch:
       return mutator.move_prefetch();
     case MutationKind::kMovePrefetchAcrossBorder:
       return mutator.move_prefetch_across_border();
     case MutationKind::kMoveReadEarlier:
-      return mutator.move({InstructionKind::kReadResult}, Towards::kEarlier);
+      return mutator.move({InstructionKind::kReadResult}, MoveDirection::kEarlier);
     case MutationKind::kDropAllocate:
       return mutator.remove({InstructionKind::kAllocate});
     case MutationKind::kDropRelease:

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Two ops in a row, then the metrics; every value has a buffer of its own that persists.
-TapePtr waiting_chain_tape() {
+TapePtr three_op_tape() {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);
   const ValueId y = draft.value("y", ValueKind::kFeatureMap, 8);
@@ -120,13 +120,13 @@ std::string objection(const Tape& tape, const Schedule& schedule) {
 }
 
 TEST(Oracle, AcceptsWhatIsOrdered) {
-  EXPECT_THAT(objection(*waiting_chain_tape(), chain_schedule()), IsEmpty());
+  EXPECT_THAT(objection(*three_op_tape(), chain_schedule()), IsEmpty());
 }
 
 TEST(Oracle, SeesRacesAcrossTheBorderOfTheStep) {
-  EXPECT_THAT(objection(*waiting_chain_tape(), chain_schedule({.load_waits_for_last_reader = false})),
+  EXPECT_THAT(objection(*three_op_tape(), chain_schedule({.load_waits_for_last_reader = false})),
               HasSubstr("launch first (instruction 1, step 0) reads something else"));
-  EXPECT_THAT(objection(*waiting_chain_tape(), chain_schedule({.third_waits_for_metrics = false})),
+  EXPECT_THAT(objection(*three_op_tape(), chain_schedule({.third_waits_for_metrics = false})),
               HasSubstr("read_result metrics (instruction 4, step 0) reads something else"));
 }
 
@@ -135,7 +135,7 @@ TEST(Oracle, SeesRacesAcrossTheBorderOfTheStep) {
 // and the third, which random orders hardly ever do.
 TEST(Oracle, SeesARaceThatOnlyARareOrderShows) {
   constexpr std::uint32_t kTrips = 40;
-  const TapePtr tape = waiting_chain_tape();
+  const TapePtr tape = three_op_tape();
   const auto schedule = [](bool ordered) {
     const std::uint32_t third = 3 + kTrips + 1;
     ScheduleDraft draft(buffers());
@@ -166,12 +166,12 @@ TEST(Oracle, SeesAVersionOfTheStepBefore) {
   draft.launch(1, kY, kZ);
   const std::uint32_t third = draft.launch(2, kZ, kMetrics, {{6, 1}});
   draft.read_result(third);
-  EXPECT_THAT(objection(*waiting_chain_tape(), draft.finish()),
+  EXPECT_THAT(objection(*three_op_tape(), draft.finish()),
               HasSubstr("prefetch y (instruction 0, step 0) reads"));
 }
 
 TEST(Oracle, SeesMemoryThatIsReleasedTooEarly) {
-  const TapePtr tape = waiting_chain_tape();
+  const TapePtr tape = three_op_tape();
   const auto schedule = [](OpId last_user) {
     std::vector<Buffer> all = buffers();
     all[kZ].persistent = false;
@@ -191,7 +191,7 @@ TEST(Oracle, SeesMemoryThatIsReleasedTooEarly) {
 }
 
 TEST(Oracle, SeesAnotherMeaningThanTheTapes) {
-  const TapePtr tape = waiting_chain_tape();
+  const TapePtr tape = three_op_tape();
   Schedule swapped = chain_schedule();
   swapped.instructions[3].operands = {kY, kMetrics, kNone};
   EXPECT_THAT(objection(*tape, swapped), HasSubstr("launch third (instruction 3, step 0) reads something"));

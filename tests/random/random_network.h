@@ -16,6 +16,9 @@
 
 namespace vdnn::testing {
 
+// Tried by the usual run of the suite: seeds from 0.
+inline constexpr std::uint64_t kNetworksOfTheSuite = 320;
+
 struct RandomNetwork {
   std::uint64_t seed = 0;
   Network network;

@@ -22,7 +22,7 @@
 namespace vdnn::testing {
 namespace {
 
-constexpr std::uint64_t kSeeds = 500;  // as many as the suite tries
+constexpr std::uint64_t kSeeds = kNetworksOfTheSuite;
 
 TEST(RandomNetwork, ASeedIsANetwork) {
   std::set<std::string> all;

@@ -20,7 +20,8 @@
 namespace vdnn::testing {
 namespace {
 
-const std::uint64_t kNetworks = extent({.usual = 320, .under_sanitizers = 24, .in_long_run = 5000});
+const std::uint64_t kNetworks =
+    extent({.usual = kNetworksOfTheSuite, .under_sanitizers = 24, .in_long_run = 5000});
 constexpr std::uint64_t kShards = 8;
 
 std::string reproducer(std::uint64_t seed) {

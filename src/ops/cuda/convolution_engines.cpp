@@ -7,6 +7,7 @@
 
 #include "src/ops/cuda/convolution_engines.h"
 
+#include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
 #include <algorithm>
@@ -38,9 +39,8 @@ std::string to_text(std::size_t version) {
          std::to_string(version % 100);
 }
 
-// cuDNN opens NVRTC for every question and closes it again: loading it thirty times took half of what
-// planning a step takes. While this process holds it open, too, it stays. Without it cuDNN says itself what
-// it lacks.
+// cuDNN opens NVRTC for every question and closes it again, which takes as long as all else that a plan
+// takes. While this process holds it open, too, it stays. Where only cuDNN finds it, it is opened as before.
 void keep_nvrtc_open() {
   try {
     LoadedLibrary("libnvrtc.so." + std::to_string(CUDART_VERSION / 1000));

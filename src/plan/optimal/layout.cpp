@@ -4,8 +4,6 @@
 #include <numeric>
 #include <queue>
 
-#include "src/plan/lowering.h"
-
 namespace vdnn::optimal {
 
 namespace {

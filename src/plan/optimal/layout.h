@@ -56,9 +56,10 @@ class Layout {
   const std::vector<bool>& tight() const { return tight_; }
   // Of those, the ones at which a copy, not the choice of an algorithm, lacked memory.
   const std::vector<OpId>& held_up() const { return held_up_; }
-  // Of what was evaluated last, which was short of memory: frees some at each slot that recomputes. A value
-  // that is recomputed before its own next use is recomputed again for that use. If there is none, a random
-  // one of the recomputed values is offloaded. False: none of the slots recomputes.
+  // `decisions`: those that were evaluated last, and were short of memory. Frees some at each slot that
+  // recomputes, with what was freed at the slots before it. A value that is recomputed before its own next
+  // use is recomputed again for that use. If there is none, a random one of the recomputed values is
+  // offloaded. False: none of the slots recomputes.
   bool relieve(const std::vector<Shortage>& shortages, Decisions& decisions, std::minstd_rand& random) const;
   // What an op runs with: an index into Problem::choices().
   std::uint32_t choice(OpId op) const { return choice_[op]; }

@@ -55,7 +55,7 @@ class Chooser {
     consider({.fates = optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep),
               .least_choice = std::vector<std::uint8_t>(problem_.slots(), 0)},
              problem_.most_bytes(), budgets_.device_bytes);
-    const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, last_.host_bytes);
+    const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, host_bytes_of_a_step_);
     optimal::Search search(problem_, host);
     search.search_up_to(budgets_.device_bytes - std::min(budgets_.device_bytes, problem_.persistent_bytes()));
     choose_among(search.found());
@@ -75,9 +75,7 @@ class Chooser {
       if (best_ && each.seconds * (1 - error) >= best_seconds_) {
         return;
       }
-      if (committed_bytes(each.bytes) <= budgets_.device_bytes) {
-        consider(each.decisions, each.bytes, budgets_.device_bytes);
-      }
+      consider(each.decisions, each.bytes, budgets_.device_bytes);
     }
   }
 
@@ -85,14 +83,18 @@ class Chooser {
   // the plan with the smallest workspaces.
   void find_smallest(optimal::Search& search) {
     std::uint64_t last = 0;
+    const auto may_lead_to_less = [&](std::uint64_t bytes) {
+      return committed_bytes(bytes) < smallest_forecast_.peak_bytes;
+    };
     for (std::size_t each = 0;; ++each) {
-      while (each == search.found().size() && search.search_next()) {
+      while (each == search.found().size() && search.next_bytes() && may_lead_to_less(*search.next_bytes())) {
+        search.search_next();
       }
       if (each == search.found().size()) {
         return;
       }
       const optimal::Found& found = search.found()[each];
-      if (committed_bytes(found.bytes) >= smallest_forecast_.peak_bytes) {
+      if (!may_lead_to_less(found.bytes)) {
         return;
       }
       if (found.bytes != last) {
@@ -320,17 +322,20 @@ class Chooser {
   }
 
   void forecast(PlannedSchedule candidate) {
-    last_ = forecaster_.forecast(tape_, candidate.schedule);
-    if (last_.fits(budgets_) && (!best_ || last_.step_seconds < best_seconds_)) {
-      best_ = candidate;
-      best_seconds_ = last_.step_seconds;
+    const Forecast said = forecaster_.forecast(tape_, candidate.schedule);
+    if (!smallest_) {
+      host_bytes_of_a_step_ = said.host_bytes;
     }
-    const auto rank = [&](const Forecast& forecast) {
-      return std::pair(forecast.host_bytes > budgets_.host_bytes, forecast.peak_bytes);
+    if (said.fits(budgets_) && (!best_ || said.step_seconds < best_seconds_)) {
+      best_ = candidate;
+      best_seconds_ = said.step_seconds;
+    }
+    const auto rank = [&](const Forecast& one) {
+      return std::pair(one.host_bytes > budgets_.host_bytes, one.peak_bytes);
     };
-    if (!smallest_ || rank(last_) < rank(smallest_forecast_)) {
+    if (!smallest_ || rank(said) < rank(smallest_forecast_)) {
       smallest_ = std::move(candidate);
-      smallest_forecast_ = last_;
+      smallest_forecast_ = said;
     }
   }
 
@@ -346,7 +351,7 @@ class Chooser {
   double best_seconds_ = 0;
   std::optional<PlannedSchedule> smallest_;
   Forecast smallest_forecast_;
-  Forecast last_;
+  std::uint64_t host_bytes_of_a_step_ = 0;  // without offloads: of the plan that is forecast first
 };
 
 }  // namespace

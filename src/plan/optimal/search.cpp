@@ -16,7 +16,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Slots looked at for all sizes: once for each size, and by all improvements of a kind. They bound the time
-// of the search for tapes of any length but those so long that the fewest sizes take more.
+// of the search for tapes of any length but those so long that the fewest sizes take more. What is short of
+// memory is looked at up to kReliefs times more.
 constexpr std::size_t kSizeSlots = 26'000;
 constexpr std::size_t kSegmentSlots = 1'000'000;
 constexpr std::size_t kImprovementSlots = 5'000'000;
@@ -102,15 +103,16 @@ std::vector<std::uint64_t> Search::sizes() const {
 }
 
 void Search::search_up_to(std::uint64_t bytes) {
-  while (next_size_ < sizes_.size() && sizes_[next_size_] <= bytes) {
+  while (next_bytes() && *next_bytes() <= bytes) {
     search_next();
   }
 }
 
-bool Search::search_next() {
-  if (next_size_ == sizes_.size()) {
-    return false;
-  }
+std::optional<std::uint64_t> Search::next_bytes() const {
+  return next_size_ == sizes_.size() ? std::nullopt : std::optional(sizes_[next_size_]);
+}
+
+void Search::search_next() {
   const std::uint64_t bytes = sizes_[next_size_];
   const bool tight = next_size_ <= size_count_ / kTightSizes;
   const std::optional<Decisions> with_less =
@@ -123,7 +125,6 @@ bool Search::search_next() {
   selection_.limit(caps_.front());
   keep(search(bytes, with_less, tight ? kTightEffort : 1), found_);
   ++next_size_;
-  return true;
 }
 
 // `start`: what fits in less.
@@ -159,7 +160,8 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     if (outcome.impossible_gap != kNone) {
       return;
     }
-    if (const Outcome relieved = relieve(outcome, decisions, best.bytes); relieved.feasible()) {
+    const Outcome relieved = relieve(outcome, decisions, best.bytes);
+    if (relieved.feasible() && relieved.host_bytes <= host_bytes_) {
       take_if_better(decisions, relieved, best);
       return;
     }
@@ -170,7 +172,7 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
 }
 
 // The selection does not count the memory that recomputations need on their way. Decisions that lack it are
-// changed until they fit, or until no change is left.
+// changed until they fit, a few times.
 Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {

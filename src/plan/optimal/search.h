@@ -2,11 +2,12 @@
 // For a row of memory sizes, the best decisions that are found for each. What is found for a size does not
 // depend on the device budget.
 //
-// For each size the search tries all recipes (selection.h) and what it found for less memory, then improves
-// the best of them by local moves: the fates of all gaps between two cuts at once, the fate of one gap, the
-// algorithm of one op, and pairs of moves, of which one gives the memory that the other takes. Only moves
-// that can help are tried: memory is freed at *tight* slots alone (layout.h), and an op gives up its
-// algorithm where a copy lacks memory.
+// For each size the search tries all recipes (selection.h), those that lack memory for recomputations with
+// what frees it (Layout::relieve), and what it found for less memory, then improves the best of them by local
+// moves: the fates of all gaps between two cuts at once, a few neighbouring values decided anew, the fate of
+// one gap, the algorithm of one op, and pairs of moves, of which one gives the memory that the other takes.
+// Only moves that can help are tried: memory is freed at *tight* slots alone (layout.h), and an op gives up
+// its algorithm where a copy lacks memory.
 
 #include <cstdint>
 #include <optional>
@@ -32,11 +33,12 @@ class Search {
 
   // Searches all sizes of no more than so many bytes that were not searched before.
   void search_up_to(std::uint64_t bytes);
-  // Searches the next size; false: there is none.
-  bool search_next();
+  // The size that comes next; none: all are searched.
+  std::optional<std::uint64_t> next_bytes() const;
+  void search_next();
 
-  // By size, ascending; the smallest several times, with smaller workspaces first. A size for which
-  // nothing is found is left out.
+  // Of the sizes searched so far, ascending; the smallest several times, with smaller workspaces first. A
+  // size for which nothing is found is left out.
   const std::vector<Found>& found() const { return found_; }
 
  private:

@@ -6,6 +6,7 @@
 #include "fakes/cudart/launch.h"
 #include "fakes/cudart/stand_in.h"
 
+using vdnn::CaptureMode;
 using vdnn::CudaEvent;
 using vdnn::CudaExec;
 using vdnn::CudaGraph;
@@ -354,9 +355,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cuda().call("cudaThreadExchangeStreamCaptureMode", [&] {
-    bool relaxed = *mode == cudaStreamCaptureModeRelaxed;
-    const CudaStatus status = cuda().fake().thread_exchange_capture_mode(relaxed);
-    *mode = relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeThreadLocal;
+    auto exchanged = static_cast<CaptureMode>(*mode);
+    const CudaStatus status = cuda().fake().thread_exchange_capture_mode(exchanged);
+    *mode = static_cast<cudaStreamCaptureMode>(exchanged);
     return status;
   });
 }
