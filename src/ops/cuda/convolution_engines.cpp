@@ -254,7 +254,8 @@ class ConvolutionGraph : public fe::graph::Graph {
 };
 
 void move_to_end(std::vector<Engine>& engines, const std::string& name) {
-  std::ranges::stable_partition(engines, [&](const Engine& engine) { return engine.name != name; });
+  std::stable_partition(engines.begin(), engines.end(),
+                        [&](const Engine& engine) { return engine.name != name; });
 }
 
 // Of the calling thread's GPU.
