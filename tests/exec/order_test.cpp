@@ -79,10 +79,9 @@ std::string work_name(const Tape& tape, const Instruction& instruction) {
                                                       : describe(tape, instruction);
 }
 
-// `first`: of each plan others are dropped.
-std::vector<DroppedWait> drop_waits(const Tape& tape, const Schedule& schedule, std::uint64_t first) {
+std::vector<DroppedWait> drop_waits(const Tape& tape, const Schedule& schedule) {
   std::vector<DroppedWait> result;
-  std::uint64_t waits_seen = first;
+  std::uint64_t waits_seen = 0;
   for (std::size_t index = 0; index < schedule.instructions.size(); ++index) {
     const Instruction& instruction = schedule.instructions[index];
     for (std::size_t wait = 0; wait < instruction.waits.size(); ++wait) {
@@ -130,7 +129,7 @@ bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
 // it may not rely on who gets the memory next.) With several lives of a value some races show in no version:
 // what comes back to where it lay is there before it is back.
 TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
-  const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_, label().size());
+  const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_);
   std::size_t found = 0;
   for (const DroppedWait& dropped : all) {
     const bool races = is_found_by_races(*tape_, dropped);
