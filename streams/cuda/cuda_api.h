@@ -58,8 +58,8 @@ enum class CudaStatus : int {
   kUnknown = 999,
 };
 
-// What captures forbid the calling thread: calls that might have to wait, also for the captures of other
-// threads (a thread's mode until it chooses another), for its own alone, or none. As cudaStreamCaptureMode.
+// A capture forbids calls that might have to wait. In mode kGlobal, the default, a thread obeys the captures
+// of all threads, in kThreadLocal its own, in kRelaxed none. The numbers are those of cudaStreamCaptureMode.
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
 using CudaStream = void*;  // a cudaStream_t

@@ -49,7 +49,7 @@ TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
   }
 }
 
-// What is said to be as it is is the plan in force; made anew it fits, too, and takes at most 2 % longer. It
+// as_planned() reports the plan in force. Made anew, that plan fits, too, and takes at most 2 % longer. It
 // may take less: `optimal` plans addresses for the size that it searched, not for all of the budget.
 TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
   std::vector<std::string> models{"resnet20", "alexnet", "googlenet", "resnet50"};

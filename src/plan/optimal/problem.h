@@ -54,7 +54,7 @@ struct Gap {
   double recompute_seconds = 0;  // with what it is made from resident, as far as it lives that long
 };
 
-// What a launch of an op besides the first of a step asks for, and what it makes.
+// A step may launch an op again, to recompute a value. The second launch reads and makes this.
 struct Relaunch {
   bool possible = false;
   std::vector<ValueId> reads;  // those that are not persistent
