@@ -6,11 +6,11 @@
 // each value brings, here for any tape and all three at once.
 //
 // The problem is NP-hard (it contains knapsack), so this is a search: for a row of memory sizes, which do not
-// depend on the budget, many recipes choose what leaves, each choice is laid out and timed by a model
-// (src/plan/optimal/layout.h), and the best are improved value by value. Of all that is found the plan that
-// the forecaster says is fastest is taken, so that what is promised is what the real executor does, and more
-// memory never makes it slower: what fits in less is found again. lower_bound_seconds() says how far from the
-// best any plan can be.
+// depend on the budget, and under a few limits of workspace, many recipes choose what leaves, each choice is
+// laid out and timed by a model (src/plan/optimal/layout.h), and the best are improved value by value. Of all
+// that is found the plan that the forecaster says is fastest is taken, so that what is promised is what the
+// real executor does, and more memory never makes it slower: what fits in less is found again.
+// lower_bound_seconds() says how far from the best any plan can be.
 
 #include "vdnn/forecast.h"
 #include "vdnn/plan.h"
@@ -26,8 +26,9 @@ struct PlannedSchedule {
   std::uint64_t smallest_peak_bytes = 0;
 };
 
-// Deterministic. `options`: the workspace limit and recorded algorithms are obeyed, the preference is not
-// asked for. No other policy that fits is faster. Where nothing fits, the plan that takes the least memory.
+// Deterministic. Long tapes are searched on several threads, which have ended when this returns. `options`:
+// the workspace limit and recorded algorithms are obeyed, the preference is not asked for. No other policy
+// that fits is faster. Where nothing fits, the plan that takes the least memory.
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <iostream>
 #include <limits>
@@ -129,15 +130,19 @@ TEST_P(OptimalZoo, MoreMemoryNeverMakesItSlower) {
   EXPECT_LT(before, kNever) << "all of the baseline's peak is enough";
 }
 
-// Where everything is kept, and where about half of it leaves.
-TEST_P(OptimalZoo, ReservesAtMostTwoPercentMoreThanIsAlive) {
-  const std::uint64_t peak = plan_run(options(Policy::kOptimal, kAmple)).prediction.peak_bytes;
-  for (const std::uint64_t budget : {kAmple, peak * 7 / 10}) {
+// Where everything is kept, and where about half of what can leave does. Of the networks of the long run the
+// worst is alexnet on a V100, with 15 %.
+TEST_P(OptimalZoo, ReservesLittleMoreThanIsAlive) {
+  const double most = testing::extent({.usual = 102, .in_long_run = 116}) / 100.0;
+  const PlannedRun ample = plan_run(options(Policy::kOptimal, kAmple));
+  const std::uint64_t half = (ample.prediction.peak_bytes + ample.smallest_budget_bytes()) / 2;
+  for (const std::uint64_t budget : {kAmple, half}) {
     const PlannedRun run = plan_run(options(Policy::kOptimal, budget));
     if (run.fits() && run.schedule.arena_bytes > 0) {
       const std::uint64_t live = most_live_bytes(lifetimes(run.schedule), run.target.profile.alignment_bytes);
-      EXPECT_LE(static_cast<double>(run.schedule.arena_bytes), 1.02 * static_cast<double>(live))
-          << format_size(budget);
+      const std::uint64_t close = round_up(static_cast<std::uint64_t>(most * static_cast<double>(live)),
+                                           run.target.profile.granule_bytes);
+      EXPECT_LE(run.schedule.arena_bytes, close) << format_size(budget);
     }
   }
 }
@@ -151,7 +156,7 @@ class LimitedWorkspace : public OptimalZoo {
     return plan_run(run);
   }
 
-  // From the largest workspace down, each half of the one before.
+  // From the largest workspace down, each half of the one before: powers of two, as users ask for.
   static std::vector<std::uint64_t> limits(const Tape& tape) {
     std::uint64_t most = 0;
     for (const Op& op : tape.ops()) {
@@ -161,14 +166,13 @@ class LimitedWorkspace : public OptimalZoo {
     }
     std::vector<std::uint64_t> result;
     for (std::uint64_t halvings = 1; halvings <= kLimits; ++halvings) {
-      result.push_back(most >> halvings);
+      result.push_back(std::bit_floor(most) >> halvings);
     }
     return result;
   }
 
   inline static const std::uint64_t kLimits = testing::extent({.usual = 4, .in_long_run = 10});
-  // The search finds no best plan: a limit may lead it to one that it would otherwise not have found.
-  static constexpr double kLeastRatio = 0.9;
+  static constexpr double kLeastRatio = 0.995;
 };
 
 // Before, `optimal` was up to 23 % slower than under the best of six limits: a fast algorithm's workspace

@@ -10,6 +10,8 @@ namespace {
 
 // Of its own time, a prefetch starts so much earlier than it must.
 constexpr double kLead = 0.1;
+// Of sums of some thousand ops in another order.
+constexpr double kSumError = 1e-12;
 
 }  // namespace
 
@@ -26,19 +28,16 @@ Layout::Layout(const Problem& problem)
   std::ranges::stable_sort(by_last_before_, {}, [&](std::uint32_t gap) { return gaps[gap].last_before; });
 }
 
-Outcome Layout::evaluate(const Decisions& decisions, std::uint64_t bytes, double slack) {
+Outcome Layout::evaluate(const Decisions& decisions, std::uint64_t bytes, double slack, double longest) {
   decisions_ = &decisions;
   bytes_ = bytes;
   soft_bytes_ = bytes - static_cast<std::uint64_t>(slack * static_cast<double>(bytes));
+  longest_ = longest * (1 + kSumError);
   outcome_ = {};
   if (find_recomputations()) {
     find_memory();
     if (choose_algorithms()) {
-      find_copies();
-      make_room_for_next_inputs();
-      run_without_prefetches();
-      place_prefetches();
-      run();
+      find_seconds();
     }
   }
   return outcome_;
@@ -322,6 +321,24 @@ bool Layout::relieve(const std::vector<Shortage>& shortages, Decisions& decision
 }
 
 // --- time --------------------------------------------------------------------------------------------------
+void Layout::find_seconds() {
+  outcome_.seconds = std::numeric_limits<double>::infinity();
+  all_seconds_ = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
+  if (takes_too_long(all_seconds_)) {
+    return;
+  }
+  find_copies();
+  make_room_for_next_inputs();
+  if (run_without_prefetches()) {
+    place_prefetches();
+    run();
+  }
+}
+
+bool Layout::takes_too_long(double clock) const {
+  return clock > longest_;
+}
+
 // Of what the slot's op, done at `clock`, has made, and of the inputs that it was the first to read.
 void Layout::start_offloads(OpId slot, double clock, std::size_t& next_copy, double& link_free) {
   for (; next_copy < copies_.size() && copies_[next_copy].slot <= slot; ++next_copy) {
@@ -340,8 +357,8 @@ void Layout::note_tight(OpId slot, bool held_up) {
   }
 }
 
-// Offloads, and when their memory is given back.
-void Layout::run_without_prefetches() {
+// Offloads, and when their memory is given back. False: it takes too long even so.
+bool Layout::run_without_prefetches() {
   const std::vector<Gap>& gaps = problem_.gaps();
   const std::size_t slots = problem_.slots();
   copied_.assign(gaps.size(), 0);
@@ -357,6 +374,7 @@ void Layout::run_without_prefetches() {
   std::size_t next_copy = 0;
   std::size_t next_done = 0;
   double clock = load_seconds_;
+  double rest = all_seconds_;
   double link = 0;
   for (OpId slot = 0; slot < slots; ++slot) {
     while (next_done < offloaded_.size() && gaps[offloaded_[next_done]].last_before < slot) {
@@ -387,11 +405,16 @@ void Layout::run_without_prefetches() {
       lingering_bytes -= gaps[gap].freed_bytes;
       lingering.pop();
     }
+    if (takes_too_long(clock + rest)) {
+      return false;
+    }
     needed_[slot] += lingering_bytes;
     start_[slot] = clock;
     clock += seconds_[slot];
+    rest -= seconds_[slot];
     start_offloads(slot, clock, next_copy, link);
   }
+  return true;
 }
 
 void Layout::place_prefetches() {
@@ -451,6 +474,7 @@ void Layout::run() {
   const double slower = costs.host_to_device / costs.host_to_device_both_ways;
   arrival_.assign(gaps.size(), 0);
   double clock = load_seconds_;
+  double rest = all_seconds_;
   double to_host = 0;
   double to_device = clock;
   std::size_t next_copy = 0;
@@ -479,8 +503,12 @@ void Layout::run() {
     for (; next_back < by_back_.size() && back_[by_back_[next_back]] == slot; ++next_back) {
       clock = std::max(clock, arrival_[by_back_[next_back]]);
     }
+    if (takes_too_long(clock + rest)) {
+      return;
+    }
     start_[slot] = clock;
     clock += seconds_[slot];
+    rest -= seconds_[slot];
     start_offloads(slot, clock, next_copy, to_host);
   }
   outcome_.seconds = clock;

@@ -13,6 +13,7 @@
 // placement.h comes within a few thousandths of that.
 
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct Outcome {
   // A value that cannot be made again as things are.
   std::uint32_t impossible_gap = kNone;
 
-  double seconds = 0;            // from step to step
+  double seconds = 0;            // from step to step; infinite: longer than was asked for
   std::uint64_t host_bytes = 0;  // offloaded
 
   bool feasible() const { return shortages.empty() && impossible_gap == kNone; }
@@ -46,7 +47,9 @@ class Layout {
   // `bytes`: for what is not persistent.
   // `slack`: this fraction of the memory is used only where the least that an op needs takes it, so that
   // addresses are easier to find.
-  Outcome evaluate(const Decisions& decisions, std::uint64_t bytes, double slack = 0);
+  // `longest`: a step that takes longer is of no use, and not looked at to its end.
+  Outcome evaluate(const Decisions& decisions, std::uint64_t bytes, double slack = 0,
+                   double longest = std::numeric_limits<double>::infinity());
 
   // Of what was evaluated last, which was feasible: algorithms, transfers and recomputations.
   void write(Plan& plan) const;
@@ -98,7 +101,9 @@ class Layout {
   const Choice& chosen(OpId op) const { return problem_.choices(op)[choice_[op]]; }
   void start_offloads(OpId slot, double clock, std::size_t& next_copy, double& link_free);
   void note_tight(OpId slot, bool held_up);
-  void run_without_prefetches();
+  void find_seconds();
+  bool takes_too_long(double clock) const;
+  bool run_without_prefetches();
   void place_prefetches();
   void run();
   void make_room_for_next_inputs();
@@ -108,6 +113,7 @@ class Layout {
   const Decisions* decisions_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint64_t soft_bytes_ = 0;  // less the slack
+  double longest_ = 0;
   Outcome outcome_;
 
   std::vector<Again> again_;                   // by slot, then op
@@ -118,6 +124,7 @@ class Layout {
   std::vector<Copy> copies_;                   // to the host, in the order in which they start
   std::vector<std::uint32_t> offloaded_;       // gaps, in order of `last_before`
   double load_seconds_ = 0;                    // that a step waits for its inputs
+  double all_seconds_ = 0;                     // of computing
   std::vector<std::uint64_t> needed_;          // a slot: bytes, at last with workspace and what lingers
   std::vector<std::uint64_t> room_;            // a slot
   std::vector<std::uint32_t> choice_;          // an op: into Problem::choices()

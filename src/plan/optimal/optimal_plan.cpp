@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "src/plan/optimal/arrangement.h"
+#include "src/plan/optimal/bound.h"
+#include "src/plan/optimal/candidates.h"
+#include "src/plan/optimal/contest.h"
 #include "src/plan/optimal/search.h"
-#include "src/plan/placement.h"
-#include "vdnn/error.h"
-#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -23,263 +26,227 @@ constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
 
-// How often ops step down in the search for addresses.
-constexpr int kStepsDown = 4;
-// Where there are no more gaps, plans are tried in which one more value leaves.
-constexpr std::size_t kFewGaps = 40;
+// A tape of fewer ops is searched sooner than a thread is started.
+constexpr std::size_t kLongTape = 100;
 
-// Parts of the memory that plans try to leave free where no addresses are found.
-constexpr std::array kSlacks{0.03, 0.08};
+// The smallest sizes, one in so many.
+constexpr std::size_t kTightSizes = 12;
 
-constexpr std::uint64_t kAny = ~std::uint64_t{0};
+// Times that differ by no more than this part are the same.
+constexpr double kSameTime = 1e-9;
 
-// Of what is alive at the fullest moment, the most that a plan with more room may reserve.
-constexpr double kMostReserved = 1.02;
+// Limits of workspace in bytes: each half of the one before, and none at all. They are the same for all
+// problems, so that what is found under such a limit of the user's is found without it, too.
+constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 32U;
+constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
+
+std::vector<std::uint64_t> limits_below(std::uint64_t own) {
+  std::vector<std::uint64_t> limits;
+  for (std::uint64_t limit = kLargestLimit; limit >= kSmallestLimit; limit /= 2) {
+    limits.push_back(limit);
+  }
+  limits.push_back(0);
+  std::erase_if(limits, [own](std::uint64_t limit) { return limit >= own; });
+  return limits;
+}
+
+// The problem under a limit of workspace. A limit only takes choices away, yet the search, which is no exact
+// one, often finds more with fewer choices.
+class Limited {
+ public:
+  Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
+          optimal::Contest& contest)
+      : problem_(tape, options, costs, limit), candidates_(problem_, options, contest), bound_(problem_) {}
+
+  const optimal::Problem& problem() const { return problem_; }
+  optimal::Candidates& candidates() { return candidates_; }
+  // See optimal::Bound; `bytes`: for what is not persistent.
+  double bound_seconds(std::uint64_t bytes, double enough) {
+    return bound_.seconds(problem_.persistent_bytes() + bytes, enough);
+  }
+  optimal::Found search(std::uint64_t bytes, optimal::Effort effort, std::uint64_t host_bytes) {
+    if (!search_) {
+      search_.emplace(problem_, host_bytes);
+    }
+    return search_->search(bytes, effort);
+  }
+
+ private:
+  optimal::Problem problem_;
+  optimal::Candidates candidates_;
+  optimal::Bound bound_;
+  std::optional<optimal::Search> search_;
+};
 
 class Chooser {
  public:
   Chooser(const Tape& tape, const PlanOptions& options, const Budgets& budgets, const PlanCosts& costs,
           const Forecaster& forecaster)
-      : tape_(tape),
-        options_(options),
-        budgets_(budgets),
-        costs_(costs),
-        forecaster_(forecaster),
-        problem_(tape, options, costs),
-        layout_(problem_),
-        caps_(optimal::workspace_caps(problem_)) {}
+      : tape_(tape), options_(options), costs_(costs), contest_(tape, budgets, forecaster) {
+    open_problems();
+  }
 
   PlannedSchedule choose() {
-    // Everything kept, with the fastest algorithms: it shows what page-locked memory a step takes without
-    // offloading, and there is a plan in any case.
-    consider({.fates = optimal::Fates(problem_.gaps().size(), optimal::Fate::kKeep),
-              .least_choice = std::vector<std::uint8_t>(problem_.slots(), 0)},
-             problem_.most_bytes(), budgets_.device_bytes);
-    const std::uint64_t host = budgets_.host_bytes - std::min(budgets_.host_bytes, host_bytes_of_a_step_);
-    optimal::Search search(problem_, host);
-    search.search_up_to(budgets_.device_bytes - std::min(budgets_.device_bytes, problem_.persistent_bytes()));
-    choose_among(search.found());
+    keep_everything();
+    const std::uint64_t host = contest_.budgets().host_bytes;
+    host_bytes_ = host - std::min(host, contest_.first_host_bytes());
+    choose_among_sizes();
     consider_static_policies();
-    find_smallest(search);
-    PlannedSchedule chosen = best_ ? *std::move(best_) : *smallest_;
-    chosen.smallest_peak_bytes = smallest_forecast_.peak_bytes;
-    return chosen;
+    find_smallest();
+    return contest_.winner();
   }
 
  private:
+  // The user's limit, if any, then those below it that leave other choices than the one before.
+  void open_problems() {
+    open_problem(optimal::kNoLimit);
+    const optimal::Problem& first = problems_.front()->problem();
+    std::vector<std::size_t> before = choices_within(optimal::kNoLimit);
+    for (const std::uint64_t limit : limits_below(options_.workspace_limit.value_or(optimal::kNoLimit))) {
+      std::vector<std::size_t> now = choices_within(limit);
+      if (now != before) {
+        open_problem(limit);
+        before = std::move(now);
+      }
+    }
+    // Nor do the sizes depend on a limit of the user's.
+    PlanOptions unlimited = options_;
+    unlimited.workspace_limit.reset();
+    sizes_ = optimal::sizes(options_.workspace_limit ? optimal::Problem(tape_, unlimited, costs_) : first);
+  }
+
+  void open_problem(std::uint64_t limit) {
+    problems_.push_back(std::make_unique<Limited>(tape_, options_, costs_, limit, contest_));
+  }
+
+  // An op: how many.
+  std::vector<std::size_t> choices_within(std::uint64_t limit) const {
+    const optimal::Problem& first = problems_.front()->problem();
+    std::vector<std::size_t> result;
+    for (OpId op = 0; op < first.slots(); ++op) {
+      const auto within = std::ranges::count_if(first.choices(op), [limit](const optimal::Choice& choice) {
+        return choice.workspace_bytes <= limit;
+      });
+      result.push_back(static_cast<std::size_t>(std::max<std::ptrdiff_t>(within, 1)));
+    }
+    return result;
+  }
+
+  // With the fastest algorithms: it shows what page-locked memory a step takes without offloading, and there
+  // is a plan in any case.
+  void keep_everything() {
+    Limited& limited = *problems_.front();
+    const optimal::Problem& problem = limited.problem();
+    limited.candidates().consider({.fates = optimal::Fates(problem.gaps().size(), optimal::Fate::kKeep),
+                                   .least_choice = std::vector<std::uint8_t>(problem.slots(), 0)},
+                                  problem.most_bytes(), contest_.budgets().device_bytes);
+  }
+
+  // Before the forecaster has said what it is, a plan may be so much faster than the model says.
+  double at_least(double seconds) const {
+    return seconds * (1 - (tape_.ops().size() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError));
+  }
+
+  // From the largest that the budget has, as long as any plan may be faster.
+  void choose_among_sizes() {
+    Limited& first = *problems_.front();
+    const std::uint64_t device = contest_.budgets().device_bytes;
+    const std::uint64_t most = device - std::min(device, first.problem().persistent_bytes());
+    const double least = first.bound_seconds(most, std::numeric_limits<double>::infinity());
+    auto size = static_cast<std::size_t>(std::ranges::upper_bound(sizes_, most) - sizes_.begin());
+    for (; size > 0 && least < contest_.best_seconds(); --size) {
+      choose_among_limits(size - 1);
+    }
+    shrink(size);
+    if (fastest_.limited != nullptr) {
+      fastest_.limited->candidates().consider_closer(fastest_.found.decisions, fastest_.found.bytes, device);
+    }
+  }
+
+  // What is as fast in less memory; by halves, so that not all sizes below that one are searched.
+  void shrink(std::size_t below) {
+    const double seconds = contest_.best_seconds() * (1 + kSameTime);
+    for (std::size_t least = 0; least < below;) {
+      const std::size_t middle = (least + below) / 2;
+      const std::vector<Candidate> found = find(first_problem(), middle);
+      consider(found);
+      if (!found.empty() && found.front().found.seconds <= seconds) {
+        below = middle;
+      } else {
+        least = middle + 1;
+      }
+    }
+  }
+
+  using Problems = std::span<const std::unique_ptr<Limited>>;
+  Problems first_problem() const { return Problems(problems_).first(1); }
+
+  struct Candidate {
+    Limited* limited = nullptr;
+    optimal::Found found;
+  };
+
+  // All that may be faster than what is known: under the first limit, which may leave nothing to the others.
+  void choose_among_limits(std::size_t size) {
+    consider(find(first_problem(), size));
+    consider(find(Problems(problems_).subspan(1), size));
+  }
+
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
-  void choose_among(std::vector<optimal::Found> found) {
-    std::ranges::stable_sort(found, {}, &optimal::Found::seconds);
-    const double error = problem_.slots() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError;
-    for (const optimal::Found& each : found) {
-      if (best_ && each.seconds * (1 - error) >= best_seconds_) {
+  void consider(std::vector<Candidate> candidates) {
+    std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
+    for (Candidate& each : candidates) {
+      const auto& [limited, found] = each;
+      if (at_least(found.seconds) >= contest_.best_seconds()) {
         return;
       }
-      consider(each.decisions, each.bytes, budgets_.device_bytes);
+      const std::pair before = contest_.best_rank();
+      limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
+      if (contest_.best_rank() < before) {
+        fastest_ = std::move(each);
+      }
     }
+  }
+
+  // At once where that is faster.
+  std::vector<Candidate> find(Problems problems, std::size_t size) const {
+    const std::uint64_t bytes = sizes_[size];
+    const bool tight = size <= sizes_.size() / kTightSizes;
+    const auto search = [this, bytes, tight](Limited* limited) {
+      const optimal::Effort effort = tight ? optimal::Effort::kTight : optimal::Effort::kUsual;
+      return Candidate{.limited = limited, .found = limited->search(bytes, effort, host_bytes_)};
+    };
+    const bool at_once = problems.size() > 1 && tape_.ops().size() >= kLongTape;
+    std::vector<std::future<Candidate>> searches;
+    for (const std::unique_ptr<Limited>& limited : problems) {
+      if (at_least(limited->bound_seconds(bytes, contest_.best_seconds())) < contest_.best_seconds()) {
+        searches.push_back(
+            std::async(at_once ? std::launch::async : std::launch::deferred, search, limited.get()));
+      }
+    }
+    std::vector<Candidate> found;
+    for (std::future<Candidate>& each : searches) {
+      found.push_back(each.get());
+    }
+    return found;
   }
 
   // All sizes that may lead to less than what is known, so that it is the same whatever the budget; of each
   // the plan with the smallest workspaces.
-  void find_smallest(optimal::Search& search) {
-    std::uint64_t last = 0;
-    const auto may_lead_to_less = [&](std::uint64_t bytes) {
-      return committed_bytes(bytes) < smallest_forecast_.peak_bytes;
-    };
-    for (std::size_t each = 0;; ++each) {
-      while (each == search.found().size() && search.next_bytes() && may_lead_to_less(*search.next_bytes())) {
-        search.search_next();
-      }
-      if (each == search.found().size()) {
-        return;
-      }
-      const optimal::Found& found = search.found()[each];
-      if (!may_lead_to_less(found.bytes)) {
-        return;
-      }
-      if (found.bytes != last) {
-        consider(found.decisions, found.bytes, committed_bytes(found.bytes));
-      }
-      last = found.bytes;
-    }
-  }
-
-  std::uint64_t committed_bytes(std::uint64_t bytes) const {
-    return round_up(problem_.persistent_bytes() + bytes, costs_.granule_bytes);
-  }
-
-  static std::uint64_t with_room(std::uint64_t bytes, const optimal::GiveWay& give_way) {
-    return bytes + static_cast<std::uint64_t>(static_cast<double>(bytes) * give_way.room);
-  }
-
-  // More room is no excuse to place badly.
-  bool has_holes(const Schedule& schedule) const {
-    const std::uint64_t live = most_live_bytes(lifetimes(schedule), costs_.alignment_bytes);
-    return static_cast<double>(schedule.arena_bytes) > kMostReserved * static_cast<double>(live);
-  }
-
-  // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
-  // way. Also whatever takes less than all that is known.
-  void consider(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-    if (!layout_.evaluate(decisions, bytes).feasible() || consider_as_evaluated(bytes, enough)) {
-      return;
-    }
-    if (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough)) {
-      return;
-    }
-    if (!consider_with_steps(decisions, bytes, enough) && !consider_with_slack(decisions, bytes, enough) &&
-        !consider_with_caps(decisions, bytes, enough)) {
-      layout_.evaluate(decisions, bytes);
-      consider_with_delays(bytes, enough);
-    }
-  }
-
-  // Results give way (they are smaller than a granule); then one more value leaves, for another address. All
-  // of that is tried: any may be the fastest that fits.
-  bool consider_with_moves(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-    constexpr optimal::GiveWay kResults{.results = true};
-    layout_.evaluate(decisions, bytes);
-    optimal::Decisions as_chosen =
-        decisions;  // what the value leaves behind is for its way back, not for ops
-    for (OpId op = 0; op < problem_.slots(); ++op) {
-      as_chosen.least_choice[op] = static_cast<std::uint8_t>(layout_.choice(op));
-    }
-    bool fits = consider_as_evaluated(bytes, enough, kResults);
-    for (std::uint32_t gap = 0; gap < decisions.fates.size(); ++gap) {
-      optimal::Decisions moved = as_chosen;
-      moved.fates[gap] = optimal::Fate::kOffload;
-      if (decisions.fates[gap] == optimal::Fate::kKeep && layout_.evaluate(moved, bytes).feasible()) {
-        fits = consider_as_evaluated(bytes, enough, kResults) || fits;
-      }
-    }
-    return fits;
-  }
-
-  // Nothing gives way but the workspaces of ops that lie too high, a few times. False: it does not fit.
-  bool consider_with_steps(optimal::Decisions decisions, std::uint64_t bytes, std::uint64_t enough) {
-    for (int attempt = 0; attempt < kStepsDown; ++attempt) {
-      layout_.evaluate(decisions, bytes);
-      PlannedSchedule candidate = arranged(bytes, {}, enough);
-      if (committed_bytes(candidate.schedule.arena_bytes) <= enough) {
-        forecast(std::move(candidate));
-        return true;
-      }
-      const std::vector<OpId> too_high = ops_too_high(candidate.schedule, bytes);
-      forecast_if_small(std::move(candidate), enough);
-      bool stepped = false;
-      for (const OpId op : too_high) {
-        const std::uint32_t choice = layout_.choice(op);
-        std::uint32_t next = choice;
-        for (int step = 0; step <= attempt; ++step) {
-          next = problem_.next_smaller(op, next);
+  void find_smallest() {
+    for (const std::uint64_t bytes : sizes_) {
+      for (const std::unique_ptr<Limited>& limited : std::views::reverse(problems_)) {
+        optimal::Candidates& candidates = limited->candidates();
+        const std::uint64_t committed = candidates.committed_bytes(bytes);
+        if (committed >= contest_.smallest_peak_bytes()) {
+          return;
         }
-        decisions.least_choice[op] = static_cast<std::uint8_t>(next);
-        stepped = stepped || next != choice;
-      }
-      if (!stepped) {
-        return false;
-      }
-    }
-    return false;
-  }
-
-  // A little memory stays free wherever it can.
-  bool consider_with_slack(const optimal::Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-    return std::ranges::any_of(kSlacks, [&](double slack) {
-      layout_.evaluate(decisions, bytes, slack);
-      return consider_as_evaluated(bytes, enough);
-    });
-  }
-
-  // Less and less workspace for every op, and some slack.
-  bool consider_with_caps(optimal::Decisions decisions, std::uint64_t bytes, std::uint64_t enough) {
-    const std::vector<std::uint8_t> uncapped = decisions.least_choice;
-    return std::ranges::any_of(std::span(caps_).subspan(1), [&](const std::vector<std::uint8_t>& cap) {
-      std::ranges::transform(uncapped, cap, decisions.least_choice.begin(),
-                             [](std::uint8_t mine, std::uint8_t limit) { return std::max(mine, limit); });
-      layout_.evaluate(decisions, bytes, kSlacks.back());
-      return consider_as_evaluated(bytes, enough);
-    });
-  }
-
-  // False: it does not fit.
-  bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, optimal::GiveWay give_way = {}) {
-    PlannedSchedule candidate = arranged(bytes, give_way, enough);
-    const bool fits = committed_bytes(candidate.schedule.arena_bytes) <= enough;
-    forecast_if_small(std::move(candidate), enough);
-    return fits;
-  }
-
-  // Of what was evaluated last: what is resident without need gives way. Where ops are held up, less room may
-  // be the faster.
-  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
-    std::uint64_t committed = 0;
-    for (const optimal::GiveWay& give_way : std::span(optimal::kWaysToGive).subspan(1)) {
-      // Results are smaller than a granule.
-      if (give_way.results &&
-          committed > std::max(enough, smallest_forecast_.peak_bytes) + costs_.granule_bytes) {
-        continue;
-      }
-      PlannedSchedule candidate = arranged(with_room(bytes, give_way), give_way, enough);
-      if (give_way.room > 0 && has_holes(candidate.schedule)) {
-        continue;
-      }
-      const bool may_give_way = !candidate.plan.transfers.empty();
-      committed = committed_bytes(candidate.schedule.arena_bytes);
-      forecast_if_small(std::move(candidate), enough);
-      const bool held_up = give_way.copies == optimal::GiveWay::Copies::kAll;
-      if ((committed <= enough && !held_up) || !may_give_way) {
-        return;
-      }
-    }
-  }
-
-  // Whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were kept
-  // from lying lower by.
-  std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
-    std::vector<OpId> op_of(schedule.buffers.size(), kNone);
-    for (const Instruction& instruction : schedule.instructions) {
-      if (is_launch(instruction.kind) && instruction.operands.back() != kNone) {
-        op_of[instruction.operands.back()] = instruction.op;
-      }
-    }
-    const std::vector<Lifetime> all = lifetimes(schedule);
-    std::vector<OpId> high;
-    std::vector<OpId> beside;
-    for (const Lifetime& one : all) {
-      const Buffer& buffer = schedule.buffers[one.buffer];
-      if (*buffer.offset + buffer.bytes <= goal) {
-        continue;
-      }
-      if (op_of[one.buffer] != kNone) {
-        high.push_back(op_of[one.buffer]);
-        continue;
-      }
-      for (const Lifetime& other : all) {
-        if (op_of[other.buffer] != kNone && other.begin < one.end && one.begin < other.end) {
-          beside.push_back(op_of[other.buffer]);
+        const optimal::Found found = limited->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
+        if (found.seconds < std::numeric_limits<double>::infinity()) {
+          candidates.consider(found.decisions, bytes, committed);
+          break;
         }
       }
-    }
-    return high.empty() ? beside : high;
-  }
-
-  // What was evaluated last. To be forecast only within `enough` bytes, or where it takes less than all that
-  // is known.
-  PlannedSchedule arranged(std::uint64_t goal, const optimal::GiveWay& give_way, std::uint64_t enough) const {
-    PlannedSchedule candidate;
-    candidate.plan.options = options_;
-    layout_.write(candidate.plan);
-    const std::uint64_t most = smallest_ ? std::max(enough, smallest_forecast_.peak_bytes) : kAny;
-    candidate.schedule = optimal::arrange(problem_, candidate.plan, goal, give_way,
-                                          most - std::min(most, problem_.persistent_bytes()));
-    return candidate;
-  }
-
-  void forecast_if_small(PlannedSchedule candidate, std::uint64_t enough) {
-    const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
-    if (committed <= enough || !smallest_ || committed < smallest_forecast_.peak_bytes) {
-      forecast(std::move(candidate));
     }
   }
 
@@ -315,43 +282,20 @@ class Chooser {
     for (const Transfer& transfer : plan.transfers) {
       link += static_cast<double>(tape_.value(transfer.value).bytes) / costs_.device_to_host;
     }
-    if (least_memory || !best_ || std::max(seconds, link) < best_seconds_) {
+    if (least_memory || std::max(seconds, link) < contest_.best_seconds()) {
       Schedule schedule = make_schedule(tape_, plan);
-      forecast({.plan = std::move(plan), .schedule = std::move(schedule)});
-    }
-  }
-
-  void forecast(PlannedSchedule candidate) {
-    const Forecast said = forecaster_.forecast(tape_, candidate.schedule);
-    if (!smallest_) {
-      host_bytes_of_a_step_ = said.host_bytes;
-    }
-    if (said.fits(budgets_) && (!best_ || said.step_seconds < best_seconds_)) {
-      best_ = candidate;
-      best_seconds_ = said.step_seconds;
-    }
-    const auto rank = [&](const Forecast& one) {
-      return std::pair(one.host_bytes > budgets_.host_bytes, one.peak_bytes);
-    };
-    if (!smallest_ || rank(said) < rank(smallest_forecast_)) {
-      smallest_ = std::move(candidate);
-      smallest_forecast_ = said;
+      contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
     }
   }
 
   const Tape& tape_;
   const PlanOptions& options_;
-  const Budgets& budgets_;
   const PlanCosts& costs_;
-  const Forecaster& forecaster_;
-  optimal::Problem problem_;
-  optimal::Layout layout_;
-  std::vector<std::vector<std::uint8_t>> caps_;
-  std::optional<PlannedSchedule> best_;
-  double best_seconds_ = 0;
-  std::optional<PlannedSchedule> smallest_;
-  Forecast smallest_forecast_;
-  std::uint64_t host_bytes_of_a_step_ = 0;  // without offloads: of the plan that is forecast first
+  optimal::Contest contest_;
+  std::vector<std::unique_ptr<Limited>> problems_;  // the user's limit, if any, then ever less
+  std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
+  std::uint64_t host_bytes_ = 0;                    // for offloads
+  Candidate fastest_;
 };
 
 }  // namespace

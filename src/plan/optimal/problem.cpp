@@ -14,16 +14,14 @@ namespace {
 constexpr std::size_t kLongestChain = 64;
 // What is smaller than one part in so many of all feature maps stays: it would move nothing but launches.
 constexpr std::uint64_t kSmallest = 20000;
-// Limits of workspace, besides none: a half, an eighth, ... of the largest, and none at all.
-constexpr std::size_t kCaps = 6;
 // Times the fastest.
 constexpr double kMuchSlower = 3;
 
 }  // namespace
 
-Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs)
+Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit)
     : tape_(tape), costs_(costs), gaps_of_(tape.values().size(), {0, 0}) {
-  find_choices(options);
+  find_choices(options, limit);
   find_residents();
   find_relaunches();
   find_gaps();
@@ -48,6 +46,21 @@ std::uint64_t Problem::most_bytes() const {
   return most;
 }
 
+std::uint64_t Problem::least_bytes() const {
+  std::vector<std::int64_t> freed(slots() + 1, 0);
+  for (const Gap& gap : gaps_) {
+    freed[gap.last_before + 1] += static_cast<std::int64_t>(gap.freed_bytes);
+    freed[gap.first_after] -= static_cast<std::int64_t>(gap.freed_bytes);
+  }
+  std::uint64_t least = 0;
+  std::int64_t gone = 0;
+  for (OpId slot = 0; slot < slots(); ++slot) {
+    gone += freed[slot];
+    least = std::max(least, resident_[slot] - static_cast<std::uint64_t>(gone) + least_workspace(slot));
+  }
+  return least;
+}
+
 std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
   const std::vector<Choice>& all = choices_[op];
   const std::uint32_t last = last_choice(op);
@@ -57,16 +70,7 @@ std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
   return choice;
 }
 
-std::uint32_t Problem::last_choice(OpId op) const {
-  const std::vector<Choice>& all = choices_[op];
-  std::uint32_t last = 0;
-  while (last + 1 < all.size() && all[last + 1].seconds <= kMuchSlower * all.front().seconds) {
-    ++last;
-  }
-  return last;
-}
-
-void Problem::find_choices(const PlanOptions& options) {
+void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
   // What the static policies would take says which algorithms the limit and the record permit.
   const Plan least = make_plan(tape_, {.policy = Policy::kOffloadNone,
                                        .preference = AlgorithmPreference::kMemory,
@@ -95,6 +99,13 @@ void Problem::find_choices(const PlanOptions& options) {
         kept.push_back(choice);
       }
     }
+    const auto obeys = [limit](const Choice& choice) { return choice.workspace_bytes <= limit; };
+    kept.erase(kept.begin(), std::find_if(kept.begin(), kept.end() - 1, obeys));
+    const auto much_slower = [&kept](const Choice& choice) {
+      return choice.seconds > kMuchSlower * kept.front().seconds;
+    };
+    const auto last = std::ranges::find_if(kept, much_slower) - kept.begin() - 1;
+    last_choice_.push_back(static_cast<std::uint32_t>(last));
   }
 }
 
@@ -290,29 +301,6 @@ std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
     }
   }
   return seconds;
-}
-
-std::vector<std::vector<std::uint8_t>> workspace_caps(const Problem& problem) {
-  std::uint64_t most = 0;
-  for (OpId op = 0; op < problem.slots(); ++op) {
-    most = std::max(most, problem.choices(op).front().workspace_bytes);
-  }
-  std::vector<std::vector<std::uint8_t>> caps(1, std::vector<std::uint8_t>(problem.slots(), 0));
-  for (std::size_t cap = 0; cap < kCaps && most > 0; ++cap) {
-    const std::uint64_t limit = cap + 1 == kCaps ? 0 : most >> (2 * cap + 1);
-    std::vector<std::uint8_t> least(problem.slots(), 0);
-    for (OpId op = 0; op < problem.slots(); ++op) {
-      const std::vector<Choice>& choices = problem.choices(op);
-      const std::uint32_t last = problem.last_choice(op);
-      while (least[op] < last && choices[least[op]].workspace_bytes > limit) {
-        ++least[op];
-      }
-    }
-    if (least != caps.back()) {
-      caps.push_back(std::move(least));
-    }
-  }
-  return caps;
 }
 
 }  // namespace vdnn::optimal

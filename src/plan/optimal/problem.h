@@ -65,10 +65,14 @@ struct Relaunch {
   std::vector<Made> makes;
 };
 
+inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
 class Problem {
  public:
-  // `options`: a workspace limit and recorded algorithms are obeyed.
-  Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs);
+  // `options`: a workspace limit and recorded algorithms are obeyed. `limit`: nor is there another way to
+  // compute an op with more workspace than so many bytes, unless the op has none with less.
+  Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
+          std::uint64_t limit = kNoLimit);
 
   const Tape& tape() const { return tape_; }
   const PlanCosts& costs() const { return costs_; }
@@ -80,7 +84,7 @@ class Problem {
 
   // The last way that an op uses of free will: those after it take several times as long as the first, and
   // are for where nothing else fits.
-  std::uint32_t last_choice(OpId op) const;
+  std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
   // The next way with a quarter less workspace or more, as far as the last choice; an index like `choice`.
   std::uint32_t next_smaller(OpId op, std::uint32_t choice) const;
 
@@ -88,6 +92,8 @@ class Problem {
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
   // That keeping every value takes with the fastest algorithms.
   std::uint64_t most_bytes() const;
+  // That every plan takes at least.
+  std::uint64_t least_bytes() const;
   std::uint64_t made_bytes(OpId slot) const { return made_[slot]; }
   // Parameters and the optimizer's state.
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
@@ -110,7 +116,7 @@ class Problem {
   OpId load_slot() const { return load_slot_; }
 
  private:
-  void find_choices(const PlanOptions& options);
+  void find_choices(const PlanOptions& options, std::uint64_t limit);
   void find_residents();
   void find_relaunches();
   void find_gaps();
@@ -121,6 +127,7 @@ class Problem {
   const Tape& tape_;
   const PlanCosts& costs_;
   std::vector<std::vector<Choice>> choices_;
+  std::vector<std::uint32_t> last_choice_;  // an op
   std::vector<std::uint64_t> resident_;
   std::vector<std::uint64_t> made_;
   std::vector<std::uint64_t> storage_;    // a value: of the memory that it lies in
@@ -133,9 +140,5 @@ class Problem {
   double load_seconds_ = 0;
   OpId load_slot_ = 0;
 };
-
-// For a few limits of workspace, in falling order, the least choices that obey it, as in Decisions; the first
-// is no limit, the last permits each op its least workspace alone.
-std::vector<std::vector<std::uint8_t>> workspace_caps(const Problem& problem);
 
 }  // namespace vdnn::optimal

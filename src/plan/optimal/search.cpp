@@ -19,11 +19,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // of the search for tapes of any length but those so long that the fewest sizes take more. What is short of
 // memory is looked at up to kReliefs times more.
 constexpr std::size_t kSizeSlots = 26'000;
-constexpr std::size_t kSegmentSlots = 1'000'000;
-constexpr std::size_t kImprovementSlots = 5'000'000;
-constexpr std::size_t kRuinSlots = 2'000'000;
+constexpr std::size_t kSegmentSlots = 2'000'000;
+constexpr std::size_t kImprovementSlots = 7'500'000;
+constexpr std::size_t kRuinSlots = 3'000'000;
 constexpr std::size_t kFewestSizes = 6;
-constexpr std::size_t kMostSizes = 200;
+constexpr std::size_t kMostSizes = 100;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload, Fate::kRemake};
 
@@ -38,19 +38,14 @@ std::size_t hash_of(const Decisions& decisions) {
   return fates ^ (choices * 0x9e3779b97f4a7c15U);
 }
 
-// In little memory a small change may matter most: the smallest sizes get so many times the tries.
-constexpr std::size_t kTightSizes = 12;  // one in so many
-constexpr std::size_t kTightEffort = 3;
-// The smallest is searched once more for one in so many limits of workspace.
-constexpr std::size_t kCapStep = 2;
-
+// Sizes that differ by less have the same chances.
+constexpr std::uint64_t kBytesApart = 4096;
+constexpr std::size_t kTimesWhereTight = 3;  // the tries
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
 
-void keep(Found found, std::vector<Found>& all) {
-  if (found.seconds < kNever) {
-    all.push_back(std::move(found));
-  }
+std::size_t size_count(const Problem& problem) {
+  return std::clamp(kSizeSlots / std::max<std::size_t>(problem.slots(), 1), kFewestSizes, kMostSizes);
 }
 
 constexpr int kReliefs = 8;   // rounds of relief for decisions that are short of memory
@@ -58,18 +53,38 @@ constexpr int kAttempts = 4;  // of a recipe, each time with what the last one l
 
 }  // namespace
 
+// From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
+// tighter memory is, the more a little more of it changes.
+std::vector<std::uint64_t> sizes(const Problem& problem) {
+  const std::size_t count = size_count(problem);
+  const std::uint64_t least = problem.least_bytes();
+  const std::uint64_t most = std::max(least, problem.most_bytes());
+  const double ratio = static_cast<double>(most) / static_cast<double>(std::max<std::uint64_t>(least, 1));
+  std::vector<std::uint64_t> result;
+  for (std::size_t each = 0; each < count; ++each) {
+    const double share = static_cast<double>(each) / static_cast<double>(count);
+    result.push_back(static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
+  }
+  result.push_back(most);
+  // Whole granules are committed: what is left of the last one is free.
+  const std::uint64_t fixed = problem.persistent_bytes();
+  for (std::uint64_t& bytes : result) {
+    bytes = round_up(fixed + bytes, problem.costs().granule_bytes) - fixed;
+  }
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
 Search::Search(const Problem& problem, std::uint64_t host_bytes)
     : problem_(problem),
       host_bytes_(host_bytes),
       layout_(problem),
       selection_(problem, host_bytes),
-      caps_(workspace_caps(problem)),
       recipes_(recipes()) {
-  const std::size_t slots = std::max<std::size_t>(problem.slots(), 1);
-  size_count_ = std::clamp(kSizeSlots / slots, kFewestSizes, kMostSizes);
-  segment_tries_ = kSegmentSlots / (slots * size_count_);
-  ruins_ = kRuinSlots / (slots * size_count_);
-  tries_ = kImprovementSlots / (slots * size_count_);
+  const std::size_t slots = std::max(kSizeSlots, problem.slots() * kFewestSizes);
+  segment_tries_ = kSegmentSlots / slots;
+  ruins_ = kRuinSlots / slots;
+  tries_ = kImprovementSlots / slots;
   segments_.push_back(0);
   for (std::uint32_t gap = 0; gap < problem.gaps().size(); ++gap) {
     if (problem.gaps()[gap].cut) {
@@ -77,71 +92,29 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
     }
   }
   segments_.push_back(static_cast<std::uint32_t>(problem.gaps().size()) + 1);
-  sizes_ = sizes();
 }
 
-// From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
-// tighter memory is, the more a little more of it changes.
-std::vector<std::uint64_t> Search::sizes() const {
-  const std::uint64_t least = selection_.least_bytes();
-  const std::uint64_t most = std::max(least, problem_.most_bytes());
-  const double ratio = static_cast<double>(most) / static_cast<double>(std::max<std::uint64_t>(least, 1));
-  std::vector<std::uint64_t> result;
-  for (std::size_t each = 0; each <= size_count_; ++each) {
-    const double share = static_cast<double>(each) / static_cast<double>(size_count_);
-    result.push_back(each == size_count_
-                         ? most
-                         : static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
-  }
-  // Whole granules are committed: what is left of the last one is free.
-  const std::uint64_t fixed = problem_.persistent_bytes();
-  for (std::uint64_t& bytes : result) {
-    bytes = round_up(fixed + bytes, problem_.costs().granule_bytes) - fixed;
-  }
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
-}
-
-void Search::search_up_to(std::uint64_t bytes) {
-  while (next_bytes() && *next_bytes() <= bytes) {
-    search_next();
-  }
-}
-
-std::optional<std::uint64_t> Search::next_bytes() const {
-  return next_size_ == sizes_.size() ? std::nullopt : std::optional(sizes_[next_size_]);
-}
-
-void Search::search_next() {
-  const std::uint64_t bytes = sizes_[next_size_];
-  const bool tight = next_size_ <= size_count_ / kTightSizes;
-  const std::optional<Decisions> with_less =
-      found_.empty() ? std::nullopt : std::optional(found_.back().decisions);
-  // Where addresses are hard to find, the plans with smaller workspaces may be the only ones that have any.
-  for (std::size_t cap = next_size_ == 0 ? caps_.size() - 1 : 0; cap > 0; cap -= std::min(cap, kCapStep)) {
-    selection_.limit(caps_[cap]);
-    keep(search(bytes, std::nullopt, 1), found_);
-  }
-  selection_.limit(caps_.front());
-  keep(search(bytes, with_less, tight ? kTightEffort : 1), found_);
-  ++next_size_;
-}
-
-// `start`: what fits in less.
-Found Search::search(std::uint64_t bytes, const std::optional<Decisions>& start, std::size_t effort) {
+Found Search::search(std::uint64_t bytes, Effort effort) {
+  begin_anew(bytes);
   Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
-  seen_.clear();
-  if (start) {
-    try_decisions(*start, best);
-  }
   for (const Recipe& recipe : recipes_) {
     try_recipe(recipe, best);
   }
-  if (best.seconds < kNever) {
+  if (best.seconds < kNever && effort != Effort::kRecipesAlone) {
     offload_inputs(best);
-    improve(best, effort);
+    improve(best, effort == Effort::kTight ? kTimesWhereTight : 1);
   }
   return best;
+}
+
+// Where tries are fewer than segments or gaps, each size begins elsewhere.
+void Search::begin_anew(std::uint64_t bytes) {
+  const auto seed = static_cast<std::minstd_rand::result_type>(bytes / kBytesApart);
+  seen_.clear();
+  selection_.seed(seed);
+  random_.seed(seed);
+  next_segment_ = random_() % (segments_.size() - 1);
+  next_gap_ = static_cast<std::uint32_t>(random_() % std::max<std::size_t>(problem_.gaps().size(), 1));
 }
 
 void Search::try_recipe(const Recipe& recipe, Found& best) {
@@ -151,16 +124,15 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
     if (!seen_.insert(hash_of(decisions)).second) {
       return;
     }
-    const Outcome outcome = layout_.evaluate(decisions, best.bytes);
+    const Outcome outcome = evaluate(decisions, best);
     if (outcome.feasible()) {
       take_if_better(decisions, outcome, best);
-      try_caps(std::move(decisions), best);
       return;
     }
     if (outcome.impossible_gap != kNone) {
       return;
     }
-    const Outcome relieved = relieve(outcome, decisions, best.bytes);
+    const Outcome relieved = relieve(outcome, decisions, best);
     if (relieved.feasible() && relieved.host_bytes <= host_bytes_) {
       take_if_better(decisions, relieved, best);
       return;
@@ -173,31 +145,25 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
 
 // The selection does not count the memory that recomputations need on their way. Decisions that lack it are
 // changed until they fit, a few times.
-Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes) {
+Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Found& best) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
     if (!layout_.relieve(now.shortages, decisions, random_)) {
       break;
     }
-    now = layout_.evaluate(decisions, bytes);
+    now = evaluate(decisions, best);
   }
   return now;
 }
 
-// Workspaces leave less memory to copies: the same with limits of workspace.
-void Search::try_caps(Decisions decisions, Found& best) {
-  if (layout_.held_up().empty()) {
-    return;
-  }
-  for (std::size_t cap = 1; cap < caps_.size(); ++cap) {
-    decisions.least_choice = caps_[cap];
-    try_decisions(decisions, best);
-  }
+// Only as far as they may be better.
+Outcome Search::evaluate(const Decisions& decisions, const Found& best) {
+  return layout_.evaluate(decisions, best.bytes, 0, best.seconds);
 }
 
 // True: they are better, and the best from now on.
 bool Search::try_decisions(const Decisions& decisions, Found& best) {
-  return take_if_better(decisions, layout_.evaluate(decisions, best.bytes), best);
+  return take_if_better(decisions, evaluate(decisions, best), best);
 }
 
 bool Search::take_if_better(const Decisions& decisions, const Outcome& outcome, Found& best) {
@@ -253,17 +219,16 @@ void Search::offload_inputs(Found& best) {
 }
 
 // As long as there is something to be won and tries are left.
-void Search::improve(Found& best, std::size_t effort) {
+void Search::improve(Found& best, std::size_t times) {
   improve_by_segments(best);
-  ruin_and_recreate(best, effort * ruins_);
-  std::size_t tries = effort * tries_;
+  ruin_and_recreate(best, times * ruins_);
+  std::size_t tries = times * tries_;
   while (tries > 0 && (step_down(best, tries) || improve_fates(best, tries) ||
                        improve_algorithms(best, tries) || improve_in_pairs(best, tries))) {
   }
 }
 
-// What lies between two cuts is made again together, or pays together. Where tries are fewer, the next size
-// goes on where this one stops.
+// What lies between two cuts is made again together, or pays together.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
   const std::size_t count = segments_.size() - 1;
@@ -303,7 +268,7 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
         .again = draw(2) == 0 ? Fate::kRecompute : Fate::kRemake};
     const double price = kLinkPrices[draw(kLinkPrices.size())];
     Decisions decisions = selection_.recreate(best.decisions, stretch, price, best.bytes);
-    const Outcome outcome = relieve(layout_.evaluate(decisions, best.bytes), decisions, best.bytes);
+    const Outcome outcome = relieve(evaluate(decisions, best), decisions, best);
     take_if_better(decisions, outcome, best);
   }
 }
@@ -357,8 +322,7 @@ bool Search::improve_fates(Found& best, std::size_t& tries) {
 bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (OpId op = 0; op < problem_.slots() && tries > 0; ++op) {
-    for (std::uint8_t choice = selection_.cap()[op]; choice < best.decisions.least_choice[op] && tries > 0;
-         ++choice) {
+    for (std::uint8_t choice = 0; choice < best.decisions.least_choice[op] && tries > 0; ++choice) {
       Decisions decisions = best.decisions;
       decisions.least_choice[op] = choice;
       --tries;

@@ -1,13 +1,11 @@
 #pragma once
-// For a row of memory sizes, the best decisions that are found for each. What is found for a size does not
-// depend on the device budget.
+// The best decisions that are found for a problem in so much memory.
 //
-// For each size the search tries all recipes (selection.h), those that lack memory for recomputations with
-// what frees it (Layout::relieve), and what it found for less memory, then improves the best of them by local
-// moves: the fates of all gaps between two cuts at once, a few neighbouring values decided anew, the fate of
-// one gap, the algorithm of one op, and pairs of moves, of which one gives the memory that the other takes.
-// Only moves that can help are tried: memory is freed at *tight* slots alone (layout.h), and an op gives up
-// its algorithm where a copy lacks memory.
+// The search tries all recipes (selection.h), those that lack memory for recomputations with what frees it
+// (Layout::relieve), then improves the best of them by local moves: the fates of all gaps between two cuts at
+// once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one op, and pairs of
+// moves, of which one gives the memory that the other takes. Only moves that can help are tried: memory is
+// freed at *tight* slots alone (layout.h), and an op gives up its algorithm where a copy lacks memory.
 
 #include <cstdint>
 #include <optional>
@@ -21,38 +19,36 @@
 
 namespace vdnn::optimal {
 
+// The sizes of memory that are searched, for what is not persistent, ascending, in bytes.
+std::vector<std::uint64_t> sizes(const Problem& problem);
+
 struct Found {
   std::uint64_t bytes = 0;  // for what is not persistent
   Decisions decisions;
   double seconds = 0;  // by the model
 };
 
+// kTight: in little memory a small change may matter most.
+enum class Effort : std::uint8_t { kRecipesAlone, kUsual, kTight };
+
 class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // Searches all sizes of no more than so many bytes that were not searched before.
-  void search_up_to(std::uint64_t bytes);
-  // The size that comes next; none: all are searched.
-  std::optional<std::uint64_t> next_bytes() const;
-  void search_next();
-
-  // Of the sizes searched so far, ascending; the smallest several times, with smaller workspaces first. A
-  // size for which nothing is found is left out.
-  const std::vector<Found>& found() const { return found_; }
+  // What is found does not depend on what was asked before. Nothing: infinite seconds.
+  Found search(std::uint64_t bytes, Effort effort);
 
  private:
-  std::vector<std::uint64_t> sizes() const;
-  Found search(std::uint64_t bytes, const std::optional<Decisions>& start, std::size_t effort);
+  void begin_anew(std::uint64_t bytes);
   void try_recipe(const Recipe& recipe, Found& best);
-  Outcome relieve(const Outcome& outcome, Decisions& decisions, std::uint64_t bytes);
-  void try_caps(Decisions decisions, Found& best);
+  Outcome evaluate(const Decisions& decisions, const Found& best);
+  Outcome relieve(const Outcome& outcome, Decisions& decisions, const Found& best);
   bool try_decisions(const Decisions& decisions, Found& best);
   bool take_if_better(const Decisions& decisions, const Outcome& outcome, Found& best);
   void note_tight();
   bool is_tight(const Gap& gap) const;
   void offload_inputs(Found& best);
-  void improve(Found& best, std::size_t effort);
+  void improve(Found& best, std::size_t times);
   void improve_by_segments(Found& best);
   void ruin_and_recreate(Found& best, std::size_t times);
   bool step_down(Found& best, std::size_t& tries);
@@ -66,12 +62,8 @@ class Search {
   std::uint64_t host_bytes_;
   Layout layout_;
   Selection selection_;
-  std::vector<std::vector<std::uint8_t>> caps_;  // see workspace_caps()
   std::vector<Recipe> recipes_;
-  std::vector<std::uint64_t> sizes_;
-  std::size_t next_size_ = 0;
-  std::vector<Found> found_;
-  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen, of the size at hand
+  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen
   std::vector<std::uint64_t> too_much_;
   // Of the best: as the layout says of it, and how many tight slots come before each slot.
   std::vector<std::uint32_t> tight_before_;
@@ -79,8 +71,7 @@ class Search {
   std::vector<std::uint8_t> choice_;
   std::vector<std::uint32_t>
       segments_;  // of gaps, between cuts: each begins here and ends before the next cut
-  std::size_t size_count_ = 0;
-  // Improvements that may be tried, a size.
+  // Improvements that may be tried.
   std::size_t segment_tries_ = 0;
   std::size_t ruins_ = 0;
   std::size_t tries_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <tuple>
 
 namespace vdnn::optimal {
@@ -62,7 +61,7 @@ std::vector<Recipe> recipes() {
 }
 
 Selection::Selection(const Problem& problem, std::uint64_t host_bytes)
-    : problem_(problem), host_bytes_(host_bytes), cap_(problem.slots(), 0) {
+    : problem_(problem), host_bytes_(host_bytes) {
   const std::vector<Gap>& gaps = problem.gaps();
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
     if (!gaps[gap].main) {
@@ -76,15 +75,14 @@ Selection::Selection(const Problem& problem, std::uint64_t host_bytes)
   for (OpId op = 0; op < problem.tape().forward_ops(); ++op) {
     forward_seconds_ += problem.fastest(op);
   }
-  unavoidable_ = resident_without(true);
-  without_main_ = resident_without(false);
+  without_main_ = resident_without_main();
 }
 
-// A slot: memory with the values of all main gaps gone, or of all gaps.
-std::vector<std::uint64_t> Selection::resident_without(bool minor) const {
+// A slot: memory with the values of all main gaps gone.
+std::vector<std::uint64_t> Selection::resident_without_main() const {
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
   for (const Gap& gap : problem_.gaps()) {
-    if (gap.main || minor) {
+    if (gap.main) {
       change[gap.last_before + 1] -= static_cast<std::int64_t>(gap.freed_bytes);
       change[gap.first_after] += static_cast<std::int64_t>(gap.freed_bytes);
     }
@@ -99,18 +97,10 @@ std::vector<std::uint64_t> Selection::resident_without(bool minor) const {
   return result;
 }
 
-std::uint64_t Selection::least_bytes() const {
-  std::uint64_t least = 0;
-  for (OpId slot = 0; slot < problem_.slots(); ++slot) {
-    least = std::max(least, unavoidable_[slot] + problem_.least_workspace(slot));
-  }
-  return least;
-}
-
 Decisions Selection::select(const Recipe& recipe, std::uint64_t bytes,
                             const std::vector<std::uint64_t>& too_much) {
   fates_.assign(problem_.gaps().size(), Fate::kKeep);
-  least_choice_ = cap_;
+  least_choice_.assign(problem_.slots(), 0);
   evicted_.clear();
   offloaded_bytes_ = 0;
   link_seconds_ = 0;
@@ -183,9 +173,9 @@ Decisions Selection::recreate(const Decisions& from, Stretch stretch, double lin
   least_choice_ = from.least_choice;
   for (std::uint32_t gap = stretch.begin; gap < stretch.end; ++gap) {
     fates_[gap] = Fate::kKeep;
-    least_choice_[gaps[gap].made] = cap_[gaps[gap].made];
-    least_choice_[gaps[gap].last_before] = cap_[gaps[gap].last_before];
-    least_choice_[gaps[gap].first_after] = cap_[gaps[gap].first_after];
+    least_choice_[gaps[gap].made] = 0;
+    least_choice_[gaps[gap].last_before] = 0;
+    least_choice_[gaps[gap].first_after] = 0;
   }
   again_ = stretch.again;
   stays_ = stretch.first_stays ? stretch.begin : kNone;
@@ -325,7 +315,7 @@ void Selection::count_excess(const Recipe& recipe, std::uint64_t bytes,
   for (OpId slot = 0; slot < problem_.slots(); ++slot) {
     std::uint64_t workspace = problem_.least_workspace(slot);
     if (recipe.fast_algorithms && without_main_[slot] < bytes) {
-      for (const Choice& choice : std::span(problem_.choices(slot)).subspan(cap_[slot])) {
+      for (const Choice& choice : problem_.choices(slot)) {
         if (choice.workspace_bytes <= bytes - without_main_[slot]) {
           workspace = choice.workspace_bytes;
           break;

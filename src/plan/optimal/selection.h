@@ -45,12 +45,8 @@ class Selection {
  public:
   Selection(const Problem& problem, std::uint64_t host_bytes);
 
-  // From now on no op uses a faster way than its least choice here (see workspace_caps()); at first any may.
-  void limit(const std::vector<std::uint8_t>& cap) { cap_ = cap; }
-  const std::vector<std::uint8_t>& cap() const { return cap_; }
-
-  // Every plan needs at least this much.
-  std::uint64_t least_bytes() const;
+  // The same questions get the same answers after the same seed.
+  void seed(std::minstd_rand::result_type seed) { random_.seed(seed); }
 
   // `too_much`: bytes to be gained at a slot beyond what the sizes say, as an earlier attempt has shown.
   Decisions select(const Recipe& recipe, std::uint64_t bytes, const std::vector<std::uint64_t>& too_much);
@@ -64,7 +60,7 @@ class Selection {
   };
   // `from`, where the fates in the stretch, and the algorithms of the ops beside them, are decided anew by
   // greedy covering, and elsewhere what must give more memory. Costs vary by chance, so that the same
-  // question has many answers; every Selection gives them in the same order.
+  // question has many answers.
   Decisions recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes);
 
  private:
@@ -98,16 +94,14 @@ class Selection {
   void recompute(double price);
   void evict_minor(bool may_recompute);
   bool on_host(const Gap& gap) const;
-  std::vector<std::uint64_t> resident_without(bool minor) const;
+  std::vector<std::uint64_t> resident_without_main() const;
   void keep_what_fits();
 
   const Problem& problem_;
   std::uint64_t host_bytes_;
-  std::vector<std::uint8_t> cap_;
   double forward_seconds_ = 0;
   std::vector<std::uint32_t> by_price_;      // main gaps
   std::vector<std::uint32_t> minor_;         // the other gaps, those that cost least per byte first
-  std::vector<std::uint64_t> unavoidable_;   // a slot: resident with every gap's value gone
   std::vector<std::uint64_t> without_main_;  // a slot: resident with every main gap's value gone
   std::vector<bool> checkpoint_;             // a gap: is not recomputed
   Fates fates_;

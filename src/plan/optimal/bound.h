@@ -1,0 +1,48 @@
+#pragma once
+// A lower bound on the time of a step in so much memory: bound.cpp proves it.
+
+#include <cstdint>
+#include <vector>
+
+#include "src/plan/optimal/problem.h"
+
+namespace vdnn::optimal {
+
+class Bound {
+ public:
+  explicit Bound(const Problem& problem);
+
+  // `device_bytes`: parameters included. At least `enough`: then it is not looked at to its end.
+  double seconds(std::uint64_t device_bytes, double enough);
+
+ private:
+  // What can be made again at a price, in order of price: the sums of all up to and with each.
+  struct Sums {
+    double bytes = 0;
+    double seconds = 0;
+  };
+  // The values that are alive when an op starts.
+  struct Crossing {
+    OpId slot = 0;
+    double bytes = 0;
+    double movable_only = 0;                    // of those, what no op can make again
+    std::vector<std::pair<OpId, double>> made;  // what ops can: producer, bytes
+    std::vector<Sums> again;                    // the cheapest first
+  };
+
+  Crossing crossing(OpId slot) const;
+  void find_least(double room);
+  void find_prices();
+  double seconds_at(const Crossing& alive, double room) const;
+  double split(const Crossing& alive, double excess, double before, double after) const;
+
+  const Problem& problem_;
+  std::vector<double> operands_;     // an op: bytes that it needs beside its workspace
+  std::vector<double> fresh_;        // an op: of results that take no read's place
+  std::vector<Crossing> crossings_;  // of the fullest slots
+  std::vector<double> least_;        // an op: seconds of the fastest algorithm that fits
+  std::vector<double> before_;       // an op: the sum of those before it
+  double total_ = 0;
+};
+
+}  // namespace vdnn::optimal

@@ -1,0 +1,43 @@
+#pragma once
+// From decisions to plans with addresses, which enter the contest.
+
+#include <cstdint>
+#include <vector>
+
+#include "src/plan/optimal/arrangement.h"
+#include "src/plan/optimal/contest.h"
+#include "src/plan/optimal/layout.h"
+#include "src/plan/optimal/problem.h"
+
+namespace vdnn::optimal {
+
+class Candidates {
+ public:
+  Candidates(const Problem& problem, const PlanOptions& options, Contest& contest);
+
+  // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
+  // way. Also whatever takes less than all that is known. `bytes`: for what is not persistent.
+  void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
+  void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  // Of the device, for so much that is not persistent.
+  std::uint64_t committed_bytes(std::uint64_t bytes) const;
+
+ private:
+  bool consider_with_moves(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  bool consider_with_steps(Decisions decisions, std::uint64_t bytes, std::uint64_t enough);
+  bool consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way = {});
+  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
+  std::uint64_t close_bytes(const Schedule& schedule) const;
+  std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
+  PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) const;
+  void enter_if_small(PlannedSchedule candidate, std::uint64_t enough);
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  Contest& contest_;
+  Layout layout_;
+};
+
+}  // namespace vdnn::optimal

@@ -1,0 +1,47 @@
+#pragma once
+// The plans of a tape that were forecast: the fastest that fits, of several the one that takes the least
+// memory; and the one that takes the least memory of all.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "vdnn/forecast.h"
+#include "vdnn/optimal_plan.h"
+
+namespace vdnn::optimal {
+
+class Contest {
+ public:
+  Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
+      : tape_(tape), budgets_(budgets), forecaster_(forecaster) {}
+
+  void enter(PlannedSchedule candidate);
+
+  const Budgets& budgets() const { return budgets_; }
+  // Page-locked memory of the plan that was entered first.
+  std::uint64_t first_host_bytes() const { return first_host_bytes_; }
+  // Of the fastest that fits; infinite: none does.
+  double best_seconds() const { return best_seconds_; }
+  // Less for a better one.
+  std::pair<double, std::uint64_t> best_rank() const { return {best_seconds_, best_peak_bytes_}; }
+  // Of the one that takes the least memory.
+  std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
+  // The fastest that fits, else the one that takes the least memory. At least one was entered.
+  PlannedSchedule winner() const;
+
+ private:
+  const Tape& tape_;
+  const Budgets& budgets_;
+  const Forecaster& forecaster_;
+  std::optional<PlannedSchedule> best_;
+  double best_seconds_ = std::numeric_limits<double>::infinity();
+  std::uint64_t best_peak_bytes_ = 0;
+  std::optional<PlannedSchedule> smallest_;
+  bool smallest_exceeds_host_ = false;
+  std::uint64_t smallest_peak_bytes_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t first_host_bytes_ = 0;
+};
+
+}  // namespace vdnn::optimal
