@@ -48,6 +48,7 @@ bool Layout::find_recomputations() {
   const std::vector<Gap>& gaps = problem_.gaps();
   again_.clear();
   back_.assign(gaps.size(), kNone);
+  read_again_.assign(gaps.size(), false);
   for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
     if (fate(gap) == Fate::kOffload) {
       back_[gap] = gaps[gap].first_after;
@@ -114,6 +115,7 @@ bool Layout::is_there(ValueId value, OpId slot) {
   }
   if (fate(gap) == Fate::kOffload) {
     back_[gap] = std::min(back_[gap], slot);
+    read_again_[gap] = true;
     return true;
   }
   return back_[gap] <= slot;
@@ -428,7 +430,8 @@ void Layout::place_prefetches() {
   for (const Copy& copy : copies_) {
     outcome_.host_bytes += problem_.tape().value(gaps[copy.gap].value).bytes;
   }
-  std::ranges::stable_sort(by_back_, {}, [&](std::uint32_t gap) { return back_[gap]; });
+  std::ranges::stable_sort(by_back_, {},
+                           [&](std::uint32_t gap) { return std::pair(back_[gap], !read_again_[gap]); });
   prefetch_.assign(gaps.size(), kNone);
   double later = 1e300;
   for (auto each = by_back_.rbegin(); each != by_back_.rend(); ++each) {
@@ -501,7 +504,9 @@ void Layout::run() {
       arrival_[gap] = to_device;
     }
     for (; next_back < by_back_.size() && back_[by_back_[next_back]] == slot; ++next_back) {
-      clock = std::max(clock, arrival_[by_back_[next_back]]);
+      const std::uint32_t gap = by_back_[next_back];
+      const double recomputing = read_again_[gap] ? 0 : seconds_[slot] - chosen(slot).seconds;
+      clock = std::max(clock, arrival_[gap] - recomputing);
     }
     if (takes_too_long(clock + rest)) {
       return;

@@ -9,8 +9,8 @@
 // An offload starts when its value is made, one after the other; the copy on the host serves every later gap
 // of the value. What has been copied lingers until its memory is needed, and the compute stream waits only if
 // the copy is not done by then. A prefetch starts as late as the link permits without delaying an op; later
-// where there is no memory for it, never out of the order of need. Memory is bytes that fit anywhere:
-// placement.h comes within a few thousandths of that.
+// where there is no memory for it, never out of the order of need: ops that a slot recomputes come before its
+// own. Memory is bytes that fit anywhere: placement.h comes within a few thousandths of that.
 
 #include <cstdint>
 #include <limits>
@@ -118,6 +118,7 @@ class Layout {
 
   std::vector<Again> again_;                   // by slot, then op
   std::vector<OpId> back_;                     // a gap: the slot at which its value must be there
+  std::vector<bool> read_again_;               // a gap: for what is recomputed there, before the slot's op
   std::vector<std::uint32_t> by_first_after_;  // gaps
   std::vector<std::uint32_t> by_last_before_;  // gaps
   std::vector<std::uint32_t> by_back_;         // offloaded gaps

@@ -132,14 +132,30 @@ class Chooser {
     return result;
   }
 
-  // With the fastest algorithms: it shows what page-locked memory a step takes without offloading, and there
-  // is a plan in any case.
+  // It shows what page-locked memory a step takes without offloading, and there is a plan in any case.
   void keep_everything() {
-    Limited& limited = *problems_.front();
+    const std::uint64_t device = contest_.budgets().device_bytes;
+    keep_everything_within(*problems_.front(), std::numeric_limits<std::uint64_t>::max());
+    for (const std::unique_ptr<Limited>& limited : problems_) {
+      if (limited->candidates().committed_bytes(least_with_everything(limited->problem())) <= device) {
+        keep_everything_within(*limited, device);
+      }
+    }
+  }
+
+  static void keep_everything_within(Limited& limited, std::uint64_t device_bytes) {
     const optimal::Problem& problem = limited.problem();
     limited.candidates().consider({.fates = optimal::Fates(problem.gaps().size(), optimal::Fate::kKeep),
                                    .least_choice = std::vector<std::uint8_t>(problem.slots(), 0)},
-                                  problem.most_bytes(), contest_.budgets().device_bytes);
+                                  problem.most_bytes(), device_bytes);
+  }
+
+  static std::uint64_t least_with_everything(const optimal::Problem& problem) {
+    std::uint64_t least = 0;
+    for (OpId op = 0; op < problem.slots(); ++op) {
+      least = std::max(least, problem.resident_bytes()[op] + problem.least_workspace(op));
+    }
+    return least;
   }
 
   // Before the forecaster has said what it is, a plan may be so much faster than the model says.
