@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "extent.h"
@@ -156,23 +157,24 @@ class LimitedWorkspace : public OptimalZoo {
     return plan_run(run);
   }
 
-  // From the largest workspace down, each half of the one before: powers of two, as users ask for.
-  static std::vector<std::uint64_t> limits(const Tape& tape) {
+  // Powers of two, as users ask for, and the least part of the step without a limit that one may lead to; at
+  // last one that is no power of two. The search finds no best plan: that limit may lead it to a faster one.
+  static std::vector<std::pair<std::uint64_t, double>> limits(const Tape& tape) {
     std::uint64_t most = 0;
     for (const Op& op : tape.ops()) {
       for (const Algorithm& algorithm : op.algorithms) {
         most = std::max(most, algorithm.workspace_bytes);
       }
     }
-    std::vector<std::uint64_t> result;
-    for (std::uint64_t halvings = 1; halvings <= kLimits; ++halvings) {
-      result.push_back(std::bit_floor(most) >> halvings);
+    std::vector<std::pair<std::uint64_t, double>> result;
+    for (std::uint64_t halvings = 0; halvings < kLimits; ++halvings) {
+      result.emplace_back(std::bit_floor(most) >> halvings, 0.995);
     }
+    result.emplace_back(most / 3, 0.95);
     return result;
   }
 
   inline static const std::uint64_t kLimits = testing::extent({.usual = 4, .in_long_run = 10});
-  static constexpr double kLeastRatio = 0.995;
 };
 
 // Before, `optimal` was up to 23 % slower than under the best of six limits: a fast algorithm's workspace
@@ -187,7 +189,7 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
         smallest + static_cast<std::uint64_t>(share * static_cast<double>(most - std::min(most, smallest)));
     const PlannedRun free = optimal(budget);
     ASSERT_TRUE(free.fits());
-    for (const std::uint64_t limit : limits(*free.tape)) {
+    for (const auto& [limit, least] : limits(*free.tape)) {
       SCOPED_TRACE("share " + std::to_string(share) + ", limit " + format_size(limit));
       std::optional<PlannedRun> limited;
       try {
@@ -198,7 +200,7 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
       EXPECT_GE(limited->smallest_budget_bytes(), smallest);
       if (limited->fits()) {
         const double ratio = limited->prediction.step_seconds / free.prediction.step_seconds;
-        EXPECT_GE(ratio, kLeastRatio);
+        EXPECT_GE(ratio, least);
         worst = std::min(worst, ratio);
       }
     }

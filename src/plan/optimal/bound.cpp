@@ -149,7 +149,9 @@ void Bound::find_prices() {
     total_ += seconds;
   }
   for (Crossing& alive : crossings_) {
-    std::ranges::sort(alive.made, {}, [this](const auto& made) { return least_[made.first] / made.second; });
+    std::ranges::sort(alive.made, {}, [this](const auto& made) {
+      return std::pair(least_[made.first] / made.second, made.first);
+    });
     alive.again.clear();
     Sums sums;
     for (const auto& [producer, bytes] : alive.made) {

@@ -1,7 +1,8 @@
 #pragma once
-// A lower bound on the time of a step in so much memory: bound.cpp proves it.
+// A lower bound on the time of a step in the memory that there is: bound.cpp proves it.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "src/plan/optimal/problem.h"

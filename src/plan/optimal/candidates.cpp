@@ -179,7 +179,6 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
 
 // What was evaluated last. To be forecast only within `enough` bytes, or where it takes less than all that
 // is known.
-
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way,
                                      std::uint64_t enough) const {
   PlannedSchedule candidate;

@@ -283,6 +283,9 @@ void Layout::find_copies() {
     }
   }
   std::ranges::stable_sort(copies_, {}, [](const Copy& copy) { return std::pair(copy.slot, copy.gap); });
+  for (const Copy& copy : copies_) {
+    outcome_.host_bytes += problem_.tape().value(gaps[copy.gap].value).bytes;
+  }
 }
 
 // --- what is short of memory -------------------------------------------------------------------------------
@@ -325,11 +328,11 @@ bool Layout::relieve(const std::vector<Shortage>& shortages, Decisions& decision
 // --- time --------------------------------------------------------------------------------------------------
 void Layout::find_seconds() {
   outcome_.seconds = std::numeric_limits<double>::infinity();
+  find_copies();
   all_seconds_ = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
   if (takes_too_long(all_seconds_)) {
     return;
   }
-  find_copies();
   make_room_for_next_inputs();
   if (run_without_prefetches()) {
     place_prefetches();
@@ -426,9 +429,6 @@ void Layout::place_prefetches() {
     if (fate(gap) == Fate::kOffload) {
       by_back_.push_back(gap);
     }
-  }
-  for (const Copy& copy : copies_) {
-    outcome_.host_bytes += problem_.tape().value(gaps[copy.gap].value).bytes;
   }
   std::ranges::stable_sort(by_back_, {},
                            [&](std::uint32_t gap) { return std::pair(back_[gap], !read_again_[gap]); });

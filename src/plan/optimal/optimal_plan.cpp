@@ -15,6 +15,7 @@
 #include "src/plan/optimal/candidates.h"
 #include "src/plan/optimal/contest.h"
 #include "src/plan/optimal/search.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 
@@ -29,15 +30,15 @@ constexpr std::size_t kSmallTape = 300;  // ops
 // A tape of fewer ops is searched sooner than a thread is started.
 constexpr std::size_t kLongTape = 100;
 
+constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
+                                     Policy::kOffloadAll};
+
 // The smallest sizes, one in so many.
 constexpr std::size_t kTightSizes = 12;
 
-// Times that differ by no more than this part are the same.
-constexpr double kSameTime = 1e-9;
-
-// Limits of workspace in bytes: each half of the one before, and none at all. They are the same for all
-// problems, so that what is found under such a limit of the user's is found without it, too.
-constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 32U;
+// Limits of workspace in bytes: each half of the one before, and 0. They are the same for all problems, so
+// that what is found under such a limit of the user's is looked at without it, too.
+constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
 std::vector<std::uint64_t> limits_below(std::uint64_t own) {
@@ -56,8 +57,21 @@ class Limited {
  public:
   Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
           optimal::Contest& contest)
-      : problem_(tape, options, costs, limit), candidates_(problem_, options, contest), bound_(problem_) {}
+      : limit_(limit == optimal::kNoLimit ? options.workspace_limit : limit),
+        problem_(tape, options, costs, limit),
+        candidates_(problem_, options, contest),
+        bound_(problem_) {}
 
+  std::optional<std::uint64_t> limit() const { return limit_; }
+  // Has each op an algorithm within the limit?
+  bool all_obey() const {
+    for (OpId op = 0; op < problem_.slots(); ++op) {
+      if (limit_ && problem_.least_workspace(op) > round_up(*limit_, problem_.costs().alignment_bytes)) {
+        return false;
+      }
+    }
+    return true;
+  }
   const optimal::Problem& problem() const { return problem_; }
   optimal::Candidates& candidates() { return candidates_; }
   // See optimal::Bound; `bytes`: for what is not persistent.
@@ -72,6 +86,7 @@ class Limited {
   }
 
  private:
+  std::optional<std::uint64_t> limit_;
   optimal::Problem problem_;
   optimal::Candidates candidates_;
   optimal::Bound bound_;
@@ -110,9 +125,13 @@ class Chooser {
       }
     }
     // Nor do the sizes depend on a limit of the user's.
-    PlanOptions unlimited = options_;
-    unlimited.workspace_limit.reset();
-    sizes_ = optimal::sizes(options_.workspace_limit ? optimal::Problem(tape_, unlimited, costs_) : first);
+    if (options_.workspace_limit) {
+      PlanOptions unlimited = options_;
+      unlimited.workspace_limit.reset();
+      sizes_ = optimal::sizes(optimal::Problem(tape_, unlimited, costs_));
+    } else {
+      sizes_ = optimal::sizes(first);
+    }
   }
 
   void open_problem(std::uint64_t limit) {
@@ -135,9 +154,13 @@ class Chooser {
   // It shows what page-locked memory a step takes without offloading, and there is a plan in any case.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
-    keep_everything_within(*problems_.front(), std::numeric_limits<std::uint64_t>::max());
     for (const std::unique_ptr<Limited>& limited : problems_) {
-      if (limited->candidates().committed_bytes(least_with_everything(limited->problem())) <= device) {
+      const std::uint64_t least = least_with_everything(limited->problem());
+      const bool fits = limited->candidates().committed_bytes(least) <= device;
+      if (limited == problems_.front()) {
+        keep_everything_within(*limited, fits ? device : std::numeric_limits<std::uint64_t>::max());
+      } else if (fits &&
+                 limited->bound_seconds(sizes_.back(), contest_.best_seconds()) < contest_.best_seconds()) {
         keep_everything_within(*limited, device);
       }
     }
@@ -163,34 +186,15 @@ class Chooser {
     return seconds * (1 - (tape_.ops().size() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError));
   }
 
-  // From the largest that the budget has, as long as any plan may be faster.
+  // From the largest that the budget has.
   void choose_among_sizes() {
-    Limited& first = *problems_.front();
     const std::uint64_t device = contest_.budgets().device_bytes;
-    const std::uint64_t most = device - std::min(device, first.problem().persistent_bytes());
-    const double least = first.bound_seconds(most, std::numeric_limits<double>::infinity());
-    auto size = static_cast<std::size_t>(std::ranges::upper_bound(sizes_, most) - sizes_.begin());
-    for (; size > 0 && least < contest_.best_seconds(); --size) {
-      choose_among_limits(size - 1);
+    const std::uint64_t most = device - std::min(device, problems_.front()->problem().persistent_bytes());
+    for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin(); size > 0; --size) {
+      choose_among_limits(static_cast<std::size_t>(size - 1));
     }
-    shrink(size);
     if (fastest_.limited != nullptr) {
       fastest_.limited->candidates().consider_closer(fastest_.found.decisions, fastest_.found.bytes, device);
-    }
-  }
-
-  // What is as fast in less memory; by halves, so that not all sizes below that one are searched.
-  void shrink(std::size_t below) {
-    const double seconds = contest_.best_seconds() * (1 + kSameTime);
-    for (std::size_t least = 0; least < below;) {
-      const std::size_t middle = (least + below) / 2;
-      const std::vector<Candidate> found = find(first_problem(), middle);
-      consider(found);
-      if (!found.empty() && found.front().found.seconds <= seconds) {
-        below = middle;
-      } else {
-        least = middle + 1;
-      }
     }
   }
 
@@ -202,7 +206,7 @@ class Chooser {
     optimal::Found found;
   };
 
-  // All that may be faster than what is known: under the first limit, which may leave nothing to the others.
+  // First without a limit but the user's: what is found there may rule out the others.
   void choose_among_limits(std::size_t size) {
     consider(find(first_problem(), size));
     consider(find(Problems(problems_).subspan(1), size));
@@ -232,12 +236,14 @@ class Chooser {
       const optimal::Effort effort = tight ? optimal::Effort::kTight : optimal::Effort::kUsual;
       return Candidate{.limited = limited, .found = limited->search(bytes, effort, host_bytes_)};
     };
-    const bool at_once = problems.size() > 1 && tape_.ops().size() >= kLongTape;
+    // Where no thread can be had, a search waits for its turn.
+    const auto policy = problems.size() > 1 && tape_.ops().size() >= kLongTape
+                            ? std::launch::async | std::launch::deferred
+                            : std::launch::deferred;
     std::vector<std::future<Candidate>> searches;
     for (const std::unique_ptr<Limited>& limited : problems) {
-      if (at_least(limited->bound_seconds(bytes, contest_.best_seconds())) < contest_.best_seconds()) {
-        searches.push_back(
-            std::async(at_once ? std::launch::async : std::launch::deferred, search, limited.get()));
+      if (limited->bound_seconds(bytes, contest_.best_seconds()) < contest_.best_seconds()) {
+        searches.push_back(std::async(policy, search, limited.get()));
       }
     }
     std::vector<Candidate> found;
@@ -266,23 +272,36 @@ class Chooser {
     }
   }
 
-  // What other policies do.
+  // What other policies do, under each limit.
   void consider_static_policies() {
-    const Plan fast = static_plan(Policy::kOffloadNone, AlgorithmPreference::kPerformance);
-    const Plan small = static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory);
-    for (const Policy policy :
-         {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
-      if (fast.algorithms != small.algorithms) {
-        consider(static_plan(policy, AlgorithmPreference::kPerformance), false);
+    const Plan small =
+        static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory, options_.workspace_limit);
+    std::vector<std::uint32_t> before = small.algorithms;
+    for (const std::unique_ptr<Limited>& limited : problems_) {
+      if (!limited->all_obey()) {
+        continue;  // nor has any policy a plan within the limit
       }
-      consider(static_plan(policy, AlgorithmPreference::kMemory), policy == Policy::kOffloadAll);
+      const auto fast_plan = [&](Policy policy) {
+        return static_plan(policy, AlgorithmPreference::kPerformance, limited->limit());
+      };
+      if (fast_plan(Policy::kOffloadNone).algorithms != before) {
+        before = fast_plan(Policy::kOffloadNone).algorithms;
+        for (const Policy policy : kStaticPolicies) {
+          consider(fast_plan(policy), false);
+        }
+      }
+    }
+    for (const Policy policy : kStaticPolicies) {
+      consider(static_plan(policy, AlgorithmPreference::kMemory, options_.workspace_limit),
+               policy == Policy::kOffloadAll);
     }
   }
 
-  Plan static_plan(Policy policy, AlgorithmPreference preference) const {
+  Plan static_plan(Policy policy, AlgorithmPreference preference, std::optional<std::uint64_t> limit) const {
     PlanOptions options = options_;
     options.policy = policy;
     options.preference = preference;
+    options.workspace_limit = limit;
     Plan plan = make_plan(tape_, options);
     plan.options = options_;
     return plan;

@@ -70,7 +70,7 @@ inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 class Problem {
  public:
   // `options`: a workspace limit and recorded algorithms are obeyed. `limit`: nor is there another way to
-  // compute an op with more workspace than so many bytes, unless the op has none with less.
+  // compute an op with a larger workspace, in bytes, unless the op has none with a smaller one.
   Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
           std::uint64_t limit = kNoLimit);
 
@@ -92,7 +92,7 @@ class Problem {
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
   // That keeping every value takes with the fastest algorithms.
   std::uint64_t most_bytes() const;
-  // That every plan takes at least.
+  // That the plans of the search need at least.
   std::uint64_t least_bytes() const;
   std::uint64_t made_bytes(OpId slot) const { return made_[slot]; }
   // Parameters and the optimizer's state.

@@ -16,8 +16,9 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Slots looked at for all sizes: once for each size, and by all improvements of a kind. They bound the time
-// of the search for tapes of any length but those so long that the fewest sizes take more. What is short of
-// memory is looked at up to kReliefs times more.
+// of the search for tapes of any length but those so long that the fewest sizes take more; where the most
+// sizes are too few to use them up, it takes less. What is short of memory is looked at up to kReliefs times
+// more.
 constexpr std::size_t kSizeSlots = 26'000;
 constexpr std::size_t kSegmentSlots = 2'000'000;
 constexpr std::size_t kImprovementSlots = 7'500'000;

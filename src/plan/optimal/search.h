@@ -1,5 +1,5 @@
 #pragma once
-// The best decisions that are found for a problem in so much memory.
+// The best decisions that are found for a problem in the memory that there is.
 //
 // The search tries all recipes (selection.h), those that lack memory for recomputations with what frees it
 // (Layout::relieve), then improves the best of them by local moves: the fates of all gaps between two cuts at
@@ -8,7 +8,6 @@
 // freed at *tight* slots alone (layout.h), and an op gives up its algorithm where a copy lacks memory.
 
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <unordered_set>
 #include <vector>
