@@ -20,7 +20,7 @@ class Candidates {
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  // Of the device, for so much that is not persistent.
+  // Device memory for that many bytes beside what is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;
 
  private:

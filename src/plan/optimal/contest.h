@@ -1,6 +1,6 @@
 #pragma once
-// The plans of a tape that were forecast: the fastest that fits, of several the one that takes the least
-// memory; and the one that takes the least memory of all.
+// The plans of a tape that were forecast: the fastest that fits, of several with the same time the one with
+// the lowest peak; and the one with the lowest peak of all.
 
 #include <cstdint>
 #include <limits>
@@ -24,11 +24,11 @@ class Contest {
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // Of the fastest that fits; infinite: none does.
   double best_seconds() const { return best_seconds_; }
-  // Less for a better one.
+  // Its seconds and its peak: a better one has less.
   std::pair<double, std::uint64_t> best_rank() const { return {best_seconds_, best_peak_bytes_}; }
-  // Of the one that takes the least memory.
+  // The lowest of all.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
-  // The fastest that fits, else the one that takes the least memory. At least one was entered.
+  // The fastest that fits, else the one with the lowest peak. At least one was entered.
   PlannedSchedule winner() const;
 
  private:
