@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -247,6 +246,7 @@ class Chooser {
       }
     }
     std::vector<Candidate> found;
+    found.reserve(searches.size());
     for (std::future<Candidate>& each : searches) {
       found.push_back(each.get());
     }
@@ -257,13 +257,13 @@ class Chooser {
   // the plan with the smallest workspaces.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
-      for (const std::unique_ptr<Limited>& limited : std::views::reverse(problems_)) {
-        optimal::Candidates& candidates = limited->candidates();
+      for (auto limited = problems_.rbegin(); limited != problems_.rend(); ++limited) {
+        optimal::Candidates& candidates = (*limited)->candidates();
         const std::uint64_t committed = candidates.committed_bytes(bytes);
         if (committed >= contest_.smallest_peak_bytes()) {
           return;
         }
-        const optimal::Found found = limited->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
+        const optimal::Found found = (*limited)->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
         if (found.seconds < std::numeric_limits<double>::infinity()) {
           candidates.consider(found.decisions, bytes, committed);
           break;
