@@ -47,7 +47,7 @@ constexpr std::size_t kSlots = 64;
 constexpr int kThirds = 90;
 constexpr double kRounding = 1e-12;  // of sums of some thousand ops, in another order than the predictor's
 
-// What the op's results take, but for those that may take the place of what it reads.
+// Bytes of the op's results, but for those that may lie in the place of a value that it reads.
 double fresh_bytes(const Tape& tape, OpId id) {
   const Op& op = tape.op(id);
   double fresh = 0;

@@ -17,7 +17,7 @@ class Bound {
   double seconds(std::uint64_t device_bytes, double enough);
 
  private:
-  // What can be made again at a price, in order of price: the sums of all up to and with each.
+  // Values that can be made again, in order of price: the sums of all up to and with each.
   struct Sums {
     double bytes = 0;
     double seconds = 0;

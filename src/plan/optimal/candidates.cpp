@@ -147,8 +147,8 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
   }
 }
 
-// Whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were kept
-// from lying lower by.
+// Ops whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were
+// kept from lying lower by.
 std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
   std::vector<OpId> op_of(schedule.buffers.size(), kNone);
   for (const Instruction& instruction : schedule.instructions) {
@@ -177,8 +177,8 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
   return high.empty() ? beside : high;
 }
 
-// What was evaluated last. To be forecast only within `enough` bytes, or where it takes less than all that
-// is known.
+// Decisions that were evaluated last. To be forecast only within `enough` bytes, or where it takes less than
+// all that is known.
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way,
                                      std::uint64_t enough) const {
   PlannedSchedule candidate;

@@ -32,7 +32,7 @@ constexpr std::size_t kLongTape = 100;
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
-// The smallest sizes, one in so many.
+// One size in twelve, the smallest, counts as tight.
 constexpr std::size_t kTightSizes = 12;
 
 // Limits of workspace in bytes: each half of the one before, and 0. They are the same for all problems, so
@@ -150,7 +150,7 @@ class Chooser {
     return result;
   }
 
-  // It shows what page-locked memory a step takes without offloading, and there is a plan in any case.
+  // The first plan shows the page-locked memory of a step without offloading; some plan there must be.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     for (const std::unique_ptr<Limited>& limited : problems_) {
@@ -253,8 +253,8 @@ class Chooser {
     return found;
   }
 
-  // All sizes that may lead to less than what is known, so that it is the same whatever the budget; of each
-  // the plan with the smallest workspaces.
+  // The smallest budget is the same whatever the budget: every size that may lead to a lower peak is looked
+  // at, with the smallest workspaces for which the recipes find a plan.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
       for (auto limited = problems_.rbegin(); limited != problems_.rend(); ++limited) {
@@ -272,7 +272,7 @@ class Chooser {
     }
   }
 
-  // What other policies do, under each limit.
+  // Static policies are candidates under each limit, too.
   void consider_static_policies() {
     const Plan small =
         static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory, options_.workspace_limit);

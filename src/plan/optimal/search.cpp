@@ -229,7 +229,7 @@ void Search::improve(Found& best, std::size_t times) {
   }
 }
 
-// What lies between two cuts is made again together, or pays together.
+// Values between two cuts are made again together, or pay together.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
   const std::size_t count = segments_.size() - 1;

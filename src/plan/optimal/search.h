@@ -34,7 +34,7 @@ class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // What is found does not depend on what was asked before. Nothing: infinite seconds.
+  // The answer does not depend on earlier questions. Where nothing is found its seconds are infinite.
   Found search(std::uint64_t bytes, Effort effort);
 
  private:
