@@ -284,8 +284,8 @@ class Chooser {
       const auto fast_plan = [&](Policy policy) {
         return static_plan(policy, AlgorithmPreference::kPerformance, limited->limit());
       };
-      if (fast_plan(Policy::kOffloadNone).algorithms != before) {
-        before = fast_plan(Policy::kOffloadNone).algorithms;
+      if (std::vector<std::uint32_t> now = fast_plan(Policy::kOffloadNone).algorithms; now != before) {
+        before = std::move(now);
         for (const Policy policy : kStaticPolicies) {
           consider(fast_plan(policy), false);
         }
