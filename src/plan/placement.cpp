@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -15,23 +17,15 @@ namespace vdnn {
 
 namespace {
 
-// One part in so many above what is alive is not worth a search.
+// One part in this many above what is alive is not worth a search.
 constexpr std::uint64_t kNearEnough = 500;
-// A search places everything at most so many times an order, and compares about so many pairs of buffers.
-constexpr std::size_t kMostRounds = 60;
-constexpr std::size_t kMostComparisons = 10'000'000;
-// Where placing them once takes more, buffers are not placed by first fit.
-constexpr std::size_t kTooManyComparisons = 16'000'000;
+// A search places everything at most kMostRounds times an order, and looks at about kMostVisits neighbours.
+constexpr std::size_t kMostRounds = 400;
+constexpr std::size_t kMostVisits = 4'000'000;
+// Where more pairs of buffers meet, they are not placed by first fit.
+constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
-
-// That placing so many buffers by first fit takes.
-std::size_t comparisons(std::size_t count) {
-  return count * (count + 1) / 2;
-}
-bool too_many(std::size_t count) {
-  return comparisons(count) > kTooManyComparisons;
-}
 
 std::vector<std::uint32_t> in_order_of_allocation(std::size_t count) {
   std::vector<std::uint32_t> order(count);
@@ -65,18 +59,81 @@ Crowd fullest_moment(std::span<const Lifetime> all, std::uint64_t alignment) {
   return fullest;
 }
 
-// Do their longer lives meet, or does one stay in a place that would better be left to the next step's other?
-bool may_meet(const Lifetime& one, const Lifetime& other) {
-  return (one.soft_begin < other.soft_end && other.soft_begin < one.soft_end) ||
-         one.soft_end > other.next_begin || other.soft_end > one.next_begin;
-}
 bool must_meet(const Lifetime& one, const Lifetime& other) {
   return one.begin < other.end && other.begin < one.end;
 }
 
+std::vector<std::uint32_t> by_soft_begin(std::span<const Lifetime> all) {
+  std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t me) { return all[me].soft_begin; });
+  return order;
+}
+
+// Of each buffer, the others that may be alive at the same time, and those that stay in a place that would
+// better be left to it already, for the next step.
+class Neighbours {
+ public:
+  struct Other {
+    std::uint32_t who = 0;
+    bool must = false;  // they meet, whatever is granted
+  };
+
+  explicit Neighbours(std::span<const Lifetime> all) : of_(all.size()) {
+    std::vector<std::uint32_t> alive;
+    for (const std::uint32_t me : by_soft_begin(all)) {
+      std::erase_if(alive, [&](std::uint32_t other) { return all[other].soft_end <= all[me].soft_begin; });
+      for (const std::uint32_t other : alive) {
+        add(me, other, must_meet(all[me], all[other]));
+      }
+      alive.push_back(me);
+    }
+    for (std::uint32_t me = 0; me < all.size(); ++me) {
+      for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
+        if (other != me && all[other].soft_end > all[me].next_begin) {
+          add(me, other, false);
+        }
+      }
+    }
+  }
+
+  const std::vector<Other>& of(std::uint32_t me) const { return of_[me]; }
+  std::size_t pairs() const { return pairs_; }
+
+ private:
+  void add(std::uint32_t one, std::uint32_t other, bool must) {
+    of_[one].push_back({.who = other, .must = must});
+    of_[other].push_back({.who = one, .must = must});
+    ++pairs_;
+  }
+
+  std::vector<std::vector<Other>> of_;
+  std::size_t pairs_ = 0;
+};
+
+// Would there be more pairs of neighbours than first fit is for?
+bool too_many(std::span<const Lifetime> all) {
+  std::vector<std::uint32_t> ends;
+  std::size_t pairs = 0;
+  for (const Lifetime& each : all) {
+    ends.push_back(each.soft_end);
+    pairs += each.next_begin == kNone ? 0 : all.size();
+  }
+  std::ranges::sort(ends);
+  std::size_t ended = 0;
+  std::size_t begun = 0;
+  for (const std::uint32_t me : by_soft_begin(all)) {
+    while (ends[ended] <= all[me].soft_begin) {
+      ++ended;
+    }
+    pairs += begun++ - ended;
+  }
+  return pairs > kTooManyPairs;
+}
+
 class FirstFit {
  public:
-  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment) : all_(all) {
+  FirstFit(std::span<const Lifetime> all, std::uint64_t alignment)
+      : neighbours_(all), begins_(all.size()), placed_(all.size()) {
     for (const Lifetime& each : all) {
       sizes_.push_back(round_up(each.bytes, alignment));
     }
@@ -85,49 +142,62 @@ class FirstFit {
   // In that order, each at the lowest offset where nothing that lives at the same time lies: nothing that
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
-    Placement placement{.offsets = std::vector<std::uint64_t>(all_.size()), .bytes = 0};
-    placed_.clear();
+    placed_.assign(placed_.size(), false);
+    std::uint64_t reach = 0;
     for (const std::uint32_t me : order) {
-      const Lifetime& lifetime = all_[me];
-      std::uint64_t begin = lowest_offset(lifetime, sizes_[me], may_meet);
+      find_boxes(me);
+      std::uint64_t begin = lowest_offset(sizes_[me], false);
       if (begin + sizes_[me] > goal) {
-        begin = lowest_offset(lifetime, sizes_[me], must_meet);
+        begin = lowest_offset(sizes_[me], true);
       }
-      const Box box{.begin = begin, .end = begin + sizes_[me], .who = me};
-      placed_.insert(std::ranges::upper_bound(placed_, begin, {}, &Box::begin), box);
-      placement.offsets[me] = begin;
-      placement.bytes = std::max(placement.bytes, box.end);
+      begins_[me] = begin;
+      placed_[me] = true;
+      reach = std::max(reach, begin + sizes_[me]);
     }
-    return placement;
+    return {.offsets = begins_, .bytes = reach};
   }
 
   std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
+  // Neighbours that are looked at when all are placed once.
+  std::size_t visits() const { return 2 * neighbours_.pairs() + sizes_.size(); }
 
  private:
   struct Box {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::uint32_t who = 0;
+    bool must = false;
   };
 
-  // Whoever lies higher is looked at later, so that the first hole that is large enough is the lowest.
-  template <class Meet>
-  std::uint64_t lowest_offset(const Lifetime& me, std::uint64_t size, const Meet& meet) const {
+  void find_boxes(std::uint32_t me) {
+    boxes_.clear();
+    for (const auto& [who, must] : neighbours_.of(me)) {
+      if (placed_[who]) {
+        boxes_.push_back({.begin = begins_[who], .end = begins_[who] + sizes_[who], .must = must});
+      }
+    }
+    std::ranges::sort(boxes_, {}, &Box::begin);
+  }
+
+  // The boxes are in order, so that the first hole that is large enough is the lowest.
+  std::uint64_t lowest_offset(std::uint64_t size, bool must_alone) const {
     std::uint64_t offset = 0;
-    for (const Box& other : placed_) {
+    for (const Box& other : boxes_) {
+      if (must_alone && !other.must) {
+        continue;
+      }
       if (other.begin >= offset + size) {
         break;
       }
-      if (other.end > offset && meet(me, all_[other.who])) {
-        offset = other.end;
-      }
+      offset = std::max(offset, other.end);
     }
     return offset;
   }
 
-  std::span<const Lifetime> all_;
+  Neighbours neighbours_;
   std::vector<std::uint64_t> sizes_;
-  std::vector<Box> placed_;  // where, in order of `begin`
+  std::vector<std::uint64_t> begins_;
+  std::vector<bool> placed_;
+  std::vector<Box> boxes_;  // of neighbours that are placed
 };
 
 std::uint32_t length(const Lifetime& lifetime) {
@@ -281,6 +351,18 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
 
 using Order = std::vector<std::uint32_t>;
 
+// Those that live longest first, the largest first, those first that are alive at the fullest moment.
+std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t fullest) {
+  Order by_length = in_order_of_allocation(all.size());
+  std::ranges::stable_sort(by_length, std::ranges::greater(),
+                           [&](std::uint32_t me) { return length(all[me]); });
+  Order by_distance = by_length;
+  std::ranges::stable_sort(by_distance, {}, [&](std::uint32_t me) { return distance(all[me], fullest); });
+  Order by_size = by_length;
+  std::ranges::stable_sort(by_size, std::ranges::greater(), [&](std::uint32_t me) { return all[me].bytes; });
+  return {std::move(by_length), std::move(by_size), std::move(by_distance)};
+}
+
 Placement best_of_orders(FirstFit& fit, const std::array<Order, 3>& orders, std::uint64_t goal) {
   Placement best;
   for (const Order& order : orders) {
@@ -294,45 +376,88 @@ Placement best_of_orders(FirstFit& fit, const std::array<Order, 3>& orders, std:
   return best;
 }
 
-Placement search(std::span<const Lifetime> all, std::uint64_t alignment, const std::array<Order, 3>& orders,
-                 std::uint64_t goal) {
+Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
+  const std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
   FirstFit fit(all, alignment);
   Placement best = best_of_orders(fit, orders, goal);
-  if (best.bytes <= goal) {
-    return best;
-  }
-  if (Placement other = place_by_sweeps(all, alignment, goal); other.bytes < best.bytes) {
-    best = std::move(other);
-  }
-  const std::size_t places = kMostComparisons / (comparisons(all.size()) * orders.size());
-  const std::size_t rounds = std::min(kMostRounds, places > 2 ? places - 2 : 0);
+  const std::size_t rounds =
+      std::min(kMostRounds, kMostVisits / std::max<std::size_t>(fit.visits() * orders.size(), 1));
   for (const Order& order : orders) {
-    if (rounds > 0) {
-      improve(fit, order, goal, rounds, best);
-    }
+    improve(fit, order, goal, rounds, best);
   }
   return best;
 }
 
+// The same lifetimes in two parts. Small buffers are most of them and little of the memory, but wherever one
+// lies no large one can: by themselves they tear no holes among the large ones, and leave few to search for.
+struct Parts {
+  std::vector<std::uint32_t> who_small;
+  std::vector<std::uint32_t> who_large;
+  std::vector<Lifetime> small;
+  std::vector<Lifetime> large;
+};
+
+Parts part(std::span<const Lifetime> all, std::span<const std::uint32_t> by_size, std::size_t small) {
+  Parts parts{.who_small = {by_size.begin(), by_size.begin() + static_cast<std::ptrdiff_t>(small)},
+              .who_large = {by_size.begin() + static_cast<std::ptrdiff_t>(small), by_size.end()},
+              .small = {},
+              .large = {}};
+  std::ranges::sort(parts.who_small);
+  std::ranges::sort(parts.who_large);
+  const auto at = [all](std::uint32_t me) { return all[me]; };
+  std::ranges::transform(parts.who_small, std::back_inserter(parts.small), at);
+  std::ranges::transform(parts.who_large, std::back_inserter(parts.large), at);
+  return parts;
+}
+
+// As small counts what is never alive with more than `room` bytes.
+Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room) {
+  Order by_size = in_order_of_allocation(all.size());
+  std::ranges::stable_sort(by_size, {}, [&](std::uint32_t me) { return all[me].bytes; });
+  std::size_t fits = 0;
+  for (std::size_t above = all.size(); fits < above;) {
+    const std::size_t small = fits + (above - fits + 1) / 2;
+    if (fullest_moment(part(all, by_size, small).small, alignment).bytes <= room) {
+      fits = small;
+    } else {
+      above = small - 1;
+    }
+  }
+  return part(all, by_size, fits);
+}
+
+// The small ones below the large ones.
+Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t live,
+                      std::uint64_t goal) {
+  const std::uint64_t room = live / kNearEnough + (goal - std::min(goal, live)) / 2;
+  const Parts parts = part(all, alignment, room);
+  const Placement below = search(parts.small, alignment, room);
+  const Placement above = search(parts.large, alignment, goal - std::min(goal, below.bytes));
+  Placement both{.offsets = std::vector<std::uint64_t>(all.size()), .bytes = below.bytes + above.bytes};
+  for (std::size_t each = 0; each < parts.small.size(); ++each) {
+    both.offsets[parts.who_small[each]] = below.offsets[each];
+  }
+  for (std::size_t each = 0; each < parts.large.size(); ++each) {
+    both.offsets[parts.who_large[each]] = below.bytes + above.offsets[each];
+  }
+  return both;
+}
+
 Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   const Crowd crowd = fullest_moment(all, alignment);
-  std::vector<std::uint32_t> by_length = in_order_of_allocation(all.size());
-  std::ranges::stable_sort(by_length, std::ranges::greater(),
-                           [&](std::uint32_t me) { return length(all[me]); });
-  std::vector<std::uint32_t> by_distance = by_length;
-  std::ranges::stable_sort(by_distance, {}, [&](std::uint32_t me) { return distance(all[me], crowd.when); });
-  std::vector<std::uint32_t> by_size = by_length;
-  std::ranges::stable_sort(by_size, std::ranges::greater(), [&](std::uint32_t me) { return all[me].bytes; });
-  const std::array orders{std::move(by_length), std::move(by_size), std::move(by_distance)};
-  const std::uint64_t near = crowd.bytes + crowd.bytes / kNearEnough;
-  Placement best = search(all, alignment, orders, std::max(goal, near));
-  // A little more than is asked for leaves room for longer lives; what is asked for may be had without them.
-  if (best.bytes > goal && goal >= crowd.bytes) {
-    FirstFit fit(all, alignment);
-    Placement strict = best_of_orders(fit, orders, goal);
-    if (strict.bytes < best.bytes) {
-      best = std::move(strict);
+  const std::uint64_t enough = goal >= crowd.bytes ? goal : crowd.bytes + crowd.bytes / kNearEnough;
+  FirstFit fit(all, alignment);
+  Placement best = best_of_orders(fit, orders_of(all, crowd.when), enough);
+  const auto take = [&best](Placement other) {
+    if (other.bytes < best.bytes) {
+      best = std::move(other);
     }
+  };
+  if (best.bytes > enough) {
+    take(place_by_sweeps(all, alignment, enough));
+  }
+  if (best.bytes > enough) {
+    take(place_apart(all, alignment, crowd.bytes, enough));
   }
   return best;
 }
@@ -400,16 +525,13 @@ std::uint64_t most_live_bytes(std::span<const Lifetime> all, std::uint64_t align
 }
 
 Placement find_placement(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
-  return too_many(all.size()) ? place_by_sweeps(all, alignment, goal)
-                              : place_by_first_fit(all, alignment, goal);
+  return too_many(all) ? place_by_sweeps(all, alignment, goal) : place_by_first_fit(all, alignment, goal);
 }
 
 void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_t alignment) {
-  std::vector<std::uint32_t> order = in_order_of_allocation(all.size());
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t me) { return all[me].soft_begin; });
   const Places places(all, placement.offsets, alignment);
   std::vector<std::uint32_t> alive;
-  for (const std::uint32_t me : order) {
+  for (const std::uint32_t me : by_soft_begin(all)) {
     std::erase_if(alive, [&](std::uint32_t other) { return all[other].soft_end <= all[me].soft_begin; });
     for (const std::uint32_t other : alive) {
       if (!places.overlap(me, other) || all[other].soft_end <= all[me].soft_begin) {
@@ -428,7 +550,7 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
 
 Placement pack(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment) {
-  if (too_many(all.size())) {
+  if (too_many(all)) {
     Placement as_it_was{.offsets = {offsets.begin(), offsets.end()}, .bytes = 0};
     for (std::size_t each = 0; each < all.size(); ++each) {
       as_it_was.bytes = std::max(as_it_was.bytes, offsets[each] + round_up(all[each].bytes, alignment));

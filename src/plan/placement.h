@@ -6,8 +6,10 @@
 // in a good order comes near it: those that live longest first, which for the feature maps of a chain is a
 // stack without a hole, or the largest first, or those first that are alive at the fullest moment. Where none
 // of them does, the buffers are handed out in order of time, what lives long from one end, what does not from
-// the other, and the orders are improved for a while by moving to the front what came to lie too high. Where
-// buffers are so many that first fit takes too long, all is by order of time.
+// the other. At last small buffers get a part of their own, at most a few thousandths of the whole: they are
+// most of all buffers, and wherever one lies no large one can. For the large ones the orders are improved for
+// a while by moving to the front what came to lie too high. Where first fit takes too long for all the pairs
+// of buffers that meet, all are placed in order of time.
 
 #include <cstdint>
 #include <span>

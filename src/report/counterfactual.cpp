@@ -113,7 +113,8 @@ Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
     for (const std::uint64_t goal : {room, std::min(room, run.schedule.arena_bytes)}) {
       Plan arranged = plan;
-      Counterfactual outcome = predict_schedule(run, optimal::arrange(problem, arranged, goal, give_way));
+      Counterfactual outcome =
+          predict_schedule(run, optimal::arrange(problem, arranged, problem.load_slot(), goal, give_way));
       if (is_better(outcome, best)) {
         best = std::move(outcome);
       }

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "plan/tapes.h"
 #include "vdnn/checker.h"
 
@@ -44,6 +47,44 @@ TEST(Layout, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
     }
     EXPECT_TRUE(check_schedule(*tape, make_schedule(*tape, plan)).empty());
   }
+}
+
+// Three maps, each read by an op of the backward pass, the last of which reads the images again. They have
+// left by then, so the next step's images can be loaded while this step ends, from the slot on where there is
+// room for them. Failed before: where the room did not last for the whole load, none of it was hidden, and
+// the planner passed over plans that the executor runs faster.
+TEST(Layout, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
+  TapeDraft draft;
+  const std::uint32_t layer = draft.layer("all");
+  const ValueId images = draft.value("images", ValueKind::kInput, 4096);
+  std::vector<ValueId> maps;
+  ValueId before = images;
+  for (const std::string name : {"1", "2", "3"}) {
+    maps.push_back(draft.value("y" + name, ValueKind::kFeatureMap, 4096));
+    draft.op("forward" + name, layer, Phase::kForward, {before}, {maps.back()});
+    before = maps.back();
+  }
+  draft.op("backward3", layer, Phase::kBackward, {maps[2]}, {draft.value("d3", ValueKind::kGradientMap, 64)});
+  draft.op("backward2", layer, Phase::kBackward, {maps[1]}, {draft.value("d2", ValueKind::kGradientMap, 64)});
+  draft.op("backward1", layer, Phase::kBackward, {maps[0], images},
+           {draft.value("dw", ValueKind::kParameterGradient, 64)});
+  const TapePtr tape = draft.finish();
+  const PlanCosts costs = costs_of(*tape, 4096 / 2.5);  // an op takes 1 s, the images take 2.5 s
+  const optimal::Problem problem(*tape, {}, costs);
+  optimal::Layout layout(problem);
+  optimal::Decisions decisions{.fates = optimal::Fates(problem.gaps().size(), optimal::Fate::kKeep),
+                               .least_choice = std::vector<std::uint8_t>(problem.slots(), 0)};
+  decisions.fates[problem.main_gap(images)] = optimal::Fate::kOffload;
+  const auto first_slot = [&](std::uint64_t bytes) {
+    EXPECT_TRUE(layout.evaluate(decisions, bytes).feasible());
+    return layout.next_load();
+  };
+  const std::uint64_t all = 4 * 4096 + 256;
+  EXPECT_EQ(first_slot(all), op_named(*tape, "backward3"));
+  const double seconds_of_all = layout.evaluate(decisions, all).seconds;
+  EXPECT_EQ(first_slot(all - 4096), op_named(*tape, "backward2"));
+  EXPECT_DOUBLE_EQ(layout.evaluate(decisions, all - 4096).seconds, seconds_of_all + 0.5 + 1.5)
+      << "half a second of the load is left, and the images come back 1.5 s late";
 }
 
 // While a block's input and what its branch makes are both needed, neither is all that the rest needs.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -262,6 +263,49 @@ TEST(Placement, StaysNearWhatIsAlive) {
            static_cast<double>(most_live_bytes(all, kAlignment));
   }
   EXPECT_LE(sum / kSeeds, 1.02);
+}
+
+// Large buffers of a few sizes, of which as many as fit are alive at any moment, and many small ones that
+// live longer than they do.
+std::vector<Lifetime> large_among_small(std::uint64_t seed) {
+  constexpr std::uint32_t kMoments = 200;
+  constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kRoom = 8 * kLarge;
+  SplitMix64 random(seed);
+  std::vector<std::uint64_t> alive(kMoments);
+  std::vector<Lifetime> all;
+  for (int tries = 0; tries < 2000; ++tries) {
+    const auto begin = static_cast<std::uint32_t>(random.below(kMoments));
+    const auto end = std::min(kMoments, begin + 1 + static_cast<std::uint32_t>(random.below(20)));
+    const std::uint64_t bytes = kLarge << random.below(3);
+    const auto during = [&](std::vector<std::uint64_t>& moments) {
+      return std::span(moments).subspan(begin, end - begin);
+    };
+    if (std::ranges::max(during(alive)) + bytes <= kRoom) {
+      std::ranges::for_each(during(alive), [bytes](std::uint64_t& now) { now += bytes; });
+      all.push_back(lifetime(begin, end, bytes));
+    }
+  }
+  for (int each = 0; each < 300; ++each) {
+    const auto begin = static_cast<std::uint32_t>(random.below(kMoments));
+    all.push_back(lifetime(begin, kMoments, kAlignment));
+  }
+  std::ranges::stable_sort(all, {}, &Lifetime::begin);
+  return all;
+}
+
+// Failed before, by 25 % instead of 9 %: a small buffer lay wherever a large one had left a hole, and those
+// were too many to be searched for long.
+TEST(Placement, SmallBuffersTearNoHolesAmongLargeOnes) {
+  constexpr std::uint64_t kFewSeeds = 20;
+  double sum = 0;
+  for (std::uint64_t seed = 0; seed < kFewSeeds; ++seed) {
+    const std::vector<Lifetime> all = large_among_small(seed);
+    const Placement placement = find_placement(all, kAlignment, kNoGoal);
+    expect_right(all, placement, Lives::kMust, "seed " + std::to_string(seed));
+    sum += static_cast<double>(placement.bytes) / static_cast<double>(most_live_bytes(all, kAlignment));
+  }
+  EXPECT_LE(sum / kFewSeeds, 1.1);
 }
 
 // --- soft lives ----------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ struct Residence {
 
 class Arranger {
  public:
-  Arranger(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way)
+  Arranger(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way)
       : problem_(problem),
         plan_(plan),
+        next_load_(next_load),
         goal_(goal),
         give_way_(give_way),
         alignment_(problem.costs().alignment_bytes) {}
@@ -96,8 +97,8 @@ class Arranger {
       }
     }
     for (Lifetime& lifetime : lifetimes_) {
-      if (input[lifetime.buffer] && lifetime.soft_end <= first_[problem_.load_slot()]) {
-        lifetime.next_begin = first_[problem_.load_slot()];
+      if (input[lifetime.buffer] && lifetime.soft_end <= first_[next_load_]) {
+        lifetime.next_begin = first_[next_load_];
       }
     }
   }
@@ -229,6 +230,7 @@ class Arranger {
 
   const Problem& problem_;
   Plan& plan_;
+  OpId next_load_;
   std::uint64_t goal_;
   GiveWay give_way_;
   std::uint64_t alignment_;
@@ -241,9 +243,9 @@ class Arranger {
 
 }  // namespace
 
-Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way,
+Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most) {
-  return Arranger(problem, plan, goal, give_way).run(most);
+  return Arranger(problem, plan, next_load, goal, give_way).run(most);
 }
 
 }  // namespace vdnn::optimal

@@ -35,10 +35,11 @@ inline constexpr std::array kWaysToGive{GiveWay{},
                                         GiveWay{.copies = GiveWay::Copies::kAll},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
+// `next_load`: from this slot on, the places of inputs that have left are kept free for the next step's.
 // `goal`: for what is not persistent, in bytes; taken more only where no better addresses are found. What
 // gives way changes the transfers of `plan`. A schedule whose arena has more than `most` bytes is of no use:
 // it has no waits.
-Schedule arrange(const Problem& problem, Plan& plan, std::uint64_t goal, GiveWay give_way,
+Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most = ~std::uint64_t{0});
 
 }  // namespace vdnn::optimal

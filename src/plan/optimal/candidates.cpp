@@ -13,7 +13,7 @@ namespace vdnn::optimal {
 namespace {
 
 // How often ops step down in the search for addresses.
-constexpr int kStepsDown = 4;
+constexpr int kStepsDown = 3;
 // Where there are no more gaps, plans are tried in which one more value leaves.
 constexpr std::size_t kFewGaps = 40;
 
@@ -37,13 +37,16 @@ std::uint64_t Candidates::committed_bytes(std::uint64_t bytes) const {
 }
 
 void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-  if (!layout_.evaluate(decisions, bytes).feasible() || consider_as_evaluated(bytes, enough)) {
+  if (!layout_.evaluate(decisions, bytes).feasible()) {
     return;
   }
-  if (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough)) {
+  Schedule schedule = arrange_and_enter(bytes, {}, enough);
+  if (fits(schedule, enough) ||
+      (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  if (!consider_with_steps(decisions, bytes, enough) && !consider_with_slack(decisions, bytes, enough)) {
+  if (!consider_with_steps(decisions, std::move(schedule), bytes, enough) &&
+      !consider_with_slack(decisions, bytes, enough)) {
     layout_.evaluate(decisions, bytes);
     consider_with_delays(bytes, enough);
   }
@@ -68,33 +71,28 @@ bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t b
   for (OpId op = 0; op < problem_.slots(); ++op) {
     as_chosen.least_choice[op] = static_cast<std::uint8_t>(layout_.choice(op));
   }
-  bool fits = consider_as_evaluated(bytes, enough, kResults);
+  bool any_fits = consider_as_evaluated(bytes, enough, kResults);
   for (std::uint32_t gap = 0; gap < decisions.fates.size(); ++gap) {
     Decisions moved = as_chosen;
     moved.fates[gap] = Fate::kOffload;
     if (decisions.fates[gap] == Fate::kKeep && layout_.evaluate(moved, bytes).feasible()) {
-      fits = consider_as_evaluated(bytes, enough, kResults) || fits;
+      any_fits = consider_as_evaluated(bytes, enough, kResults) || any_fits;
     }
   }
-  return fits;
+  return any_fits;
 }
 
-// Nothing gives way but the workspaces of ops that lie too high, a few times. False: it does not fit.
-bool Candidates::consider_with_steps(Decisions decisions, std::uint64_t bytes, std::uint64_t enough) {
-  for (int attempt = 0; attempt < kStepsDown; ++attempt) {
-    layout_.evaluate(decisions, bytes);
-    PlannedSchedule candidate = arranged(bytes, {}, enough);
-    if (committed_bytes(candidate.schedule.arena_bytes) <= enough) {
-      contest_.enter(std::move(candidate));
-      return true;
-    }
-    const std::vector<OpId> too_high = ops_too_high(candidate.schedule, bytes);
-    enter_if_small(std::move(candidate), enough);
+// Nothing gives way but the workspaces of ops that lie too high, a few times. `schedule` is the decisions'
+// own, which does not fit. False: no other fits either.
+bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes,
+                                     std::uint64_t enough) {
+  layout_.evaluate(decisions, bytes);
+  for (int step = 1; step <= kStepsDown; ++step) {
     bool stepped = false;
-    for (const OpId op : too_high) {
+    for (const OpId op : ops_too_high(schedule, bytes)) {
       const std::uint32_t choice = layout_.choice(op);
       std::uint32_t next = choice;
-      for (int step = 0; step <= attempt; ++step) {
+      for (int each = 0; each < step; ++each) {
         next = problem_.next_smaller(op, next);
       }
       decisions.least_choice[op] = static_cast<std::uint8_t>(next);
@@ -102,6 +100,11 @@ bool Candidates::consider_with_steps(Decisions decisions, std::uint64_t bytes, s
     }
     if (!stepped) {
       return false;
+    }
+    layout_.evaluate(decisions, bytes);
+    schedule = arrange_and_enter(bytes, {}, enough);
+    if (fits(schedule, enough)) {
+      return true;
     }
   }
   return false;
@@ -117,10 +120,7 @@ bool Candidates::consider_with_slack(const Decisions& decisions, std::uint64_t b
 
 // False: it does not fit.
 bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way) {
-  PlannedSchedule candidate = arranged(bytes, give_way, enough);
-  const bool fits = committed_bytes(candidate.schedule.arena_bytes) <= enough;
-  enter_if_small(std::move(candidate), enough);
-  return fits;
+  return fits(arrange_and_enter(bytes, give_way, enough), enough);
 }
 
 // Of what was evaluated last: what is resident without need gives way. Where ops are held up, less room may
@@ -139,7 +139,7 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
     }
     const bool may_give_way = !candidate.plan.transfers.empty();
     committed = committed_bytes(candidate.schedule.arena_bytes);
-    enter_if_small(std::move(candidate), enough);
+    enter_if_small(candidate, enough);
     const bool held_up = give_way.copies == GiveWay::Copies::kAll;
     if ((committed <= enough && !held_up) || !may_give_way) {
       return;
@@ -185,15 +185,26 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
   candidate.plan.options = options_;
   layout_.write(candidate.plan);
   const std::uint64_t most = std::max(enough, contest_.smallest_peak_bytes());
-  candidate.schedule =
-      arrange(problem_, candidate.plan, goal, give_way, most - std::min(most, problem_.persistent_bytes()));
+  candidate.schedule = arrange(problem_, candidate.plan, layout_.next_load(), goal, give_way,
+                               most - std::min(most, problem_.persistent_bytes()));
   return candidate;
 }
 
-void Candidates::enter_if_small(PlannedSchedule candidate, std::uint64_t enough) {
-  const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
-  if (committed <= enough || committed < contest_.smallest_peak_bytes()) {
-    contest_.enter(std::move(candidate));
+// Decisions that were evaluated last. Returns their schedule, entered or not.
+Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
+  PlannedSchedule candidate = arranged(goal, give_way, enough);
+  enter_if_small(candidate, enough);
+  return std::move(candidate.schedule);
+}
+
+bool Candidates::fits(const Schedule& schedule, std::uint64_t enough) const {
+  return committed_bytes(schedule.arena_bytes) <= enough;
+}
+
+void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough) {
+  if (fits(candidate.schedule, enough) ||
+      committed_bytes(candidate.schedule.arena_bytes) < contest_.smallest_peak_bytes()) {
+    contest_.enter(candidate);
   }
 }
 

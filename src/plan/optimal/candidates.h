@@ -25,14 +25,16 @@ class Candidates {
 
  private:
   bool consider_with_moves(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  bool consider_with_steps(Decisions decisions, std::uint64_t bytes, std::uint64_t enough);
+  bool consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes, std::uint64_t enough);
   bool consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way = {});
   void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
   std::uint64_t close_bytes(const Schedule& schedule) const;
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
+  bool fits(const Schedule& schedule, std::uint64_t enough) const;
+  Schedule arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) const;
-  void enter_if_small(PlannedSchedule candidate, std::uint64_t enough);
+  void enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
 
   const Problem& problem_;
   const PlanOptions& options_;

@@ -4,7 +4,7 @@
 
 namespace vdnn::optimal {
 
-void Contest::enter(PlannedSchedule candidate) {
+void Contest::enter(const PlannedSchedule& candidate) {
   const Forecast said = forecaster_.forecast(tape_, candidate.schedule);
   if (!smallest_) {
     first_host_bytes_ = said.host_bytes;
@@ -17,7 +17,7 @@ void Contest::enter(PlannedSchedule candidate) {
   const bool exceeds_host = said.host_bytes > budgets_.host_bytes;
   if (!smallest_ ||
       std::pair(exceeds_host, said.peak_bytes) < std::pair(smallest_exceeds_host_, smallest_peak_bytes_)) {
-    smallest_ = std::move(candidate);
+    smallest_ = candidate;
     smallest_exceeds_host_ = exceeds_host;
     smallest_peak_bytes_ = said.peak_bytes;
   }

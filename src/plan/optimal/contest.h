@@ -17,7 +17,7 @@ class Contest {
   Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
       : tape_(tape), budgets_(budgets), forecaster_(forecaster) {}
 
-  void enter(PlannedSchedule candidate);
+  void enter(const PlannedSchedule& candidate);
 
   const Budgets& budgets() const { return budgets_; }
   // Page-locked memory of the plan that was entered first.

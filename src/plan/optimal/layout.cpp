@@ -238,7 +238,7 @@ bool Layout::choose_algorithms() {
 }
 
 // While an input is in use until the end of its step, the next step's cannot be loaded into its place before.
-// One that is offloaded leaves it; if nobody needs the memory then, the load is hidden.
+// One that is offloaded leaves it: from the slot on after which nobody needs the memory, the load is hidden.
 void Layout::make_room_for_next_inputs() {
   load_seconds_ = problem_.load_seconds();
   std::uint64_t bytes = 0;
@@ -251,11 +251,11 @@ void Layout::make_room_for_next_inputs() {
       }
     }
   }
-  const auto tail = needed_.begin() + problem_.load_slot();
-  if (bytes > 0 &&
-      std::all_of(tail, needed_.end(), [&](std::uint64_t needed) { return needed + bytes <= soft_bytes_; })) {
-    std::for_each(tail, needed_.end(), [&](std::uint64_t& needed) { needed += bytes; });
-    load_seconds_ = 0;
+  next_load_ = static_cast<OpId>(problem_.slots());
+  while (bytes > 0 && next_load_ > 0 && load_seconds_ > 0 && needed_[next_load_ - 1] + bytes <= soft_bytes_) {
+    --next_load_;
+    needed_[next_load_] += bytes;
+    load_seconds_ = std::max(0.0, load_seconds_ - seconds_[next_load_]);
   }
 }
 

@@ -54,6 +54,10 @@ class Layout {
   // Of what was evaluated last, which was feasible: algorithms, transfers and recomputations.
   void write(Plan& plan) const;
 
+  // Of what was evaluated last, which was feasible: the slot from which on the next step's inputs have room;
+  // one past the last: they have none.
+  OpId next_load() const { return next_load_; }
+
   // Of what was evaluated last, which was feasible: the slots at which more memory might make the step
   // shorter, since an algorithm stepped down there, a copy held up an op, or a prefetch had to start late.
   const std::vector<bool>& tight() const { return tight_; }
@@ -125,6 +129,7 @@ class Layout {
   std::vector<Copy> copies_;                   // to the host, in the order in which they start
   std::vector<std::uint32_t> offloaded_;       // gaps, in order of `last_before`
   double load_seconds_ = 0;                    // that a step waits for its inputs
+  OpId next_load_ = 0;                         // the slot from which on there is room for the next step's
   double all_seconds_ = 0;                     // of computing
   std::vector<std::uint64_t> needed_;          // a slot: bytes, at last with workspace and what lingers
   std::vector<std::uint64_t> room_;            // a slot
