@@ -1,17 +1,22 @@
-// What the planner's model of a step (src/plan/optimal/layout.h) makes of decisions.
+// What the planner's model of a step (src/plan/optimal/layout.h) makes of decisions, and the lower bounds.
 
 #include "src/plan/optimal/layout.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "plan/tapes.h"
+#include "src/plan/optimal/operands.h"
 #include "vdnn/checker.h"
+#include "vdnn/optimal_plan.h"
 
 namespace vdnn::testing {
 namespace {
+
+using ::testing::ElementsAre;
 
 PlanCosts costs_of(const Tape& tape, double link) {
   PlanCosts costs{.op_seconds = {},
@@ -85,6 +90,51 @@ TEST(Layout, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
   EXPECT_EQ(first_slot(all - 4096), op_named(*tape, "backward2"));
   EXPECT_DOUBLE_EQ(layout.evaluate(decisions, all - 4096).seconds, seconds_of_all + 0.5 + 1.5)
       << "half a second of the load is left, and the images come back 1.5 s late";
+}
+
+// While the first op of the backward pass computes, its operands take all memory, so that the map that the
+// next one reads comes afterwards: part of it is copied, and part of it is made again, in the same time.
+TEST(Bound, KnowsThatWhatHasNoRoomBesideAnOpComesAfterIt) {
+  TapeDraft draft;
+  const std::uint32_t layer = draft.layer("all");
+  const ValueId images = draft.value("images", ValueKind::kInput, 64);
+  const ValueId small = draft.value("small", ValueKind::kFeatureMap, 4096);
+  const ValueId large = draft.value("large", ValueKind::kFeatureMap, 8192);
+  const ValueId gradient = draft.value("gradient", ValueKind::kGradientMap, 8192);
+  draft.op("forward1", layer, Phase::kForward, {images}, {small});
+  draft.op("forward2", layer, Phase::kForward, {images}, {large});
+  draft.op("backward2", layer, Phase::kBackward, {large}, {gradient});
+  draft.op("backward1", layer, Phase::kBackward, {small},
+           {draft.value("dw", ValueKind::kParameterGradient, 64)});
+  const TapePtr tape = draft.finish();
+  const PlanCosts costs = costs_of(*tape, 4096 / 2.5);  // an op takes 1 s, the map takes 2.5 s
+  const double both = 1 / (1 / 1.0 + 1 / 2.5);
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192), 4 + both, 1e-9);
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192 + 2048), 4 + both / 2, 1e-9) << "half of it stays";
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192 + 4096), 4, 1e-9) << "all of it stays";
+}
+
+// What overwrites the result of a costly op is not to be had again without that op.
+TEST(Bound, CountsWhatMustRunAgainWithAProducer) {
+  TapeDraft draft;
+  const std::uint32_t layer = draft.layer("all");
+  const ValueId images = draft.value("images", ValueKind::kInput, 64);
+  const ValueId sum = draft.value("sum", ValueKind::kFeatureMap, 4096);
+  const ValueId rectified = draft.value("rectified", ValueKind::kFeatureMap, 4096);
+  draft.op("convolution", layer, Phase::kForward, {images}, {sum});
+  draft.op("relu", layer, Phase::kForward, {sum}, {rectified});
+  draft.op("loss", layer, Phase::kForward, {rectified}, {draft.value("loss", ValueKind::kMetrics, 64)});
+  draft.op("backward", layer, Phase::kBackward, {rectified},
+           {draft.value("dw", ValueKind::kParameterGradient, 64)});
+  const TapePtr tape = draft.finish();
+  EXPECT_THAT(optimal::run_again_for(*tape, op_named(*tape, "relu"), op_named(*tape, "loss"), 4096),
+              ElementsAre(op_named(*tape, "relu"), op_named(*tape, "convolution")));
+  EXPECT_THAT(optimal::run_again_for(*tape, op_named(*tape, "relu"), op_named(*tape, "relu"), 4096),
+              ElementsAre(op_named(*tape, "relu")))
+      << "its operand is there";
+  EXPECT_THAT(optimal::run_again_for(*tape, op_named(*tape, "relu"), op_named(*tape, "loss"), 8192),
+              ElementsAre(op_named(*tape, "relu")))
+      << "its operand takes less memory";
 }
 
 // While a block's input and what its branch makes are both needed, neither is all that the rest needs.

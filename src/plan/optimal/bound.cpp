@@ -8,22 +8,23 @@
 // start of a step's first op to the start of u no less than F passes, and from there to the start of the next
 // step's first op no less than G.
 //
-// When u starts, every value that has been made and is still to be used, u's operands and results among them,
-// is either on the device, or its copy on the host is complete and its memory released, or it will be made
-// again. X is what is needed beyond B: the values alive at u, the parameters and the workspace of a, less B.
-// It is made up of y bytes that were copied to the host before u started, after they had been made in this
-// step, which takes y / D seconds of the link to the host (inputs apart, whose copy may be older: the bound
-// counts them as gone for nothing), and come back before the step's last op has ended, which takes y / H; and
-// of X - y bytes that are made again after u has started. To make a value again its producer must run once
-// more, which only ops of the forward pass can. If no producer makes a byte for less than so many seconds,
-// the cheapest producers first, X - y bytes take at least R(X - y) seconds of the compute stream: the
-// fractional knapsack, which is convex. So with a the step takes at least
+// When u starts, every value that has been made and is still to be used is either on the device, as all that
+// u reads is, or its copy on the host is complete and its memory released, or it will be made again. X is
+// what is needed beyond B: the values alive at u, the parameters and the workspace of a, less B. It is made
+// up of y bytes that were copied to the host before u started, after they had been made in this step, which
+// takes y / D seconds of the link to the host (inputs apart, whose copy may be older: the bound counts them
+// as gone for nothing), and come back before the step's last op has ended, which takes y / H; and of X - y
+// bytes that are made again after u has started. To make a value again its producer must run once more,
+// which only ops of the forward pass can, and with it its chain (operands.h). If no producer makes a byte for
+// less than so many seconds, the cheapest producers first, X - y bytes take at least R(X - y) seconds of the
+// compute stream: the fractional knapsack, which is convex. So with a the step takes at least
 //
 //   min over y of  max(F, y / D) + max(G + R(X - y), y / H),
 //
-// the sum of functions that are convex in y, whose least value is looked for by thirds; y is at least what no
-// op can make again. Of the algorithms of u the one that leads to the least counts. The bound is the greatest
-// over all u; for u whose X is not positive with the fastest algorithm it is F + G, the sum of all ops.
+// the sum of functions that are convex in y, whose least value is looked for by thirds; y is at least what is
+// left where all is made again that can be. Of the algorithms of u the one that leads to the least counts.
+// The bound is the greatest over all u; for u whose X is not positive with the fastest algorithm it is F + G,
+// the sum of all ops.
 
 #include "src/plan/optimal/bound.h"
 
@@ -33,6 +34,8 @@
 #include <numeric>
 
 #include "src/plan/lowering.h"
+#include "src/plan/optimal/fetch_bound.h"
+#include "src/plan/optimal/operands.h"
 #include "vdnn/optimal_plan.h"
 
 namespace vdnn {
@@ -47,28 +50,8 @@ constexpr std::size_t kSlots = 64;
 constexpr int kThirds = 90;
 constexpr double kRounding = 1e-12;  // of sums of some thousand ops, in another order than the predictor's
 
-// Bytes of the op's results, but for those that may lie in the place of a value that it reads.
-double fresh_bytes(const Tape& tape, OpId id) {
-  const Op& op = tape.op(id);
-  double fresh = 0;
-  for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-    const bool in_place = std::ranges::any_of(
-        op.may_overwrite, [write](const Overwrite& permission) { return permission.write == write; });
-    const Value& value = tape.value(op.writes[write]);
-    fresh += in_place || value.persistent() ? 0 : static_cast<double>(value.bytes);
-  }
-  return fresh;
-}
-
-double read_bytes(const Tape& tape, OpId id) {
-  std::vector<ValueId> reads = tape.op(id).reads;
-  std::ranges::sort(reads);
-  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-  double bytes = 0;
-  for (const ValueId read : reads) {
-    bytes += tape.value(read).persistent() ? 0 : static_cast<double>(tape.value(read).bytes);
-  }
-  return bytes;
+bool reads(const Op& op, ValueId value) {
+  return std::ranges::find(op.reads, value) != op.reads.end();
 }
 
 // The bound holds for any choice of slots, and the fullest say most.
@@ -107,7 +90,7 @@ double Bound::seconds(std::uint64_t device_bytes, double enough) {
 
 Bound::Crossing Bound::crossing(OpId slot) const {
   const Tape& tape = problem_.tape();
-  std::map<OpId, double> bytes;
+  std::map<OpId, std::uint64_t> made;
   Crossing result{.slot = slot};
   for (ValueId id = 0; id < tape.values().size(); ++id) {
     const OpId producer = tape.producer(id);
@@ -117,10 +100,15 @@ Bound::Crossing Bound::crossing(OpId slot) const {
       continue;
     }
     result.bytes += static_cast<double>(tape.value(id).bytes);
-    (may_run_again(tape, producer) ? bytes[producer] : result.movable_only) +=
-        static_cast<double>(tape.value(id).bytes);
+    if (may_run_again(tape, producer) && !reads(tape.op(slot), id)) {
+      made[producer] += tape.value(id).bytes;
+    }
   }
-  result.made.assign(bytes.begin(), bytes.end());
+  for (const auto& [producer, bytes] : made) {
+    result.made.push_back({.bytes = static_cast<double>(bytes),
+                           .ops = run_again_for(tape, producer, slot, bytes),
+                           .seconds = 0});
+  }
   return result;
 }
 
@@ -149,13 +137,17 @@ void Bound::find_prices() {
     total_ += seconds;
   }
   for (Crossing& alive : crossings_) {
-    std::ranges::sort(alive.made, {}, [this](const auto& made) {
-      return std::pair(least_[made.first] / made.second, made.first);
+    for (Made& made : alive.made) {
+      made.seconds = std::accumulate(made.ops.begin(), made.ops.end(), 0.0,
+                                     [this](double sum, OpId op) { return sum + least_[op]; });
+    }
+    std::ranges::sort(alive.made, {}, [](const Made& made) {
+      return std::pair(made.seconds / made.bytes, made.ops.front());
     });
     alive.again.clear();
     Sums sums;
-    for (const auto& [producer, bytes] : alive.made) {
-      sums = {.bytes = sums.bytes + bytes, .seconds = sums.seconds + least_[producer]};
+    for (const Made& made : alive.made) {
+      sums = {.bytes = sums.bytes + made.bytes, .seconds = sums.seconds + made.seconds};
       alive.again.push_back(sums);
     }
   }
@@ -195,9 +187,10 @@ double Bound::split(const Crossing& alive, double excess, double before, double 
     return std::max(before, moved / costs.device_to_host) +
            std::max(after + seconds_again(excess - moved), moved / costs.host_to_device);
   };
-  // Operands of `slot` itself are never gone, so that `excess` may be more than what can be: then nothing
+  // Operands of the slot itself are never gone, so that `excess` may be more than what can be: then nothing
   // fits, and whatever is said holds.
-  double low = std::clamp(excess - (alive.bytes - alive.movable_only), 0.0, excess);
+  const double again = alive.again.empty() ? 0 : alive.again.back().bytes;
+  double low = std::max(excess - again, 0.0);
   double high = excess;
   for (int round = 0; round < kThirds; ++round) {
     const double third = (high - low) / 3;
@@ -214,7 +207,8 @@ double Bound::split(const Crossing& alive, double excess, double before, double 
 
 double lower_bound_seconds(const Tape& tape, const PlanCosts& costs, std::uint64_t device_bytes) {
   const optimal::Problem problem(tape, {}, costs);
-  return optimal::Bound(problem).seconds(device_bytes, std::numeric_limits<double>::infinity());
+  return std::max(optimal::Bound(problem).seconds(device_bytes, std::numeric_limits<double>::infinity()),
+                  optimal::fetch_bound_seconds(problem, device_bytes));
 }
 
 }  // namespace vdnn

@@ -2,7 +2,6 @@
 // A lower bound on the time of a step in the memory that there is: bound.cpp proves it.
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "src/plan/optimal/problem.h"
@@ -17,6 +16,12 @@ class Bound {
   double seconds(std::uint64_t device_bytes, double enough);
 
  private:
+  // Values of one producer.
+  struct Made {
+    double bytes = 0;
+    std::vector<OpId> ops;  // the producer, and those that run again with it
+    double seconds = 0;     // of them
+  };
   // Values that can be made again, in order of price: the sums of all up to and with each.
   struct Sums {
     double bytes = 0;
@@ -26,9 +31,8 @@ class Bound {
   struct Crossing {
     OpId slot = 0;
     double bytes = 0;
-    double movable_only = 0;                    // of those, what no op can make again
-    std::vector<std::pair<OpId, double>> made;  // what ops can: producer, bytes
-    std::vector<Sums> again;                    // the cheapest first
+    std::vector<Made> made;   // of those, what an op can make again and the slot's own does not read
+    std::vector<Sums> again;  // the cheapest first
   };
 
   Crossing crossing(OpId slot) const;

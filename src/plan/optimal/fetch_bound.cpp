@@ -1,0 +1,184 @@
+// A lower bound on the time of a step from what cannot have been fetched early.
+//
+// Let a and b be slots of one step, a before b, neither a collective, and let V be the values that ops after
+// a, up to and with b, read, that were made or loaded before a, and that are no operands of a. While a
+// computes, the device holds the parameters, the operands of a and its workspace: what is left of the budget
+// is the room of a. So of the x bytes of V all but the room become resident between the end of a and the
+// start of b. Some are copied from the host, at most H bytes a second. The others are made again; then the
+// compute stream runs their producers once more, and the chains of these (operands.h), besides the ops
+// between a and b, which take no less than C seconds. If z bytes, the cheapest for each byte first, take at
+// least R(z) seconds of the compute stream, from the end of a to the start of b it takes at least
+//
+//   min over z of  max(C + R(z), (x - room - z) / H),
+//
+// which is where the two are equal, since one grows with z and the other falls. This adds up over slots
+// a < b < c ..., for what passes between a and b and between b and c does not overlap, nor do the ops
+// launched then. So the earliest start of b is at least the greatest, over a, of the earliest start of a, the
+// least time of a and that; the least over the algorithms of a, which differ in their room. The start of the
+// next step's first op follows the last op of this one.
+
+#include "src/plan/optimal/fetch_bound.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "src/plan/lowering.h"
+#include "src/plan/optimal/operands.h"
+
+namespace vdnn::optimal {
+
+namespace {
+
+// Slots between a and b: what is needed later has time to come.
+constexpr std::size_t kWindow = 64;
+constexpr double kSumsRounding = 1e-12;
+
+// What one op makes of the values that are fetched or made again.
+struct MadeAgain {
+  double bytes = 0;
+  double seconds = 0;
+
+  double price() const { return seconds / bytes; }
+};
+
+class FetchBound {
+ public:
+  FetchBound(const Problem& problem, double room) : problem_(problem), tape_(problem.tape()), room_(room) {
+    for (OpId op = 0; op < problem.slots(); ++op) {
+      operands_.push_back(fresh_bytes(tape_, op) + read_bytes(tape_, op));
+      first_choice_.push_back(first_that_fits(op));
+      if (!tape_.op(op).collective()) {
+        slots_.push_back(op);
+      }
+    }
+    seen_value_.assign(tape_.values().size(), kNone);
+    seen_op_.assign(problem.slots(), kNone);
+    starts_.assign(slots_.size() + 1, 0);
+  }
+
+  // Of the first op of the next step.
+  double seconds() {
+    for (std::size_t before = 0; before < slots_.size(); ++before) {
+      look_behind(before);
+    }
+    return starts_.back() * (1 - kSumsRounding);
+  }
+
+ private:
+  // Where none does, whatever is said holds.
+  std::uint32_t first_that_fits(OpId op) const {
+    const std::vector<Choice>& choices = problem_.choices(op);
+    const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
+      return operands_[op] + static_cast<double>(choice.workspace_bytes) <= room_;
+    });
+    return static_cast<std::uint32_t>(fits - choices.begin());
+  }
+  double least_seconds(OpId op) const { return problem_.choices(op)[first_choice_[op]].seconds; }
+
+  // Raises the starts of those in the window.
+  void look_behind(std::size_t before) {
+    const OpId slot = slots_[before];
+    needed_ = 0;
+    again_.clear();
+    double between = 0;
+    const std::size_t end = std::min(before + kWindow, slots_.size());
+    for (std::size_t after = before + 1; after <= end; ++after) {
+      if (after < slots_.size()) {
+        need_reads(slots_[after], slot);
+      }
+      starts_[after] = std::max(starts_[after], starts_[before] + least_from(slot, between));
+      if (after < slots_.size()) {
+        between += least_seconds(slots_[after]);
+      }
+    }
+  }
+
+  // Of the slot and of what follows it until what is needed is there.
+  double least_from(OpId slot, double between) const {
+    const std::vector<Choice>& choices = problem_.choices(slot);
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t choice = first_choice_[slot]; choice < choices.size(); ++choice) {
+      const double left =
+          std::max(room_ - operands_[slot] - static_cast<double>(choices[choice].workspace_bytes), 0.0);
+      least = std::min(least, choices[choice].seconds + seconds_until_there(needed_ - left, between));
+    }
+    return least;
+  }
+
+  double seconds_until_there(double bytes, double computing) const {
+    const double rate = problem_.costs().host_to_device;
+    for (const MadeAgain& made : again_) {
+      if (bytes / rate <= computing) {
+        return computing;
+      }
+      const double part = (bytes / rate - computing) / (made.seconds + made.bytes / rate);
+      if (part <= 1) {
+        return computing + part * made.seconds;
+      }
+      bytes -= made.bytes;
+      computing += made.seconds;
+    }
+    return std::max(computing, bytes / rate);
+  }
+
+  // What the op reads is needed beyond what is on the device as an operand of `slot`.
+  void need_reads(OpId op, OpId slot) {
+    for (const ValueId read : tape_.op(op).reads) {
+      const Value& value = tape_.value(read);
+      const OpId producer = tape_.producer(read);
+      const bool made_before = producer != kNone ? producer < slot : tape_.readers(read).front() <= slot;
+      if (value.persistent() || seen_value_[read] == slot || !made_before || is_operand(read, slot)) {
+        continue;
+      }
+      seen_value_[read] = slot;
+      needed_ += static_cast<double>(value.bytes);
+      if (producer != kNone && seen_op_[producer] != slot && may_run_again(tape_, producer)) {
+        seen_op_[producer] = slot;
+        add_again(producer, slot);
+      }
+    }
+  }
+
+  bool is_operand(ValueId value, OpId slot) const {
+    const Op& op = tape_.op(slot);
+    return std::ranges::find(op.reads, value) != op.reads.end() ||
+           std::ranges::find(op.writes, value) != op.writes.end();
+  }
+
+  // All that the producer makes counts as needed: then it is cheaper for each byte, and the bound holds.
+  void add_again(OpId producer, OpId slot) {
+    std::uint64_t bytes = 0;
+    for (const ValueId write : tape_.op(producer).writes) {
+      bytes += tape_.value(write).persistent() ? 0 : tape_.value(write).bytes;
+    }
+    MadeAgain made{.bytes = static_cast<double>(bytes), .seconds = 0};
+    for (const OpId op : run_again_for(tape_, producer, slot, bytes)) {
+      made.seconds += least_seconds(op);
+    }
+    again_.insert(std::ranges::upper_bound(again_, made.price(), {}, &MadeAgain::price), made);
+  }
+
+  const Problem& problem_;
+  const Tape& tape_;
+  double room_;
+  std::vector<double> operands_;             // an op: bytes that it needs beside its workspace
+  std::vector<std::uint32_t> first_choice_;  // an op: its fastest that fits
+  std::vector<OpId> slots_;                  // those that compute
+  std::vector<double> starts_;               // one of slots_, then the next step: not before
+  // For the slot that is looked behind.
+  std::vector<OpId> seen_value_;
+  std::vector<OpId> seen_op_;
+  double needed_ = 0;             // bytes
+  std::vector<MadeAgain> again_;  // the cheapest for each byte first
+};
+
+}  // namespace
+
+double fetch_bound_seconds(const Problem& problem, std::uint64_t device_bytes) {
+  return FetchBound(problem,
+                    static_cast<double>(device_bytes) - static_cast<double>(problem.parameter_bytes()))
+      .seconds();
+}
+
+}  // namespace vdnn::optimal
