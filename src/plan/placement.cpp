@@ -22,6 +22,8 @@ constexpr std::uint64_t kNearEnough = 500;
 // A search places everything at most kMostRounds times an order, and looks at about kMostVisits neighbours.
 constexpr std::size_t kMostRounds = 400;
 constexpr std::size_t kMostVisits = 4'000'000;
+// The part of the search in which small buffers lie among large ones.
+constexpr std::size_t kTogether = 10;
 // Where more pairs of buffers meet, they are not placed by first fit.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
@@ -376,12 +378,14 @@ Placement best_of_orders(FirstFit& fit, const std::array<Order, 3>& orders, std:
   return best;
 }
 
-Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
+// `visits`: neighbours that may be looked at.
+Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal,
+                 std::size_t visits) {
   const std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
   FirstFit fit(all, alignment);
   Placement best = best_of_orders(fit, orders, goal);
   const std::size_t rounds =
-      std::min(kMostRounds, kMostVisits / std::max<std::size_t>(fit.visits() * orders.size(), 1));
+      std::min(kMostRounds, visits / std::max<std::size_t>(fit.visits() * orders.size(), 1));
   for (const Order& order : orders) {
     improve(fit, order, goal, rounds, best);
   }
@@ -431,8 +435,8 @@ Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, st
                       std::uint64_t goal) {
   const std::uint64_t room = live / kNearEnough + (goal - std::min(goal, live)) / 2;
   const Parts parts = part(all, alignment, room);
-  const Placement below = search(parts.small, alignment, room);
-  const Placement above = search(parts.large, alignment, goal - std::min(goal, below.bytes));
+  const Placement below = search(parts.small, alignment, room, kMostVisits);
+  const Placement above = search(parts.large, alignment, goal - std::min(goal, below.bytes), kMostVisits);
   Placement both{.offsets = std::vector<std::uint64_t>(all.size()), .bytes = below.bytes + above.bytes};
   for (std::size_t each = 0; each < parts.small.size(); ++each) {
     both.offsets[parts.who_small[each]] = below.offsets[each];
@@ -446,8 +450,7 @@ Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, st
 Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   const Crowd crowd = fullest_moment(all, alignment);
   const std::uint64_t enough = goal >= crowd.bytes ? goal : crowd.bytes + crowd.bytes / kNearEnough;
-  FirstFit fit(all, alignment);
-  Placement best = best_of_orders(fit, orders_of(all, crowd.when), enough);
+  Placement best = search(all, alignment, enough, kMostVisits / kTogether);
   const auto take = [&best](Placement other) {
     if (other.bytes < best.bytes) {
       best = std::move(other);

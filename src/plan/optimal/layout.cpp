@@ -251,12 +251,13 @@ void Layout::make_room_for_next_inputs() {
       }
     }
   }
-  next_load_ = static_cast<OpId>(problem_.slots());
-  while (bytes > 0 && next_load_ > 0 && load_seconds_ > 0 && needed_[next_load_ - 1] + bytes <= soft_bytes_) {
-    --next_load_;
-    needed_[next_load_] += bytes;
-    load_seconds_ = std::max(0.0, load_seconds_ - seconds_[next_load_]);
+  OpId first = static_cast<OpId>(problem_.slots());
+  while (bytes > 0 && first > 0 && load_seconds_ > 0 && needed_[first - 1] + bytes <= soft_bytes_) {
+    --first;
+    needed_[first] += bytes;
+    load_seconds_ = std::max(0.0, load_seconds_ - seconds_[first]);
   }
+  next_load_ = first < problem_.slots() ? first : problem_.load_slot();
 }
 
 // A value is copied as soon as it is made, once; or, where it was recomputed before it first leaves for the

@@ -54,8 +54,8 @@ class Layout {
   // Of what was evaluated last, which was feasible: algorithms, transfers and recomputations.
   void write(Plan& plan) const;
 
-  // Of what was evaluated last, which was feasible: the slot from which on the next step's inputs have room;
-  // one past the last: they have none.
+  // Of what was evaluated last, which was feasible: the slot from which on there is room for the next step's
+  // inputs; where there is none, Problem::load_slot(), for the places of inputs may be free all the same.
   OpId next_load() const { return next_load_; }
 
   // Of what was evaluated last, which was feasible: the slots at which more memory might make the step

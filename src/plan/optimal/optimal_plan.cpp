@@ -115,9 +115,9 @@ class Chooser {
   void open_problems() {
     open_problem(optimal::kNoLimit);
     const optimal::Problem& first = problems_.front()->problem();
-    std::vector<std::size_t> before = choices_within(optimal::kNoLimit);
+    std::vector<std::uint32_t> before = first_choices_within(optimal::kNoLimit);
     for (const std::uint64_t limit : limits_below(options_.workspace_limit.value_or(optimal::kNoLimit))) {
-      std::vector<std::size_t> now = choices_within(limit);
+      std::vector<std::uint32_t> now = first_choices_within(limit);
       if (now != before) {
         open_problem(limit);
         before = std::move(now);
@@ -137,15 +137,12 @@ class Chooser {
     problems_.push_back(std::make_unique<Limited>(tape_, options_, costs_, limit, contest_));
   }
 
-  // An op: how many.
-  std::vector<std::size_t> choices_within(std::uint64_t limit) const {
+  // Of each op.
+  std::vector<std::uint32_t> first_choices_within(std::uint64_t limit) const {
     const optimal::Problem& first = problems_.front()->problem();
-    std::vector<std::size_t> result;
+    std::vector<std::uint32_t> result;
     for (OpId op = 0; op < first.slots(); ++op) {
-      const auto within = std::ranges::count_if(first.choices(op), [limit](const optimal::Choice& choice) {
-        return choice.workspace_bytes <= limit;
-      });
-      result.push_back(static_cast<std::size_t>(std::max<std::ptrdiff_t>(within, 1)));
+      result.push_back(first.first_within(op, limit));
     }
     return result;
   }

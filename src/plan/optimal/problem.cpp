@@ -99,14 +99,21 @@ void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
         kept.push_back(choice);
       }
     }
-    const auto obeys = [limit](const Choice& choice) { return choice.workspace_bytes <= limit; };
-    kept.erase(kept.begin(), std::find_if(kept.begin(), kept.end() - 1, obeys));
     const auto much_slower = [&kept](const Choice& choice) {
       return choice.seconds > kMuchSlower * kept.front().seconds;
     };
-    const auto last = std::ranges::find_if(kept, much_slower) - kept.begin() - 1;
-    last_choice_.push_back(static_cast<std::uint32_t>(last));
+    last_choice_.push_back(
+        static_cast<std::uint32_t>(std::ranges::find_if(kept, much_slower) - kept.begin() - 1));
+    const std::uint32_t first = first_within(id, limit);
+    kept.erase(kept.begin(), kept.begin() + first);
+    last_choice_.back() -= first;
   }
+}
+
+std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
+  const auto exceeds = [limit](const Choice& choice) { return choice.workspace_bytes > limit; };
+  const auto first = std::ranges::find_if_not(choices_[op], exceeds) - choices_[op].begin();
+  return std::min(static_cast<std::uint32_t>(first), last_choice_[op]);
 }
 
 // A value that overwrites another has its memory, whatever its own size.
