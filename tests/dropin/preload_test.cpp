@@ -119,14 +119,15 @@ INSTANTIATE_TEST_SUITE_P(Programs, PreloadedProgramTest,
                          Values("programs/one_stream", "programs/many_streams", "programs/pinned",
                                 "programs/out_of_memory", "programs/threads", "programs/per_thread",
                                 "programs/two_gpus", "programs/two_readers", "programs/graph",
-                                "programs/kernels"),
+                                "programs/graph_memory", "programs/kernels"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(StaticPrograms, PreloadedProgramTest,
                          Values("static_programs/one_stream", "static_programs/many_streams",
                                 "static_programs/pinned", "static_programs/out_of_memory",
                                 "static_programs/threads", "static_programs/per_thread",
                                 "static_programs/two_gpus", "static_programs/two_readers",
-                                "static_programs/graph", "static_programs/kernels"),
+                                "static_programs/graph", "static_programs/graph_memory",
+                                "static_programs/kernels"),
                          name_of);
 
 TEST_F(PreloadTest, ABudgetIsTheMemoryThatAProgramSees) {

@@ -174,6 +174,11 @@ std::vector<std::string> FakeCuda::leaks() const {
   for (const auto& [begin, allocated] : allocated_) {
     look(allocated, "an allocation", allocated.range.bytes);
   }
+  for (const auto& [begin, memory] : graph_memory_) {
+    if (memory.live) {
+      look(memory, "memory of a graph", memory.range.bytes);
+    }
+  }
   for (const auto& [begin, mapped] : mapped_) {
     look(mapped, "a mapping", mapped.bytes);
   }
@@ -839,7 +844,9 @@ CudaStatus FakeCuda::put(Stream& stream, Kernel kernel, const FakeAccesses& acce
                            .writes = {accesses.writes.begin(), accesses.writes.end()},
                            .lane = static_cast<std::size_t>(lane - capture.streams.begin()),
                            .after = std::move(stream.place.after),
-                           .before = {}});
+                           .before = {},
+                           .allocates = nullptr,
+                           .frees = nullptr});
   stream.place.after = {node};
   return CudaStatus::kSuccess;
 }
@@ -978,8 +985,13 @@ CudaStatus FakeCuda::graph_instantiate(CudaExec& exec, CudaGraph graph) {
   if (mine == nullptr) {
     return misuse("cudaGraphInstantiate", "no such graph");
   }
+  const auto is_another = [mine](const auto& other) { return !other->destroyed && other->graph == mine; };
+  if (std::ranges::any_of(mine->nodes, &Node::is_of_memory) && std::ranges::any_of(execs_, is_another)) {
+    return misuse("cudaGraphInstantiate", "a graph that allocates or frees has one already");
+  }
   auto made = std::make_unique<Exec>();
   made->ordinal = thread().ordinal;
+  made->graph = mine;
   made->nodes = std::make_shared<const Nodes>(mine->nodes);
   for (std::size_t lane = 0; lane < mine->lanes; ++lane) {
     made->lanes.push_back(order_.add_stream());
@@ -1011,6 +1023,9 @@ CudaStatus FakeCuda::graph_launch(CudaExec exec, CudaStream stream) {
   if (mine == nullptr || mine->ordinal != thread().ordinal) {
     return misuse("cudaGraphLaunch", "no such graph, or another GPU's");
   }
+  if (const CudaStatus status = check_memory(*mine->nodes); status != CudaStatus::kSuccess) {
+    return finish(status);
+  }
   Launched launched{.nodes = mine->nodes, .awaited = {}, .ready = {}};
   for (std::size_t node = 0; node < mine->nodes->size(); ++node) {
     launched.awaited.push_back((*mine->nodes)[node].after.size());
@@ -1034,7 +1049,13 @@ void FakeCuda::check(const Stream& stream, const Exec& exec) {
     for (const std::size_t awaited : node.after) {
       order_.stream_waits(lane, ends[awaited]);
     }
+    if (node.allocates != nullptr) {
+      begin_life(*node.allocates);
+    }
     check(stream.ordinal, lane, node.accesses());
+    if (node.frees != nullptr) {
+      end_life(*node.frees);
+    }
     ends.push_back(order_.recorded(lane));
   }
   for (const StreamId lane : exec.lanes) {
@@ -1152,7 +1173,7 @@ void FakeCuda::copy(int ordinal, std::uint64_t destination, std::uint64_t source
   const bool to_host = direction == CopyDirection::kDeviceToHost;
   const AddressRange device{.begin = to_host ? source : destination, .bytes = bytes};
   const AddressRange host{.begin = to_host ? destination : source, .bytes = bytes};
-  if (!is_accessible(device, ordinal)) {
+  if (!is_accessible(device, ordinal) && !is_of_graph(device)) {
     misuses_.emplace_back("a copy ran on device memory that is not mapped");
   } else if (!is_registered(host)) {
     misuses_.emplace_back("a copy ran on host memory that is not page-locked");
@@ -1194,6 +1215,12 @@ bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
     accessible = accessible && gpus != nullptr && (*gpus >> static_cast<unsigned>(ordinal) & 1U) != 0;
   });
   return accessible;
+}
+
+// Whether a graph had memory there was judged when the work was given.
+bool FakeCuda::is_of_graph(AddressRange range) const {
+  const auto next = graph_memory_.upper_bound(range.begin);
+  return next != graph_memory_.begin() && std::prev(next)->second.range.contains(range);
 }
 
 bool FakeCuda::is_registered(AddressRange range) const {
@@ -1255,13 +1282,26 @@ CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
   if (const CudaStatus status = begin("cudaMalloc"); status != CudaStatus::kSuccess) {
     return status;
   }
-  const int ordinal = thread().ordinal;
+  return take(address, bytes, thread().ordinal);
+}
+
+CudaStatus FakeCuda::malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cudaMallocAsync"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Stream* const mine = find_stream(stream);
+  if (mine == nullptr) {
+    return misuse("cudaMallocAsync", "no such stream");
+  }
+  return mine->place.capture ? malloc_in_capture(address, bytes, *mine) : take(address, bytes, mine->ordinal);
+}
+
+CudaStatus FakeCuda::take(std::uint64_t& address, std::uint64_t bytes, int ordinal) {
   if (bytes > free_bytes(ordinal)) {
     return finish(CudaStatus::kMemoryAllocation);
   }
-  std::optional<Mapping> space =
-      Mapping::make(options_.malloc_offset + bytes, kMallocAlignment,
-                    options_.logical_memory ? Mapping::Kind::kReserved : Mapping::Kind::kUntouched);
+  std::optional<Mapping> space = Mapping::make(options_.malloc_offset + bytes, kMallocAlignment, kind());
   if (!space) {
     return finish(CudaStatus::kMemoryAllocation);
   }
@@ -1282,11 +1322,17 @@ CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
 CudaStatus FakeCuda::free(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto it = allocated_.find(address);
-  Owned* const mine = it == allocated_.end() ? nullptr : &it->second;
+  GraphMemory* const of_graph = find_graph_memory(address);
+  Owned* const mine = it == allocated_.end() ? static_cast<Owned*>(of_graph) : &it->second;
   if (const CudaStatus status = begin("cudaFree", mine); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (mine == nullptr || mine->destroyed) {
+  if (of_graph != nullptr && of_graph->live && of_graph->freed_in == nullptr) {
+    order_.host_accesses(of_graph->range, "cudaFree");
+    end_life(*of_graph);
+    return CudaStatus::kSuccess;
+  }
+  if (it == allocated_.end() || mine->destroyed) {
     return misuse("cudaFree", "no such memory");
   }
   order_.host_accesses(it->second.range, "cudaFree");
@@ -1297,9 +1343,16 @@ CudaStatus FakeCuda::free(std::uint64_t address) {
 CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
   const std::lock_guard lock(mutex_);
   const auto it = allocated_.find(address);
-  Owned* const mine = it == allocated_.end() ? nullptr : &it->second;
-  if (const CudaStatus status = begin_unsafe("cudaFreeAsync", mine); status != CudaStatus::kSuccess) {
+  GraphMemory* const of_graph = find_graph_memory(address);
+  Owned* const mine = it == allocated_.end() ? static_cast<Owned*>(of_graph) : &it->second;
+  if (const CudaStatus status = begin("cudaFreeAsync", mine); status != CudaStatus::kSuccess) {
     return status;
+  }
+  if (Stream* const captured = find_stream(stream); captured != nullptr && captured->place.capture) {
+    return free_in_capture(address, *captured);
+  }
+  if (of_graph != nullptr) {
+    return free_of_graph(*of_graph, stream);
   }
   if (mine == nullptr || mine->destroyed) {
     return misuse("cudaFreeAsync", "no such memory");
@@ -1313,6 +1366,98 @@ CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
       give("cudaFreeAsync", stream, end, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
   mine->destroyed = status == CudaStatus::kSuccess;
   return status;
+}
+
+// --- memory of graphs
+// ------------------------------------------------------------------------------------------
+// CUDA Runtime API: cudaMallocAsync, cudaFreeAsync, cudaGraphAddMemAllocNode, cudaGraphLaunch.
+
+bool FakeCuda::is_graph_memory(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  return graph_memory_.contains(address);
+}
+
+FakeCuda::GraphMemory* FakeCuda::find_graph_memory(std::uint64_t address) {
+  const auto it = graph_memory_.find(address);
+  return it == graph_memory_.end() ? nullptr : &it->second;
+}
+
+CudaStatus FakeCuda::malloc_in_capture(std::uint64_t& address, std::uint64_t bytes, Stream& stream) {
+  std::optional<Mapping> space = Mapping::make(bytes, kMallocAlignment, kind());
+  if (!space) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  if (const CudaStatus status = put(stream, [] {}, {.name = "cudaMallocAsync", .reads = {}, .writes = {}});
+      status != CudaStatus::kSuccess) {
+    return status;
+  }
+  Capture& capture = *stream.place.capture;
+  const AddressRange range{.begin = space->range().begin, .bytes = bytes};
+  GraphMemory& made =
+      graph_memory_.emplace(range.begin, GraphMemory(std::move(*space), range, stream.ordinal)).first->second;
+  made.allocated_in = &capture;
+  capture.nodes.back().allocates = &made;
+  address = range.begin;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::free_in_capture(std::uint64_t address, Stream& stream) {
+  GraphMemory* const memory = find_graph_memory(address);
+  if (memory == nullptr || memory->freed_in != nullptr) {
+    return misuse("cudaFreeAsync", "within a capture, of what is not a graph's, or freed in a graph already");
+  }
+  const Access write{.range = memory->range};
+  const CudaStatus status = put(stream, [] {}, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
+  if (status == CudaStatus::kSuccess) {
+    memory->freed_in = stream.place.capture.get();
+    stream.place.capture->nodes.back().frees = memory;
+  }
+  return status;
+}
+
+CudaStatus FakeCuda::free_of_graph(GraphMemory& memory, CudaStream stream) {
+  if (!memory.live || memory.freed_in != nullptr) {
+    return misuse("cudaFreeAsync", "memory of a graph that has not been launched, or that frees it itself");
+  }
+  const Access write{.range = memory.range};
+  const CudaStatus status =
+      give("cudaFreeAsync", stream, [] {}, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
+  if (status == CudaStatus::kSuccess) {
+    end_life(memory);
+  }
+  return status;
+}
+
+CudaStatus FakeCuda::check_memory(const Nodes& nodes) {
+  std::uint64_t needed = 0;
+  for (const Node& node : nodes) {
+    const GraphMemory* const made = node.allocates;
+    if (made != nullptr && made->live) {
+      return CudaStatus::kInvalidValue;
+    }
+    needed += made == nullptr ? 0 : made->range.bytes;
+    const GraphMemory* const freed = node.frees;
+    if (freed != nullptr && freed->allocated_in != freed->freed_in && !freed->live) {
+      return CudaStatus::kInvalidValue;
+    }
+  }
+  return needed <= free_bytes(thread().ordinal) ? CudaStatus::kSuccess : CudaStatus::kMemoryAllocation;
+}
+
+// From the call that launches the graph or frees the memory on: accesses are judged when work is given.
+void FakeCuda::begin_life(GraphMemory& memory) {
+  memory.live = true;
+  memory.excused = false;
+  allow(memory.range, memory.ordinal);
+  taken_[memory.ordinal].add(memory.range.bytes);
+  mapped_amount_.add(memory.range.bytes);
+}
+
+void FakeCuda::end_life(GraphMemory& memory) {
+  memory.live = false;
+  accessible_.erase(memory.range);
+  taken_[memory.ordinal].bytes -= memory.range.bytes;
+  mapped_amount_.bytes -= memory.range.bytes;
 }
 
 void FakeCuda::give_back(std::uint64_t address) {

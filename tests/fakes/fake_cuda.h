@@ -11,9 +11,10 @@
 // that stream_create() makes do not block, those of threads do.
 //
 // A stream that is captured records instead: a graph has its pieces with the order that streams and events
-// gave them and no other, and each launch runs them in an order that is drawn anew. While a thread captures,
-// its calls that wait for the device or change memory invalidate the capture; CUDA does not say of each call
-// whether it does.
+// gave them and no other, and each launch runs them in an order that is drawn anew. Memory that is allocated
+// in the order of such a stream is the graph's: its address is valid from a launch to the free that follows,
+// in the graph or after it, and is no other memory's. While a thread captures, its calls that wait for the
+// device or change memory invalidate the capture; CUDA does not say of each call whether it does.
 //
 // Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
 // destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
@@ -105,8 +106,12 @@ class FakeCuda final : public CudaApi {
   // GPU's, cudaStreamPerThread (2) the thread's own there.
   CudaStream stream_of(CudaStream stream);
 
-  // cudaFreeAsync of what malloc() gave: memory goes in the stream's order.
+  // cudaMallocAsync: memory in the stream's order; where the stream is captured, of the graph.
+  CudaStatus malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream);
+  // cudaFreeAsync: memory goes in the stream's order. What is freed in a capture must be a graph's.
   CudaStatus free_async(std::uint64_t address, CudaStream stream);
+  // Whether `address` is where memory of a graph begins, which has its address for ever.
+  bool is_graph_memory(std::uint64_t address) const;
 
   // Another process takes so much of a GPU.
   void take_memory(int ordinal, std::uint64_t bytes);
@@ -223,6 +228,23 @@ class FakeCuda final : public CudaApi {
   };
   using Kernel = std::function<void()>;
 
+  // Given back or not; one that was refused by a call that was made to fail is no leak.
+  struct Owned {
+    bool destroyed = false;
+    bool excused = false;
+  };
+  // What an allocation node gives. It has memory from the launch of its graph until it is freed.
+  struct GraphMemory : Owned {
+    GraphMemory(Mapping space_, AddressRange range_, int ordinal_)
+        : space(std::move(space_)), range(range_), ordinal(ordinal_) {}
+    Mapping space;
+    AddressRange range;
+    int ordinal = 0;
+    const void* allocated_in = nullptr;  // captures
+    const void* freed_in = nullptr;      // null: in no graph
+    bool live = false;
+  };
+
   struct Stream;
   // A piece of a graph, the nodes that it comes after, and those that come after it.
   struct Node {
@@ -233,7 +255,10 @@ class FakeCuda final : public CudaApi {
     std::size_t lane = 0;  // which of the captured streams gave it
     std::set<std::size_t> after;
     std::vector<std::size_t> before;
+    GraphMemory* allocates = nullptr;
+    GraphMemory* frees = nullptr;
 
+    bool is_of_memory() const { return allocates != nullptr || frees != nullptr; }
     FakeAccesses accesses() const { return {.name = name, .reads = reads, .writes = writes}; }
   };
   // In an order in which they could run.
@@ -266,11 +291,6 @@ class FakeCuda final : public CudaApi {
     }
   };
 
-  // Given back or not; one that was refused by a call that was made to fail is no leak.
-  struct Owned {
-    bool destroyed = false;
-    bool excused = false;
-  };
   struct Stream : Owned {
     FakeCuda* owner = nullptr;
     StreamId id = 0;
@@ -294,6 +314,7 @@ class FakeCuda final : public CudaApi {
   };
   struct Exec : Owned {
     int ordinal = 0;
+    const Graph* graph = nullptr;
     std::vector<StreamId> lanes;
     std::shared_ptr<const Nodes> nodes;
   };
@@ -364,6 +385,14 @@ class FakeCuda final : public CudaApi {
   CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus invalidate(Capture& capture, CudaStatus status);
+  CudaStatus malloc_in_capture(std::uint64_t& address, std::uint64_t bytes, Stream& stream);
+  CudaStatus free_in_capture(std::uint64_t address, Stream& stream);
+  CudaStatus free_of_graph(GraphMemory& memory, CudaStream stream);
+  // Why CUDA would not launch it: success, or what it says.
+  CudaStatus check_memory(const Nodes& nodes);
+  void begin_life(GraphMemory& memory);
+  void end_life(GraphMemory& memory);
+  GraphMemory* find_graph_memory(std::uint64_t address);
   CudaStatus wait_in_capture(Stream& stream, const Event& event);
   CudaStatus record_in_capture(const Stream& stream, Event& event);
   // Refuses what cannot be asked of an event that was recorded in a capture.
@@ -378,6 +407,7 @@ class FakeCuda final : public CudaApi {
   // All of a graph, on `stream`.
   void check(const Stream& stream, const Exec& exec);
   bool is_accessible(AddressRange range, int ordinal) const;
+  bool is_of_graph(AddressRange range) const;
   bool is_registered(AddressRange range) const;
   // Whether it lies in one reservation.
   bool is_reserved(AddressRange range) const;
@@ -399,6 +429,11 @@ class FakeCuda final : public CudaApi {
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);
+  // Of memory that is used at the addresses it is given.
+  Mapping::Kind kind() const {
+    return options_.logical_memory ? Mapping::Kind::kReserved : Mapping::Kind::kUntouched;
+  }
+  CudaStatus take(std::uint64_t& address, std::uint64_t bytes, int ordinal);
   void give_back(std::uint64_t address);
   void allow(AddressRange range, int ordinal);
   Block* find_block(std::uint64_t handle);
@@ -428,14 +463,15 @@ class FakeCuda final : public CudaApi {
   std::unordered_map<CudaEvent, std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::vector<std::unique_ptr<Exec>> execs_;
-  std::vector<std::shared_ptr<Capture>> captures_;  // under way
-  std::vector<Block> blocks_;                       // handle - 1
-  std::set<std::pair<int, int>> entered_;           // which GPU may touch malloc's memory of which
-  std::map<int, Amount> taken_;                     // by ordinal
-  std::map<std::uint64_t, Reserved> reserved_;      // by begin
-  std::map<std::uint64_t, Mapped> mapped_;          // by begin
-  std::map<std::uint64_t, Allocated> allocated_;    // by begin
-  FakeMemory memory_{options_.logical_memory};      // of blocks
+  std::vector<std::shared_ptr<Capture>> captures_;     // under way
+  std::vector<Block> blocks_;                          // handle - 1
+  std::set<std::pair<int, int>> entered_;              // which GPU may touch malloc's memory of which
+  std::map<int, Amount> taken_;                        // by ordinal
+  std::map<std::uint64_t, Reserved> reserved_;         // by begin
+  std::map<std::uint64_t, Mapped> mapped_;             // by begin
+  std::map<std::uint64_t, Allocated> allocated_;       // by begin
+  std::map<std::uint64_t, GraphMemory> graph_memory_;  // by begin; never forgotten
+  FakeMemory memory_{options_.logical_memory};         // of blocks
   Amount mapped_amount_;
   IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
   std::map<std::uint64_t, Registered> pinned_;  // by begin

@@ -129,6 +129,17 @@ cudaError_t Preload::refuse() const {
   return next_.cudaMalloc(&nothing, std::numeric_limits<std::size_t>::max() / 2);
 }
 
+std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
+  cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+  const cudaError_t error = next_.cudaStreamIsCapturing(stream, &answer);
+  if (error == cudaSuccess) {
+    return answer != cudaStreamCaptureStatusNone;
+  }
+  next_.cudaGetLastError();
+  // The legacy stream would wait for a stream that is captured: CUDA tells the program.
+  return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
+}
+
 // --- memory of the device ----------------------------------------------------------------------------------
 
 template <class Take, class Pass>
@@ -165,7 +176,7 @@ cudaError_t Preload::allocate(void** address, std::size_t bytes) {
 
 cudaError_t Preload::allocate(void** address, std::size_t bytes, cudaStream_t stream) {
   const auto pass_on = [&] { return next_.cudaMallocAsync(address, bytes, stream); };
-  if (address == nullptr || bytes == 0) {
+  if (address == nullptr || bytes == 0 || is_captured(stream).value_or(true)) {
     return pass_on();
   }
   return allocate_from_pool(
@@ -212,6 +223,9 @@ cudaError_t Preload::free(void* address) {
 }
 
 cudaError_t Preload::free(void* address, cudaStream_t stream) {
+  if (is_captured(stream).value_or(false)) {
+    return next_.cudaFreeAsync(address, stream);
+  }
   return free_to_pool(
       Call::kFreeAsync, address,
       [&](Gpu& gpu) {

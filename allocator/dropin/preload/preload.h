@@ -8,6 +8,9 @@
 // (Settings::ordered_free) it does not: then what cudaMalloc gives belongs to the legacy default stream and
 // is free in its order, which is right for programs that use such memory on that stream alone, or have
 // synchronised themselves with all other uses by when they free it.
+//
+// cudaMallocAsync and cudaFreeAsync go to CUDA while their stream is captured: there they are nodes of the
+// graph, and the graph owns the memory, whose address is valid at each launch.
 
 #include <cuda_runtime_api.h>
 
@@ -118,6 +121,10 @@ class Preload {
   // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
   // others no context is made.
   bool synchronize_used();
+
+  // Whether work given to the stream becomes part of a graph, or is refused for the sake of one; empty where
+  // the runtime does not answer.
+  std::optional<bool> is_captured(cudaStream_t stream) const;
 
   // pool.allocate...() by `take`, or `pass` where there is no pool, or it fails for another reason than want
   // of memory.

@@ -24,9 +24,6 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
   return static_cast<CUresult>(cuda().call(name, work, releases));
 }
 
-// Marks what cuMemMap() maps, which no other process can be given.
-constexpr unsigned kVirtual = 1;
-
 CUresult device_get(CUdevice* device, int ordinal) {
   *device = ordinal;
   return CUDA_SUCCESS;
@@ -95,7 +92,8 @@ CUresult address_reserve(CUdeviceptr* address, std::size_t bytes, std::size_t al
     std::uint64_t made = 0;
     const CudaStatus status = cuda().fake().address_reserve(made, bytes, alignment);
     if (status == CudaStatus::kSuccess) {
-      cuda().add(made, {.bytes = bytes, .ordinal = cuda().ordinal(), .host_flags = kVirtual});
+      cuda().add(made,
+                 {.bytes = bytes, .ordinal = cuda().ordinal(), .host_flags = vdnn::stand_in::kNotShareable});
       *address = made;
     }
     return status;

@@ -161,9 +161,7 @@ cudaError_t cudaFree(void* address) {
       "cudaFree", [&] { return cuda().free(address); }, address == nullptr ? "" : "cudaFree");
 }
 cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stream) {
-  return cuda().call("cudaMallocAsync", [&] {
-    return with_stream(stream, [&](CudaStream) { return cuda().allocate(address, bytes); });
-  });
+  return cuda().call("cudaMallocAsync", [&] { return cuda().allocate_async(address, bytes, stream); });
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return cuda().call(
@@ -228,7 +226,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   return cuda().call("cudaIpcGetMemHandle", [&] {
-    // As CUDA's: what cuMemMap() has mapped has no such handle.
+    // As CUDA's: what cuMemMap() has mapped has no such handle, nor has memory of a graph.
     const auto* const found = cuda().find_memory(address_of(address));
     if (found == nullptr || found->second.type != cudaMemoryTypeDevice || found->second.host_flags != 0) {
       return CudaStatus::kInvalidValue;

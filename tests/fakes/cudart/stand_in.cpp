@@ -169,22 +169,45 @@ const std::pair<const std::uint64_t, Memory>* StandIn::find_memory(std::uint64_t
   return address - found.first < found.second.bytes ? &found : nullptr;
 }
 
-CudaStatus StandIn::allocate(void** address, std::size_t bytes) {
+template <class Make>
+CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, const Make& make) {
   if (bytes == 0) {
     *address = nullptr;
     return CudaStatus::kSuccess;
   }
   std::uint64_t made = 0;
-  CudaStatus status = fake_.malloc(made, bytes);
+  CudaStatus status = make(made);
   if (status == CudaStatus::kMemoryAllocation) {
     fake_.rest();  // what is freed in the order of a stream counts until it has run
-    status = fake_.malloc(made, bytes);
+    status = make(made);
   }
   if (status == CudaStatus::kSuccess) {
-    add(made, {.bytes = bytes, .ordinal = ordinal()});
+    add(made, {.bytes = bytes,
+               .ordinal = ordinal(),
+               .host_flags = fake_.is_graph_memory(made) ? kNotShareable : 0});
     *address = pointer_to<void>(made);
   }
   return status;
+}
+
+CudaStatus StandIn::allocate(void** address, std::size_t bytes) {
+  return allocate_by(address, bytes, [&](std::uint64_t& made) { return fake_.malloc(made, bytes); });
+}
+
+CudaStatus StandIn::allocate_async(void** address, std::size_t bytes, cudaStream_t stream) {
+  const CudaStream mine = find(stream);
+  if (mine == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  return allocate_by(address, bytes,
+                     [&](std::uint64_t& made) { return fake_.malloc_async(made, bytes, mine); });
+}
+
+// Memory of a graph has its address for ever.
+void StandIn::forget(const void* address) {
+  if (!fake_.is_graph_memory(address_of(address))) {
+    remove(address_of(address));
+  }
 }
 
 CudaStatus StandIn::free(void* address) {
@@ -196,7 +219,7 @@ CudaStatus StandIn::free(void* address) {
   }
   const CudaStatus status = fake_.free(address_of(address));
   if (status == CudaStatus::kSuccess) {
-    remove(address_of(address));
+    forget(address);
   }
   return status;
 }
@@ -211,7 +234,7 @@ CudaStatus StandIn::free_async(void* address, cudaStream_t stream) {
   }
   const CudaStatus status = fake_.free_async(address_of(address), mine);
   if (status == CudaStatus::kSuccess) {
-    remove(address_of(address));
+    forget(address);
   }
   return status;
 }
@@ -314,7 +337,7 @@ CudaStatus StandIn::reset() {
   std::ranges::for_each(std::exchange(events_, {}), [&](CudaEvent event) { fake_.event_destroy(event); });
   for (auto it = memory_.begin(); it != memory_.end();) {
     const bool gone = it->second.ordinal == mine && it->second.type == cudaMemoryTypeDevice &&
-                      fake_.free(it->first) == CudaStatus::kSuccess;
+                      it->second.host_flags == 0 && fake_.free(it->first) == CudaStatus::kSuccess;
     it = gone ? memory_.erase(it) : std::next(it);
   }
   return fake_.device_reset();

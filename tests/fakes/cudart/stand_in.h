@@ -44,6 +44,9 @@ struct Stream {
   int ordinal = 0;
 };
 
+// Marks memory of a device that no other process can be given: what cuMemMap() maps, and what is a graph's.
+inline constexpr unsigned kNotShareable = 1;
+
 struct Memory {
   std::uint64_t bytes = 0;
   cudaMemoryType type = cudaMemoryTypeDevice;
@@ -110,6 +113,7 @@ class StandIn {
   const std::pair<const std::uint64_t, Memory>* find_memory(std::uint64_t address) const;
 
   CudaStatus allocate(void** address, std::size_t bytes);
+  CudaStatus allocate_async(void** address, std::size_t bytes, cudaStream_t stream);
   CudaStatus free(void* address);
   CudaStatus free_async(void* address, cudaStream_t stream);
   CudaStatus allocate_host(void** address, std::size_t bytes, unsigned flags);
@@ -126,6 +130,10 @@ class StandIn {
 
  private:
   void enter_thread();
+  void forget(const void* address);
+  // `make(address)` gives the memory.
+  template <class Make>
+  CudaStatus allocate_by(void** address, std::size_t bytes, const Make& make);
   CudaStatus next_failure(std::string_view name);
   cudaError_t finish(CudaStatus status);
   CudaStatus synchronize_used();
