@@ -202,7 +202,31 @@ void StreamOrder::wait_until_done(const Frontier& frontier) {
   release_done();
 }
 
+bool StreamOrder::is_captured(const PoolStream& stream) {
+  return stream.known_by_handle && is_there(stream) && backend_.is_capturing(stream.handle);
+}
+
+void StreamOrder::wait_beside_captures() {
+  for (PoolStream& stream : streams_) {
+    if (stream.known_by_handle && is_there(stream) && !backend_.is_capturing(stream.handle)) {
+      record(stream);
+    }
+    if (!stream.events.empty()) {
+      backend_.synchronize(stream.events.back().handle);
+      ++counters_.host_waits;
+      done_.join(stream.events.back().after);
+    }
+  }
+  release_done();
+}
+
 void StreamOrder::wait_until_all_is_done() {
+  for (const PoolStream& stream : streams_) {
+    if (is_captured(stream)) {
+      throw CaptureConflict(backend_.properties().name + ": while stream " + std::to_string(stream.id) +
+                            " is being captured, all streams cannot be waited for");
+    }
+  }
   Frontier everything;
   for (PoolStream& stream : streams_) {
     const std::lock_guard lock(stream.mutex);

@@ -70,12 +70,6 @@ struct OrderCounters {
   std::uint64_t device_waits = 0;
 };
 
-// An event would have to cross the border of a capture.
-class CaptureConflict : public InvalidArgument {
- public:
-  using InvalidArgument::InvalidArgument;
-};
-
 class StreamOrder {
  public:
   StreamOrder(PoolBackend& backend, bool ends_are_told);
@@ -116,6 +110,8 @@ class StreamOrder {
   // Blocks the host.
   void wait_until_done(const Frontier& frontier);
   void wait_until_all_is_done();
+  // Likewise for all that can be waited for while streams are captured: what others than those were given.
+  void wait_beside_captures();
   // Asks which events have been reached.
   void look();
   // A block is freed on `stream` now: behind which point its uses are. An event is recorded at once where no
@@ -155,6 +151,7 @@ class StreamOrder {
   // Whether the handle still means the stream.
   bool is_there(const PoolStream& stream);
   void refuse_capture(const PoolStream& stream, const char* what) const;
+  bool is_captured(const PoolStream& stream);
   void release_done();
   void release_first(PoolStream& stream) noexcept;
 

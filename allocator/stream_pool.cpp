@@ -68,10 +68,13 @@ class StreamPool::Impl {
   }
 
   ~Impl() {
+    if (memory_.reserved().current == 0) {
+      return;  // nothing that work could use
+    }
     // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
     for (int i = 0; i < 2; ++i) {
       try {
-        backend_.synchronize_all();
+        wait_for_all();
         break;
       } catch (...) {
         continue;
@@ -264,6 +267,14 @@ class StreamPool::Impl {
   std::vector<PoolEvent> history() const { return history_ ? history_->events() : std::vector<PoolEvent>(); }
 
  private:
+  void wait_for_all() {
+    try {
+      backend_.synchronize_all();
+    } catch (const CaptureConflict&) {
+      order_.wait_beside_captures();
+    }
+  }
+
   // --- finding ---------------------------------------------------------------------------------------------
 
   static bool is_in_use(const BlockRecord& record) {

@@ -14,6 +14,7 @@
 // part where it was given several granules.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "vdnn/address_range.h"
+#include "vdnn/error.h"
 #include "vdnn/frontier.h"
 
 namespace vdnn {
@@ -30,6 +32,13 @@ class Device;
 using StreamHandle = void*;  // on CUDA a cudaStream_t
 using EventHandle = void*;
 using GranuleHandle = std::uint64_t;
+
+// A stream is being captured, and the call would cross the border of the capture or wait for what does not
+// run.
+class CaptureConflict : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
 
 struct PoolBackendProperties {
   std::string name;                   // in errors
@@ -68,7 +77,8 @@ class PoolBackend {
   virtual std::uint64_t stream_id(StreamHandle stream) = 0;
   // The handle means another stream on each thread (CUDA's per-thread default stream).
   virtual bool is_of_thread(StreamHandle) const { return false; }
-  // What the stream is given does not run, but becomes a graph.
+  // What the stream is given does not run, but becomes a graph; or it can be given nothing, since it would
+  // wait for such a stream (CUDA's legacy default stream, while a blocking stream is captured).
   virtual bool is_capturing(StreamHandle stream) = 0;
 
   // An event behind all that `stream` has been given.
@@ -79,7 +89,8 @@ class PoolBackend {
   virtual bool reached(EventHandle event) = 0;
   // Blocks the host.
   virtual void synchronize(EventHandle event) = 0;
-  // Until all that any stream has been given is done.
+  // Until all that any stream has been given is done. Throws CaptureConflict, and waits for nothing, where a
+  // stream is known to be captured; on CUDA the wait would invalidate the capture.
   virtual void synchronize_all() = 0;
   // The event is not named again; streams that wait for it go on waiting.
   virtual void release(EventHandle event) noexcept = 0;
@@ -118,6 +129,11 @@ StreamHandle stream_handle(StreamId stream);
 // gives nothing back before it dies; `memory_bytes` is a little less than what is free then.
 //
 // Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
-std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal);
+struct CudaBackendOptions {
+  // Whether a stream of the program is being captured: asked before all of the GPU is waited for, by any
+  // thread. Empty: known of blocking streams, and of those that the pool serves.
+  std::function<bool()> is_capturing_any;
+};
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options = {});
 
 }  // namespace vdnn

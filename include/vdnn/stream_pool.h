@@ -160,6 +160,11 @@ struct PoolEvent {
 // waited for across the border of the capture: of its own, or such as nobody has used; so is a stream that
 // would have to wait for one that is being captured. Where there is none, the request is refused,
 // InvalidArgument. What a graph uses must not be freed as long as that is launched.
+//
+// While a stream of the GPU is captured, nothing may wait for all of the GPU: what needs that (a stream has
+// gone without notice) is refused or put off until the capture has ended, and trim() gives back less. A pool
+// that has memory must not die while a stream that it serves is captured: what the stream was given earlier
+// cannot be waited for then.
 class StreamPool {
  public:
   StreamPool(PoolBackend& backend, const StreamPoolOptions& options);

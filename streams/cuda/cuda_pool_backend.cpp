@@ -65,9 +65,10 @@ PoolBackendProperties properties_of(CudaContext& context) {
 
 class CudaPoolBackend final : public PoolBackend {
  public:
-  explicit CudaPoolBackend(std::unique_ptr<CudaContext> context)
+  CudaPoolBackend(std::unique_ptr<CudaContext> context, CudaBackendOptions options)
       : PoolBackend(properties_of(*context)),
         context_(std::move(context)),
+        options_(std::move(options)),
         granules_(*context_, properties().granule_bytes, properties().maps),
         events_(*context_, /*timed=*/false) {}
 
@@ -98,11 +99,7 @@ class CudaPoolBackend final : public PoolBackend {
     return reinterpret_cast<std::uintptr_t>(stream) == kPerThread;
   }
   bool is_capturing(StreamHandle stream) override {
-    return within([&] {
-      bool capturing = false;
-      context_->check(api().stream_is_capturing(capturing, stream), "cudaStreamIsCapturing");
-      return capturing;
-    });
+    return within([&] { return is_captured(stream); });
   }
 
   EventHandle record(StreamHandle stream) override {
@@ -122,12 +119,30 @@ class CudaPoolBackend final : public PoolBackend {
     beside_captures([&] { context_->check(api().event_synchronize(event), "cudaEventSynchronize"); });
   }
   void synchronize_all() override {
-    beside_captures([&] { context_->check(api().device_synchronize(), "cudaDeviceSynchronize"); });
+    within([&] {
+      if (is_captured(nullptr) || (options_.is_capturing_any && options_.is_capturing_any())) {
+        throw CaptureConflict(properties().name +
+                              ": while a stream is being captured, all streams cannot be waited for");
+      }
+      context_->check(api().device_synchronize(), "cudaDeviceSynchronize");
+    });
   }
   void release(EventHandle event) noexcept override { EventPool::GiveBack{&events_}(event); }
 
  private:
   CudaApi& api() const { return context_->api(); }
+
+  // Of the legacy stream, also whether a blocking stream of the GPU is.
+  bool is_captured(StreamHandle stream) {
+    bool captured = false;
+    const CudaStatus status = api().stream_is_capturing(captured, stream);
+    if (status == CudaStatus::kStreamCaptureImplicit) {
+      context_->forget(status);
+      return true;
+    }
+    context_->check(status, "cudaStreamIsCapturing");
+    return captured;
+  }
 
   std::uint64_t id_of(StreamHandle stream) {
     std::uint64_t id = 0;
@@ -153,19 +168,21 @@ class CudaPoolBackend final : public PoolBackend {
   }
 
   std::unique_ptr<CudaContext> context_;
+  const CudaBackendOptions options_;
   CudaGranules granules_;
   EventPool events_;
 };
 
 }  // namespace
 
-std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api) {
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api,
+                                                    const CudaBackendOptions& options) {
   return std::make_unique<CudaPoolBackend>(
-      std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal));
+      std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal), options);
 }
 
-std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal) {
-  return make_cuda_pool_backend(ordinal, make_cuda_api());
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options) {
+  return make_cuda_pool_backend(ordinal, make_cuda_api(), options);
 }
 
 }  // namespace vdnn

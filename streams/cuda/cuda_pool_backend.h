@@ -8,6 +8,7 @@
 
 namespace vdnn {
 
-std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api);
+std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api,
+                                                    const CudaBackendOptions& options = {});
 
 }  // namespace vdnn

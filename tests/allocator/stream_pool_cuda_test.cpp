@@ -372,6 +372,99 @@ TEST_F(OnCuda, CapturesOfOthersAndHolesAreNoReasonToRefuse) {
   pool_->free(second->begin);
 }
 
+// A stream that went without notice is found out by waiting for all of the GPU, which would invalidate a
+// capture: that is put off. Before, the capture was invalidated.
+TEST_F(OnCuda, NothingWaitsForTheGpuWhileAStreamIsCaptured) {
+  ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[1])) << "the pool knows both";
+  ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[0]));
+  CudaStream gone = nullptr;
+  cuda_->stream_create(gone);
+  const auto left = pool_->allocate(20 * kMiB, gone);
+  ASSERT_TRUE(left);
+  pool_->free(left->begin);
+  cuda_->stream_destroy(gone);
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
+  const auto fresh = pool_->allocate(20 * kMiB, streams_[1]);
+  ASSERT_TRUE(fresh);
+  EXPECT_NE(fresh, left);
+  EXPECT_EQ(pool_->trim(), 0U);
+  EXPECT_THROW(pool_->allocate(18 * kMiB, streams_[1]), InvalidArgument);
+  EXPECT_THROW(pool_->allocate_ready(18 * kMiB), InvalidArgument);
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  EXPECT_TRUE(pool_->allocate(18 * kMiB, streams_[1]));
+}
+
+// A stream that the pool has never seen: known where it blocks, or where the program tells.
+TEST_F(OnCuda, NorWhileAnyOtherStreamIs) {
+  CudaStream blocking = nullptr;
+  cuda_->stream_create_blocking(blocking);
+  bool told = false;
+  const auto telling = make_cuda_pool_backend(0, cuda_, {.is_capturing_any = [&told] { return told; }});
+  telling->synchronize_all();
+  ASSERT_EQ(cuda_->stream_begin_capture(blocking), CudaStatus::kSuccess);
+  EXPECT_THROW(backend_->synchronize_all(), CaptureConflict);
+  EXPECT_THROW(telling->synchronize_all(), CaptureConflict);
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, blocking), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  told = true;
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
+  EXPECT_THROW(telling->synchronize_all(), CaptureConflict);
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  cuda_->stream_destroy(blocking);
+}
+
+TEST_F(OnCuda, APoolThatHasNothingEndsWithoutWaiting) {
+  auto empty = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+  const auto block = empty->allocate(2 * kMiB, streams_[1]);
+  empty->free(block->begin);
+  EXPECT_EQ(empty->trim(), 2 * kMiB);
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
+  empty.reset();
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+}
+
+// What the streams that nobody captures were given is waited for by events, the rest of the GPU is not.
+TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
+  CudaStream blocking = nullptr;
+  cuda_->stream_create_blocking(blocking);
+  auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+  const AddressRange block = pool->allocate(2 * kMiB, streams_[1]).value();
+  ASSERT_EQ(cuda_->stream_begin_capture(blocking), CudaStatus::kSuccess);
+  const Access access{.range = block};
+  FakeCuda::launch(streams_[1], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+  pool.reset();
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, blocking), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  cuda_->stream_destroy(blocking);
+  EXPECT_THAT(cuda_->findings(), IsEmpty());
+}
+
+// The legacy stream would wait for the blocking stream, and can be given nothing: that is no failure of the
+// device. Before, it was: "cudaStreamIsCapturing(): error 906".
+TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
+  CudaStream blocking = nullptr;
+  cuda_->stream_create_blocking(blocking);
+  const AddressRange other = pool_->allocate(20 * kMiB, streams_[1]).value();
+  pool_->free(other.begin);
+  ASSERT_EQ(cuda_->stream_begin_capture(blocking), CudaStatus::kSuccess);
+  const auto fresh = pool_->allocate(20 * kMiB, nullptr);
+  ASSERT_TRUE(fresh);
+  EXPECT_NE(fresh->begin, other.begin);
+  EXPECT_THROW(pool_->allocate(20 * kMiB, nullptr), CaptureConflict);
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, blocking), CudaStatus::kSuccess) << "it stays valid";
+  cuda_->graph_destroy(graph);
+  EXPECT_TRUE(pool_->allocate(20 * kMiB, nullptr));
+  cuda_->stream_destroy(blocking);
+}
+
 // All of the budget in one piece then.
 TEST(StreamPoolWithoutVirtualMemory, TakesItsBudgetAtOnce) {
   const auto cuda = std::make_shared<FakeCuda>(

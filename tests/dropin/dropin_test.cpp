@@ -90,7 +90,7 @@ TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, DropinTest,
                          Values("one_stream", "many_streams", "pinned", "out_of_memory", "threads",
-                                "per_thread", "graph", "graph_memory", "kernels"),
+                                "per_thread", "graph", "graph_memory", "beside_capture", "kernels"),
                          [](const auto& program) { return std::string(program.param); });
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
 
 #include "fakes/fake_cuda.h"
 
@@ -132,6 +135,126 @@ TEST_F(CaptureTest, AGraphThatAllocatesIsInstantiatedOnce) {
   EXPECT_EQ(fake_.graph_instantiate(exec_, graph_), CudaStatus::kSuccess);
   destroy();
 }
+
+// --- waiting while a stream is captured --------------------------------------------------------------------
+
+CudaStatus on_another_thread(const std::function<CudaStatus()>& call) {
+  CudaStatus status = CudaStatus::kSuccess;
+  std::thread([&] { status = call(); }).join();
+  return status;
+}
+
+TEST_F(CaptureTest, NoThreadWaitsForAGpuOfWhichAStreamIsCaptured) {
+  for (const CaptureMode mode : {CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed}) {
+    EXPECT_EQ(fake_.stream_begin_capture(captured_, mode), CudaStatus::kSuccess);
+    const auto wait = [&] {
+      fake_.set_device(0);
+      auto relaxed = CaptureMode::kRelaxed;
+      fake_.thread_exchange_capture_mode(relaxed);
+      return fake_.device_synchronize();
+    };
+    EXPECT_EQ(on_another_thread(wait), CudaStatus::kStreamCaptureUnsupported);
+    EXPECT_EQ(end(), CudaStatus::kStreamCaptureInvalidated);
+    EXPECT_EQ(fake_.device_synchronize(), CudaStatus::kSuccess);
+  }
+}
+
+TEST_F(CaptureTest, NoThreadAsksAStreamThatIsCaptured) {
+  using Ask = CudaStatus (FakeCuda::*)(CudaStream);
+  for (const Ask ask : {&FakeCuda::stream_synchronize, &FakeCuda::stream_query}) {
+    EXPECT_EQ(fake_.stream_begin_capture(captured_, CaptureMode::kRelaxed), CudaStatus::kSuccess);
+    EXPECT_EQ(on_another_thread([&] { return (fake_.*ask)(captured_); }),
+              CudaStatus::kStreamCaptureUnsupported);
+    EXPECT_EQ(end(), CudaStatus::kStreamCaptureInvalidated);
+    begin();
+    EXPECT_EQ(on_another_thread([&] { return (fake_.*ask)(other_); }), CudaStatus::kSuccess);
+    EXPECT_EQ(end(), CudaStatus::kSuccess);
+    fake_.graph_destroy(graph_);
+  }
+}
+
+TEST_F(CaptureTest, TheLegacyStreamStandsForBlockingStreamsThatAreCaptured) {
+  CudaStream blocking = nullptr;
+  fake_.stream_create_blocking(blocking);
+  const CudaStream legacy = fake_.stream_of(nullptr);
+  bool capturing = false;
+  begin();
+  EXPECT_EQ(fake_.stream_is_capturing(capturing, legacy), CudaStatus::kSuccess) << "that one does not block";
+  EXPECT_EQ(end(), CudaStatus::kSuccess);
+  fake_.graph_destroy(graph_);
+  EXPECT_EQ(fake_.stream_begin_capture(blocking), CudaStatus::kSuccess);
+  EXPECT_EQ(fake_.stream_is_capturing(capturing, legacy), CudaStatus::kStreamCaptureImplicit);
+  EXPECT_EQ(fake_.stream_end_capture(graph_, blocking), CudaStatus::kSuccess) << "it stays valid";
+  fake_.graph_destroy(graph_);
+  EXPECT_EQ(fake_.stream_begin_capture(blocking), CudaStatus::kSuccess);
+  EXPECT_EQ(on_another_thread([&] { return fake_.stream_query(legacy); }),
+            CudaStatus::kStreamCaptureImplicit);
+  EXPECT_EQ(fake_.stream_end_capture(graph_, blocking), CudaStatus::kStreamCaptureInvalidated);
+  fake_.stream_destroy(blocking);
+}
+
+// --- modes -------------------------------------------------------------------------------------------------
+
+struct Modes {
+  CaptureMode of_capture;
+  CaptureMode of_thread;
+  bool allowed;            // to the thread that captures
+  bool allowed_elsewhere;  // to others with the same mode
+};
+
+class CaptureModesTest : public CaptureTest, public ::testing::WithParamInterface<Modes> {
+ protected:
+  // cudaMalloc is the documentation's own example.
+  bool may_allocate() {
+    auto mode = GetParam().of_thread;
+    fake_.set_device(0);
+    fake_.thread_exchange_capture_mode(mode);
+    std::uint64_t address = 0;
+    const CudaStatus status = fake_.malloc(address, kBytes);
+    fake_.thread_exchange_capture_mode(mode);
+    EXPECT_EQ(mode, GetParam().of_thread) << "what was put back comes out again";
+    if (status == CudaStatus::kSuccess) {
+      allocated_.push_back(address);
+    }
+    return status == CudaStatus::kSuccess;
+  }
+  void capture(const std::function<bool()>& call, bool allowed) {
+    EXPECT_EQ(fake_.stream_begin_capture(captured_, GetParam().of_capture), CudaStatus::kSuccess);
+    EXPECT_EQ(call(), allowed);
+    EXPECT_EQ(end(), allowed ? CudaStatus::kSuccess : CudaStatus::kStreamCaptureInvalidated);
+    if (allowed) {
+      fake_.graph_destroy(graph_);
+    }
+  }
+
+  std::vector<std::uint64_t> allocated_;
+};
+
+TEST_P(CaptureModesTest, SayWhatAThreadMayDoMeanwhile) {
+  capture([this] { return may_allocate(); }, GetParam().allowed);
+  capture(
+      [this] {
+        bool allowed = false;
+        std::thread([&] { allowed = may_allocate(); }).join();
+        return allowed;
+      },
+      GetParam().allowed_elsewhere);
+  for (const std::uint64_t address : allocated_) {
+    fake_.free(address);
+  }
+  expect_nothing_wrong();
+}
+
+constexpr CaptureMode kGlobal = CaptureMode::kGlobal;
+constexpr CaptureMode kLocal = CaptureMode::kThreadLocal;
+constexpr CaptureMode kRelaxed = CaptureMode::kRelaxed;
+INSTANTIATE_TEST_SUITE_P(
+    Modes, CaptureModesTest,
+    ::testing::Values(Modes{kGlobal, kGlobal, false, false}, Modes{kGlobal, kLocal, false, true},
+                      Modes{kGlobal, kRelaxed, true, true}, Modes{kLocal, kGlobal, false, true},
+                      Modes{kLocal, kLocal, false, true}, Modes{kLocal, kRelaxed, true, true},
+                      Modes{kRelaxed, kGlobal, true, true}, Modes{kRelaxed, kLocal, true, true},
+                      Modes{kRelaxed, kRelaxed, true, true}));
 
 }  // namespace
 }  // namespace vdnn

@@ -242,10 +242,20 @@ CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
   if (const CudaStatus status = begin(name, releases); status != CudaStatus::kSuccess) {
     return status;
   }
-  const auto mine = std::ranges::find(captures_, std::this_thread::get_id(), &Capture::thread);
-  return mine == captures_.end() || thread().capture_mode == CaptureMode::kRelaxed
-             ? CudaStatus::kSuccess
-             : invalidate(**mine, CudaStatus::kStreamCaptureUnsupported);
+  const CaptureMode mode = thread().capture_mode;
+  const auto forbids = [mode](const std::shared_ptr<Capture>& capture) {
+    const bool is_mine = capture->thread == std::this_thread::get_id();
+    return mode != CaptureMode::kRelaxed &&
+           (is_mine ? capture->mode != CaptureMode::kRelaxed
+                    : mode == CaptureMode::kGlobal && capture->mode == CaptureMode::kGlobal);
+  };
+  CudaStatus status = CudaStatus::kSuccess;
+  for (const std::shared_ptr<Capture>& capture : captures_) {
+    if (forbids(capture)) {
+      status = invalidate(*capture, CudaStatus::kStreamCaptureUnsupported);
+    }
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::finish(CudaStatus status) {
@@ -513,10 +523,8 @@ CudaStatus FakeCuda::take_turns(Stream& stream) {
   const auto is_blocking = [&stream](const auto& other) {
     return other->blocking && other->ordinal == stream.ordinal;
   };
-  for (const auto& other : streams_) {
-    if (is_blocking(other) && other->place.capture) {
-      return invalidate(*other->place.capture, CudaStatus::kStreamCaptureImplicit);
-    }
+  if (Capture* const capture = capture_of_blocking(stream.ordinal)) {
+    return invalidate(*capture, CudaStatus::kStreamCaptureImplicit);
   }
   for (const auto& other : streams_) {
     if (is_blocking(other)) {
@@ -570,6 +578,9 @@ CudaStatus FakeCuda::stream_synchronize(CudaStream stream) {
   if (mine == nullptr) {
     return misuse("cudaStreamSynchronize", "no such stream");
   }
+  if (const CudaStatus status = check_no_capture(*mine); status != CudaStatus::kSuccess) {
+    return status;
+  }
   const CudaStatus status = run_until("cudaStreamSynchronize", [mine] { return mine->pieces.empty(); });
   if (status == CudaStatus::kSuccess) {
     order_.host_waited(order_.recorded(mine->id));
@@ -585,6 +596,9 @@ CudaStatus FakeCuda::stream_query(CudaStream stream) {
   const Stream* const mine = find_stream(stream);
   if (mine == nullptr) {
     return misuse("cudaStreamQuery", "no such stream");
+  }
+  if (const CudaStatus status = check_no_capture(*mine); status != CudaStatus::kSuccess) {
+    return status;
   }
   if (!mine->pieces.empty()) {
     return finish(CudaStatus::kNotReady);
@@ -615,6 +629,10 @@ CudaStatus FakeCuda::stream_is_capturing(bool& capturing, CudaStream stream) {
   if (mine == nullptr) {
     return misuse("cudaStreamIsCapturing", "no such stream");
   }
+  const bool is_legacy = mine->is_default && !mine->blocking;
+  if (is_legacy && capture_of_blocking(mine->ordinal) != nullptr) {
+    return finish(CudaStatus::kStreamCaptureImplicit);  // and the capture stays valid
+  }
   capturing = mine->place.capture != nullptr;
   return CudaStatus::kSuccess;
 }
@@ -625,8 +643,18 @@ CudaStatus FakeCuda::device_synchronize() {
     return status;
   }
   const int ordinal = thread().ordinal;
+  const CudaStatus status = check_no_capture(ordinal);
+  return status == CudaStatus::kSuccess ? run_all("cudaDeviceSynchronize", ordinal) : status;
+}
+
+CudaStatus FakeCuda::finish_work() {
+  const std::lock_guard lock(mutex_);
+  return run_all("cudaFree", thread().ordinal);
+}
+
+CudaStatus FakeCuda::run_all(std::string_view call, int ordinal) {
   const auto is_there = [ordinal](const auto& stream) { return stream->ordinal == ordinal; };
-  const CudaStatus status = run_until("cudaDeviceSynchronize", [&] {
+  const CudaStatus status = run_until(call, [&] {
     return std::ranges::all_of(
         streams_, [&](const auto& stream) { return !is_there(stream) || stream->pieces.empty(); });
   });
@@ -820,6 +848,34 @@ CudaStatus FakeCuda::invalidate(Capture& capture, CudaStatus status) {
   return finish(status);
 }
 
+FakeCuda::Capture* FakeCuda::capture_of_blocking(int ordinal) const {
+  const auto found = std::ranges::find_if(streams_, [ordinal](const auto& stream) {
+    return stream->blocking && stream->ordinal == ordinal && stream->place.capture;
+  });
+  return found == streams_.end() ? nullptr : (*found)->place.capture.get();
+}
+
+CudaStatus FakeCuda::check_no_capture(const Stream& stream) {
+  if (stream.place.capture) {
+    return invalidate(*stream.place.capture, CudaStatus::kStreamCaptureUnsupported);
+  }
+  const bool is_legacy = stream.is_default && !stream.blocking;
+  Capture* const encompassed = is_legacy ? capture_of_blocking(stream.ordinal) : nullptr;
+  return encompassed == nullptr ? CudaStatus::kSuccess
+                                : invalidate(*encompassed, CudaStatus::kStreamCaptureImplicit);
+}
+
+CudaStatus FakeCuda::check_no_capture(int ordinal) {
+  CudaStatus status = CudaStatus::kSuccess;
+  for (const std::shared_ptr<Capture>& capture : captures_) {
+    if (std::ranges::any_of(capture->streams,
+                            [ordinal](const Stream* stream) { return stream->ordinal == ordinal; })) {
+      status = invalidate(*capture, CudaStatus::kStreamCaptureUnsupported);
+    }
+  }
+  return status;
+}
+
 CudaStatus FakeCuda::check_not_captured(const Event& event) {
   if (!event.place.capture) {
     return CudaStatus::kSuccess;
@@ -879,7 +935,7 @@ CudaStatus FakeCuda::record_in_capture(const Stream& stream, Event& event) {
   return CudaStatus::kSuccess;
 }
 
-CudaStatus FakeCuda::stream_begin_capture(CudaStream stream) {
+CudaStatus FakeCuda::stream_begin_capture(CudaStream stream, CaptureMode mode, CudaGraph into) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaStreamBeginCapture"); status != CudaStatus::kSuccess) {
     return status;
@@ -894,6 +950,11 @@ CudaStatus FakeCuda::stream_begin_capture(CudaStream stream) {
   mine->place.capture = std::make_shared<Capture>();
   mine->place.capture->streams.push_back(mine);
   mine->place.capture->thread = std::this_thread::get_id();
+  mine->place.capture->mode = mode;
+  if (into != nullptr) {
+    mine->place.capture->into = find(graphs_, into);
+    mine->place.capture->nodes = mine->place.capture->into->nodes;
+  }
   captures_.push_back(mine->place.capture);
   return CudaStatus::kSuccess;
 }
@@ -947,7 +1008,7 @@ CudaStatus FakeCuda::stream_end_capture(CudaGraph& graph, CudaStream stream) {
   if (capture->streams.front() != mine) {
     return invalidate(*capture, CudaStatus::kStreamCaptureUnmatched);
   }
-  if (capture->thread != std::this_thread::get_id()) {
+  if (capture->thread != std::this_thread::get_id() && capture->mode != CaptureMode::kRelaxed) {
     return finish(CudaStatus::kStreamCaptureWrongThread);
   }
   const bool joined = is_joined(*capture);
@@ -955,11 +1016,13 @@ CudaStatus FakeCuda::stream_end_capture(CudaGraph& graph, CudaStream stream) {
   if (!capture->valid || !joined) {
     return finish(joined ? CudaStatus::kStreamCaptureInvalidated : CudaStatus::kStreamCaptureUnjoined);
   }
-  auto made = std::make_unique<Graph>();
-  made->lanes = capture->streams.size();
+  Graph* made = capture->into;
+  if (made == nullptr) {
+    made = graphs_.emplace_back(std::make_unique<Graph>()).get();
+  }
+  made->lanes = std::max(made->lanes, capture->streams.size());
   made->nodes = std::move(capture->nodes);
-  graph = made.get();
-  graphs_.push_back(std::move(made));
+  graph = made;
   return CudaStatus::kSuccess;
 }
 
@@ -1279,7 +1342,7 @@ void FakeCuda::allow(AddressRange range, int ordinal) {
 
 CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaMalloc"); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaMalloc"); status != CudaStatus::kSuccess) {
     return status;
   }
   return take(address, bytes, thread().ordinal);
@@ -1324,7 +1387,7 @@ CudaStatus FakeCuda::free(std::uint64_t address) {
   const auto it = allocated_.find(address);
   GraphMemory* const of_graph = find_graph_memory(address);
   Owned* const mine = it == allocated_.end() ? static_cast<Owned*>(of_graph) : &it->second;
-  if (const CudaStatus status = begin("cudaFree", mine); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = begin_unsafe("cudaFree", mine); status != CudaStatus::kSuccess) {
     return status;
   }
   if (of_graph != nullptr && of_graph->live && of_graph->freed_in == nullptr) {

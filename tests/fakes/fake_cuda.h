@@ -13,8 +13,10 @@
 // A stream that is captured records instead: a graph has its pieces with the order that streams and events
 // gave them and no other, and each launch runs them in an order that is drawn anew. Memory that is allocated
 // in the order of such a stream is the graph's: its address is valid from a launch to the free that follows,
-// in the graph or after it, and is no other memory's. While a thread captures, its calls that wait for the
-// device or change memory invalidate the capture; CUDA does not say of each call whether it does.
+// in the graph or after it, and is no other memory's. Nobody
+// may wait for what is captured, or ask whether it is done, nor for all of its GPU: that invalidates the
+// capture, whichever thread does it. So does a call that waits for the device otherwise or changes memory,
+// where the modes of capture and thread forbid it; CUDA does not say of each call whether it does.
 //
 // Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
 // destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
@@ -106,6 +108,13 @@ class FakeCuda final : public CudaApi {
   // GPU's, cudaStreamPerThread (2) the thread's own there.
   CudaStream stream_of(CudaStream stream);
 
+  // cudaStreamBeginCapture with a mode, where stream_begin_capture() has kThreadLocal; or
+  // cudaStreamBeginCaptureToGraph, where the first node comes after none.
+  CudaStatus stream_begin_capture(CudaStream stream, CaptureMode mode, CudaGraph into = nullptr);
+  // Until the calling thread's GPU has done all that it was given, as cudaFree() waits: captures stay what
+  // they are.
+  CudaStatus finish_work();
+
   // cudaMallocAsync: memory in the stream's order; where the stream is captured, of the graph.
   CudaStatus malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream);
   // cudaFreeAsync: memory goes in the stream's order. What is freed in a capture must be a graph's.
@@ -186,7 +195,9 @@ class FakeCuda final : public CudaApi {
   CudaStatus event_elapsed_time(float& milliseconds, CudaEvent begin, CudaEvent end) override;
   CudaStatus memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                           CopyDirection direction, CudaStream stream) override;
-  CudaStatus stream_begin_capture(CudaStream stream) override;
+  CudaStatus stream_begin_capture(CudaStream stream) override {
+    return stream_begin_capture(stream, CaptureMode::kThreadLocal);
+  }
   CudaStatus thread_exchange_capture_mode(CaptureMode& mode) override;
   CudaStatus stream_end_capture(CudaGraph& graph, CudaStream stream) override;
   CudaStatus graph_destroy(CudaGraph graph) override;
@@ -246,6 +257,7 @@ class FakeCuda final : public CudaApi {
   };
 
   struct Stream;
+  struct Graph;
   // A piece of a graph, the nodes that it comes after, and those that come after it.
   struct Node {
     Kernel kernel;
@@ -266,6 +278,8 @@ class FakeCuda final : public CudaApi {
   struct Capture {
     std::vector<const Stream*> streams;  // the first is where it began
     std::thread::id thread;
+    CaptureMode mode = CaptureMode::kThreadLocal;
+    Graph* into = nullptr;  // null: a graph of its own
     bool valid = true;
     bool ended = false;
     Nodes nodes;
@@ -357,7 +371,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
   // Whether the call, which has begun, is the one to be lost.
   bool is_lost(std::string_view name);
-  // Likewise, for what a thread may not do while it captures.
+  // Likewise, for a call that may be unsafe while streams are captured: in CUDA's words that is one which
+  // their graphs would not know of.
   CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
   // Of the calling thread's GPU.
   CudaStatus corruption();
@@ -385,6 +400,12 @@ class FakeCuda final : public CudaApi {
   CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus invalidate(Capture& capture, CudaStatus status);
+  // Why no thread may ask whether the stream's work, or the GPU's, is done, or wait for it: success, or what
+  // CUDA says. Invalidates the captures that it concerns.
+  CudaStatus check_no_capture(const Stream& stream);
+  CudaStatus check_no_capture(int ordinal);
+  // The capture of a blocking stream of the GPU, or null.
+  Capture* capture_of_blocking(int ordinal) const;
   CudaStatus malloc_in_capture(std::uint64_t& address, std::uint64_t bytes, Stream& stream);
   CudaStatus free_in_capture(std::uint64_t address, Stream& stream);
   CudaStatus free_of_graph(GraphMemory& memory, CudaStream stream);
@@ -426,6 +447,7 @@ class FakeCuda final : public CudaApi {
   // faster.
   void run_awhile();
   bool others_go_on();
+  CudaStatus run_all(std::string_view call, int ordinal);
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);

@@ -78,6 +78,43 @@ CUresult memory_info(std::size_t* free_bytes, std::size_t* total_bytes) {
 CUresult destroy_stream(CUstream stream) {
   return with_preload([&](Preload& preload) { return preload.destroy_stream(stream); });
 }
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  return with_preload([&](Preload& preload) {
+    return preload.begin_capture(stream, static_cast<cudaStreamCaptureMode>(mode));
+  });
+}
+CUresult begin_capture_per_thread(CUstream stream, CUstreamCaptureMode mode) {
+  return begin_capture(of_thread(stream), mode);
+}
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  return with_preload([&](Preload& preload) { return preload.end_capture(stream, graph); });
+}
+CUresult end_capture_per_thread(CUstream stream, CUgraph* graph) {
+  return end_capture(of_thread(stream), graph);
+}
+#if CUDA_VERSION >= 12030  // the first that declares it
+CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNode* after,
+                                const CUgraphEdgeData* edges, std::size_t count, CUstreamCaptureMode mode) {
+  void* next = nullptr;
+  auto answer = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  const CUresult found = driver()->cuGetProcAddress("cuStreamBeginCaptureToGraph", &next, 12030,
+                                                    CU_GET_PROC_ADDRESS_LEGACY_STREAM, &answer);
+  if (found != CUDA_SUCCESS || next == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return with_preload([&](Preload& preload) {
+    return preload.begin_capture([&] {
+      return static_cast<cudaError_t>(reinterpret_cast<PFN_cuStreamBeginCaptureToGraph_v12030>(next)(
+          stream, graph, after, edges, count, mode));
+    });
+  });
+}
+CUresult begin_capture_to_graph_per_thread(CUstream stream, CUgraph graph, const CUgraphNode* after,
+                                           const CUgraphEdgeData* edges, std::size_t count,
+                                           CUstreamCaptureMode mode) {
+  return begin_capture_to_graph(of_thread(stream), graph, after, edges, count, mode);
+}
+#endif
 CUresult reset_device(CUdevice device) {
   with_preload([&](Preload& preload) {
     preload.forget_device(device);
@@ -135,33 +172,49 @@ Hook for_all(std::string_view name, int version, std::string_view symbol, Driver
 // The newest of a name first, and of those that of programs with per-thread default streams.
 const auto& hooks() {
   static const std::array all = {
-      for_served<PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),
-      for_all<PFN_cuMemFree_v3020>("cuMemFree", 3020, "cuMemFree_v2", free, free_for_other),
-      for_served<PFN_cuMemAllocAsync_v11020_ptsz>("cuMemAllocAsync", 11020, "cuMemAllocAsync_ptsz",
-                                                  allocate_async_per_thread, true),
-      for_served<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", 11020, "cuMemAllocAsync", allocate_async),
-      for_all<PFN_cuMemFreeAsync_v11020_ptsz>("cuMemFreeAsync", 11020, "cuMemFreeAsync_ptsz",
-                                              free_async_per_thread, free_async_per_thread_for_other, true),
-      for_all<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", 11020, "cuMemFreeAsync", free_async,
-                                         free_async_for_other),
-      for_served<PFN_cuMemHostAlloc_v2020>("cuMemHostAlloc", 2020, "cuMemHostAlloc", allocate_host),
-      for_served<PFN_cuMemAllocHost_v3020>("cuMemAllocHost", 3020, "cuMemAllocHost_v2",
-                                           allocate_host_plainly),
-      for_all<PFN_cuMemFreeHost_v2000>("cuMemFreeHost", 2000, "cuMemFreeHost", free_host, free_host),
-      for_served<PFN_cuMemGetInfo_v3020>("cuMemGetInfo", 3020, "cuMemGetInfo_v2", memory_info),
-      for_all<PFN_cuStreamDestroy_v4000>("cuStreamDestroy", 4000, "cuStreamDestroy_v2", destroy_stream,
-                                         destroy_stream),
-      for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 11000,
-                                                  "cuDevicePrimaryCtxReset_v2", reset_device, reset_device),
-      for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset",
-                                                  reset_device, reset_device),
-      for_all<PFN_cuIpcGetMemHandle_v4010>("cuIpcGetMemHandle", 4010, "cuIpcGetMemHandle", ipc_handle,
-                                           ipc_handle),
-      for_all<PFN_cuGetProcAddress_v12000>("cuGetProcAddress", 12000, "cuGetProcAddress_v2",
-                                           look_up<Asker::kServed>, look_up<Asker::kOther>),
-      for_all<PFN_cuGetProcAddress_v11030>("cuGetProcAddress", 11030, "cuGetProcAddress",
-                                           look_up_without_answer<Asker::kServed>,
-                                           look_up_without_answer<Asker::kOther>),
+    for_served<PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),
+    for_all<PFN_cuMemFree_v3020>("cuMemFree", 3020, "cuMemFree_v2", free, free_for_other),
+    for_served<PFN_cuMemAllocAsync_v11020_ptsz>("cuMemAllocAsync", 11020, "cuMemAllocAsync_ptsz",
+                                                allocate_async_per_thread, true),
+    for_served<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", 11020, "cuMemAllocAsync", allocate_async),
+    for_all<PFN_cuMemFreeAsync_v11020_ptsz>("cuMemFreeAsync", 11020, "cuMemFreeAsync_ptsz",
+                                            free_async_per_thread, free_async_per_thread_for_other, true),
+    for_all<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", 11020, "cuMemFreeAsync", free_async,
+                                       free_async_for_other),
+    for_served<PFN_cuMemHostAlloc_v2020>("cuMemHostAlloc", 2020, "cuMemHostAlloc", allocate_host),
+    for_served<PFN_cuMemAllocHost_v3020>("cuMemAllocHost", 3020, "cuMemAllocHost_v2", allocate_host_plainly),
+    for_all<PFN_cuMemFreeHost_v2000>("cuMemFreeHost", 2000, "cuMemFreeHost", free_host, free_host),
+    for_served<PFN_cuMemGetInfo_v3020>("cuMemGetInfo", 3020, "cuMemGetInfo_v2", memory_info),
+    for_all<PFN_cuStreamDestroy_v4000>("cuStreamDestroy", 4000, "cuStreamDestroy_v2", destroy_stream,
+                                       destroy_stream),
+    for_all<PFN_cuStreamBeginCapture_v10010_ptsz>("cuStreamBeginCapture", 10010,
+                                                  "cuStreamBeginCapture_v2_ptsz", begin_capture_per_thread,
+                                                  begin_capture_per_thread, true),
+    for_all<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2",
+                                             begin_capture, begin_capture),
+    for_all<PFN_cuStreamEndCapture_v10000_ptsz>("cuStreamEndCapture", 10000, "cuStreamEndCapture_ptsz",
+                                                end_capture_per_thread, end_capture_per_thread, true),
+    for_all<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", 10000, "cuStreamEndCapture", end_capture,
+                                           end_capture),
+#if CUDA_VERSION >= 12030
+    for_all<PFN_cuStreamBeginCaptureToGraph_v12030_ptsz>(
+        "cuStreamBeginCaptureToGraph", 12030, "cuStreamBeginCaptureToGraph_ptsz",
+        begin_capture_to_graph_per_thread, begin_capture_to_graph_per_thread, true),
+    for_all<PFN_cuStreamBeginCaptureToGraph_v12030>("cuStreamBeginCaptureToGraph", 12030,
+                                                    "cuStreamBeginCaptureToGraph", begin_capture_to_graph,
+                                                    begin_capture_to_graph),
+#endif
+    for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 11000,
+                                                "cuDevicePrimaryCtxReset_v2", reset_device, reset_device),
+    for_all<PFN_cuDevicePrimaryCtxReset_v11000>("cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset",
+                                                reset_device, reset_device),
+    for_all<PFN_cuIpcGetMemHandle_v4010>("cuIpcGetMemHandle", 4010, "cuIpcGetMemHandle", ipc_handle,
+                                         ipc_handle),
+    for_all<PFN_cuGetProcAddress_v12000>("cuGetProcAddress", 12000, "cuGetProcAddress_v2",
+                                         look_up<Asker::kServed>, look_up<Asker::kOther>),
+    for_all<PFN_cuGetProcAddress_v11030>("cuGetProcAddress", 11030, "cuGetProcAddress",
+                                         look_up_without_answer<Asker::kServed>,
+                                         look_up_without_answer<Asker::kOther>),
   };
   return all;
 }

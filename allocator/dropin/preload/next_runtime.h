@@ -9,7 +9,7 @@ namespace vdnn::preload {
 #define VDNN_PRELOAD_CALLS(apply)                                                                    \
   apply(cudaMalloc) apply(cudaFree) apply(cudaMallocAsync) apply(cudaFreeAsync) apply(cudaHostAlloc) \
       apply(cudaFreeHost) apply(cudaMemGetInfo) apply(cudaStreamDestroy) apply(cudaDeviceReset)      \
-          apply(cudaIpcGetMemHandle)
+          apply(cudaIpcGetMemHandle) apply(cudaStreamBeginCapture) apply(cudaStreamEndCapture)
 
 // What else is needed of it.
 #define VDNN_PRELOAD_HELPERS(apply)                                                              \

@@ -49,6 +49,42 @@ Gpu::Gpu(const NextRuntime& next_, int ordinal_, std::unique_ptr<PoolBackend> ba
          const StreamPoolOptions& options)
     : next(next_), ordinal(ordinal_), backend(std::move(backend_)), pool(*backend, options) {}
 
+void Gpu::put_off(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  if (!pool.find(address) || std::ranges::find(put_off_, address) != put_off_.end()) {
+    throw InvalidArgument("no block in use begins there");
+  }
+  put_off_.push_back(address);
+  has_put_off_ = true;
+}
+
+bool Gpu::is_put_off(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::find(put_off_, address) != put_off_.end();
+}
+
+cudaError_t Gpu::synchronize() {
+  std::vector<std::uint64_t> idle;
+  if (has_put_off_) {
+    const std::lock_guard lock(mutex_);
+    idle = put_off_;
+  }
+  const cudaError_t error = next.cudaDeviceSynchronize();
+  if (error != cudaSuccess || idle.empty()) {
+    return error;
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(put_off_, [&](std::uint64_t address) {
+    if (std::ranges::find(idle, address) == idle.end()) {
+      return false;
+    }
+    attempt([&] { pool.free_idle(address); });
+    return true;
+  });
+  has_put_off_ = !put_off_.empty();
+  return error;
+}
+
 Pools::Pools(const Settings& settings_) : settings(settings_), host(settings_.host_cache_bytes) {}
 
 // --- pools -------------------------------------------------------------------------------------------------
@@ -89,7 +125,8 @@ std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
       next_.cudaGetLastError();
       throw DeviceError("cudaMemGetInfo: error " + std::to_string(error));
     }
-    std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(ordinal, cuda());
+    std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(
+        ordinal, cuda(), {.is_capturing_any = [&captures = pools_.captures] { return captures.any(); }});
     if (!backend->properties().maps && pools_.settings.memory_bytes == 0) {
       throw DeviceError(
           "it has no virtual memory management, so that a pool takes all its memory at once: "
@@ -150,7 +187,10 @@ cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& t
     if (!mine) {
       return pass(call, pass_on());
     }
-    const std::optional<AddressRange> range = take(mine->pool);
+    std::optional<AddressRange> range = take(mine->pool);
+    if (!range && mine->has_put_off() && !pools_.captures.any() && mine->synchronize() == cudaSuccess) {
+      range = take(mine->pool);
+    }
     if (!range) {
       return refuse();
     }
@@ -213,7 +253,11 @@ cudaError_t Preload::free(void* address) {
           gpu.pool.free(address_of(address));
           return cudaSuccess;
         }
-        const cudaError_t error = next_.cudaDeviceSynchronize();
+        if (pools_.captures.any()) {
+          gpu.put_off(address_of(address));
+          return cudaSuccess;
+        }
+        const cudaError_t error = gpu.synchronize();
         if (error == cudaSuccess) {
           gpu.pool.free_idle(address_of(address));
         }
@@ -229,6 +273,9 @@ cudaError_t Preload::free(void* address, cudaStream_t stream) {
   return free_to_pool(
       Call::kFreeAsync, address,
       [&](Gpu& gpu) {
+        if (gpu.has_put_off() && gpu.is_put_off(address_of(address))) {
+          throw InvalidArgument("the block was freed already");
+        }
         gpu.pool.free(address_of(address), stream);
         return cudaSuccess;
       },
@@ -320,6 +367,9 @@ std::shared_ptr<CudaApi> Preload::cuda() {
 }
 
 bool Preload::synchronize_used() {
+  if (pools_.captures.any()) {
+    return false;
+  }
   const std::shared_ptr<CudaApi> asked = cuda();
   int count = 0;
   bool done = asked->device_count(count) == CudaStatus::kSuccess;
@@ -366,6 +416,20 @@ cudaError_t Preload::destroy_stream(cudaStream_t stream) {
     }
   });
   return next_.cudaStreamDestroy(stream);
+}
+
+cudaError_t Preload::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return begin_capture([&] { return next_.cudaStreamBeginCapture(stream, mode); });
+}
+
+// Where it fails the capture has ended all the same, but where this stream or thread cannot end it.
+cudaError_t Preload::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
+  const bool was_captured = is_captured(stream).value_or(false);
+  const cudaError_t error = next_.cudaStreamEndCapture(stream, graph);
+  if (was_captured && (error == cudaSuccess || !is_captured(stream).value_or(true))) {
+    pools_.captures.end();
+  }
+  return error;
 }
 
 void Preload::end(std::shared_ptr<Gpu> gpu) {

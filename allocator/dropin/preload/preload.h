@@ -9,6 +9,10 @@
 // is free in its order, which is right for programs that use such memory on that stream alone, or have
 // synchronised themselves with all other uses by when they free it.
 //
+// While any stream is captured, no GPU may be waited for. Blocks that are given to cudaFree then are put off:
+// they go back once a GPU that nobody captures has been waited for, with the next cudaFree or when memory
+// runs short.
+//
 // cudaMallocAsync and cudaFreeAsync go to CUDA while their stream is captured: there they are nodes of the
 // graph, and the graph owns the memory, whose address is valid at each launch.
 
@@ -26,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/dropin/preload/captures.h"
 #include "allocator/dropin/preload/host_cache.h"
 #include "allocator/dropin/preload/next_runtime.h"
 #include "allocator/dropin/preload/settings.h"
@@ -45,14 +50,29 @@ enum class Call : std::uint8_t {
 };
 inline constexpr std::size_t kCalls = 6;
 
-struct Gpu {
+// Thread-safe.
+class Gpu {
+ public:
   Gpu(const NextRuntime& next_, int ordinal_, std::unique_ptr<PoolBackend> backend_,
       const StreamPoolOptions& options);
+
+  // A block in use that is to be freed once all of the GPU has been waited for. Throws InvalidArgument where
+  // there is none.
+  void put_off(std::uint64_t address);
+  bool is_put_off(std::uint64_t address) const;
+  bool has_put_off() const { return has_put_off_; }
+  // Waits for the GPU, on a thread that is there; what was put off is free then.
+  cudaError_t synchronize();
 
   const NextRuntime& next;  // that made it
   const int ordinal;
   const std::unique_ptr<PoolBackend> backend;
   StreamPool pool;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::uint64_t> put_off_;
+  std::atomic<bool> has_put_off_{false};
 };
 
 struct Count {
@@ -75,6 +95,7 @@ struct Pools {
   const Settings settings;
   std::array<Count, kCalls> counts;
   HostCache host;
+  Captures captures;
   std::atomic<std::uint64_t> looked_up{0};  // functions of the driver that programs were given ours for
   std::atomic<bool> ipc_refused{false};
   std::shared_mutex mutex;  // guards what follows
@@ -100,6 +121,19 @@ class Preload {
   cudaError_t free_host(void* address);
   cudaError_t memory_info(std::size_t* free, std::size_t* total);
   cudaError_t destroy_stream(cudaStream_t stream);
+  cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
+  // `begin` begins one in another way.
+  template <class Begin>
+  cudaError_t begin_capture(const Begin& begin) {
+    pools_.captures.begin();
+    const cudaError_t error = begin();
+    if (error != cudaSuccess) {
+      pools_.captures.end();
+    }
+    return error;
+  }
+  cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
+  const NextRuntime& next() const { return next_; }
   cudaError_t reset_device();
   // Before the GPU is reset.
   void forget_device(int ordinal);
@@ -119,7 +153,7 @@ class Preload {
   // What is behind us as pools call it. Throws DeviceError where it lacks something.
   std::shared_ptr<CudaApi> cuda();
   // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
-  // others no context is made.
+  // others no context is made. While a stream is captured nobody can wait for that.
   bool synchronize_used();
 
   // Whether work given to the stream becomes part of a graph, or is refused for the sake of one; empty where

@@ -66,6 +66,36 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.destroy_stream(stream); });
 }
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return with_preload([&](Preload& preload) { return preload.begin_capture(stream, mode); });
+}
+cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return with_preload([&](Preload& preload) { return preload.begin_capture(of_thread(stream), mode); });
+}
+#if CUDART_VERSION >= 12030  // the first that declares it
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t* after, const cudaGraphEdgeData* edges,
+                                          std::size_t count, cudaStreamCaptureMode mode) {
+  return with_preload([&](Preload& preload) {
+    const auto next = reinterpret_cast<decltype(&::cudaStreamBeginCaptureToGraph)>(
+        preload.next().find("cudaStreamBeginCaptureToGraph"));
+    return next == nullptr
+               ? cudaErrorNotSupported
+               : preload.begin_capture([&] { return next(stream, graph, after, edges, count, mode); });
+  });
+}
+cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph,
+                                               const cudaGraphNode_t* after, const cudaGraphEdgeData* edges,
+                                               std::size_t count, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCaptureToGraph(of_thread(stream), graph, after, edges, count, mode);
+}
+#endif
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return with_preload([&](Preload& preload) { return preload.end_capture(stream, graph); });
+}
+cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
+  return with_preload([&](Preload& preload) { return preload.end_capture(of_thread(stream), graph); });
+}
 cudaError_t cudaDeviceReset() {
   return with_preload([&](Preload& preload) { return preload.reset_device(); });
 }

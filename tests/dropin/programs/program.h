@@ -72,7 +72,11 @@ class PinnedBuffer {
   }
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
-  ~PinnedBuffer() { cudaFreeHost(data); }
+  ~PinnedBuffer() {
+    if (data != nullptr) {
+      cudaFreeHost(data);
+    }
+  }
 
   unsigned char* bytes_of() const { return static_cast<unsigned char*>(data); }
 

@@ -322,11 +322,26 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 }
 
 // --- graphs
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return cuda().call("cudaStreamBeginCapture", [&] {
-    return with_stream(stream, [](CudaStream mine) { return cuda().fake().stream_begin_capture(mine); });
+    return with_stream(stream, [mode](CudaStream mine) {
+      return cuda().fake().stream_begin_capture(mine, static_cast<CaptureMode>(mode));
+    });
   });
 }
+#if CUDART_VERSION >= 12030
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t*,
+                                          const cudaGraphEdgeData*, std::size_t dependencies,
+                                          cudaStreamCaptureMode mode) {
+  return cuda().call("cudaStreamBeginCaptureToGraph", [&] {
+    return with_stream(stream, [&](CudaStream mine) {
+      return dependencies != 0
+                 ? CudaStatus::kNotSupported
+                 : cuda().fake().stream_begin_capture(mine, static_cast<CaptureMode>(mode), graph);
+    });
+  });
+}
+#endif
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   // Where it fails the capture has ended, too.
   return cuda().call(

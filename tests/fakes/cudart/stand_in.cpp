@@ -214,7 +214,7 @@ CudaStatus StandIn::free(void* address) {
   if (address == nullptr) {
     return CudaStatus::kSuccess;
   }
-  if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
+  if (const CudaStatus status = fake_.finish_work(); status != CudaStatus::kSuccess) {
     return status;
   }
   const CudaStatus status = fake_.free(address_of(address));
@@ -267,7 +267,7 @@ CudaStatus StandIn::synchronize_used() {
   for (int each = 0; each < settings_.fake.gpus && status == CudaStatus::kSuccess; ++each) {
     if (fake_.uses(each)) {
       fake_.set_device(each);
-      status = fake_.device_synchronize();
+      status = fake_.finish_work();
     }
   }
   fake_.set_device(mine);

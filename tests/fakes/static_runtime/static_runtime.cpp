@@ -262,6 +262,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 // --- graphs
+#if CUDART_VERSION >= 12030
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t* after, const cudaGraphEdgeData* edges,
+                                          std::size_t count, cudaStreamCaptureMode mode) {
+  return driver("cuStreamBeginCaptureToGraph", stream, graph, after, edges, count,
+                static_cast<CUstreamCaptureMode>(mode));
+}
+#endif
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return driver("cuStreamBeginCapture", stream, static_cast<CUstreamCaptureMode>(mode));
 }
