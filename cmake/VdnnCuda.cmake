@@ -22,7 +22,7 @@ function(vdnn_find_at_run_time target library)
   endif()
 endfunction()
 
-set(VDNN_CUDA_TOOLKIT_VERSION 12.5)  # has cudaGetDriverEntryPointByVersion
+set(VDNN_CUDA_TOOLKIT_VERSION 12.0)  # has cudaStreamGetId
 if(VDNN_CUDA STREQUAL "AUTO")
   set(VDNN_WITH_CUDA FALSE)
   if(NOT VDNN_SANITIZE)

@@ -130,6 +130,10 @@ StreamHandle stream_handle(StreamId stream);
 //
 // Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
 struct CudaBackendOptions {
+  // Every GPU that can reach this one as a peer may touch the pool's memory, by copies and kernels; whether
+  // peer access was enabled otherwise does not matter to virtual memory. False: this GPU alone, which maps a
+  // little faster.
+  bool peer_access = true;
   // Whether a stream of the program is being captured: asked before all of the GPU is waited for, by any
   // thread. Empty: known of blocking streams, and of those that the pool serves.
   std::function<bool()> is_capturing_any;

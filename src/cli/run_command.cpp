@@ -28,6 +28,7 @@ struct ProgramArguments {
   std::optional<std::string> summary;
   bool ordered_free = false;
   bool ipc = false;
+  bool no_peers = false;
   bool libraries = false;
   std::vector<std::string> command;
 };
@@ -75,6 +76,9 @@ void run(const ProgramArguments& arguments) {
   if (arguments.ipc) {
     set_environment("VDNN_PRELOAD_IPC", "1");
   }
+  if (arguments.no_peers) {
+    set_environment("VDNN_PRELOAD_PEERS", "0");
+  }
   if (arguments.libraries) {
     set_environment("VDNN_PRELOAD_LIBRARIES", "1");
   }
@@ -102,6 +106,8 @@ Command add_run_command(CLI::App& app) {
       "stream alone, or synchronise themselves");
   command->add_flag("--ipc", arguments->ipc,
                     "what cudaMalloc gives can be shared with other processes and bypasses the pool");
+  command->add_flag("--no-peers", arguments->no_peers,
+                    "other GPUs get no access to memory of a pool (default: those that can reach it)");
   command->add_flag("--libraries", arguments->libraries,
                     "libraries of the program that hold a CUDA runtime of their own are served, too");
   command->add_option("program", arguments->command, "the program and its arguments")->required();

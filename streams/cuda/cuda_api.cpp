@@ -77,6 +77,9 @@ static_assert(kSame<CudaStatus::kStreamCaptureWrongThread, cudaErrorStreamCaptur
 static_assert(kSame<CudaStatus::kExternalDevice, cudaErrorExternalDevice, CUDA_ERROR_EXTERNAL_DEVICE>);
 static_assert(kSame<CudaStatus::kUnknown, cudaErrorUnknown, CUDA_ERROR_UNKNOWN>);
 
+// CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, which toolkits before 12.2 do not name.
+constexpr auto kHostNumaId = static_cast<CUdevice_attribute>(134);
+
 CudaStatus status(cudaError_t error) {
   return static_cast<CudaStatus>(error);
 }
@@ -105,10 +108,14 @@ CUmemLocation location(int ordinal) {
   return place;
 }
 
-CUmemAllocationProp properties(int ordinal) {
+CUmemAllocationProp properties(const CudaMemoryKind& kind) {
   CUmemAllocationProp wanted{};
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  wanted.location = location(ordinal);
+  wanted.location = location(kind.ordinal);
+  if (kind.file_handles) {
+    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
+  wanted.allocFlags.gpuDirectRDMACapable = kind.rdma ? 1 : 0;
   return wanted;
 }
 
@@ -259,8 +266,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   }
   CudaStatus free(std::uint64_t address) override { return status(cudaFree(pointer_to<void>(address))); }
 
-  CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override {
-    const CUmemAllocationProp wanted = properties(ordinal);
+  CudaStatus allocation_granularity(std::uint64_t& bytes, const CudaMemoryKind& kind) override {
+    const CUmemAllocationProp wanted = properties(kind);
     return status(granularity_(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   }
   CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) override {
@@ -272,8 +279,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus address_free(AddressRange reservation) override {
     return status(address_free_(reservation.begin, reservation.bytes));
   }
-  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) override {
-    const CUmemAllocationProp wanted = properties(ordinal);
+  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, const CudaMemoryKind& kind) override {
+    const CUmemAllocationProp wanted = properties(kind);
     CUmemGenericAllocationHandle created = 0;
     const CudaStatus result = status(create_(&created, bytes, &wanted, 0));
     handle = created;
@@ -296,7 +303,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus memory_unmap(AddressRange range) override { return status(unmap_(range.begin, range.bytes)); }
 
  private:
-  // As old as that is virtual memory management.
+  // As old as virtual memory management. Runtimes before 12.5 give the functions that were the newest for
+  // them, which have the same signatures.
   static constexpr unsigned kVersion = 10020;
 
   void load_driver() {
@@ -327,7 +335,9 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
+        cudaGetDriverEntryPointByVersion == nullptr
+            ? cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &answer)
+            : cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
     if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
       cudaGetLastError();  // is told by why_missing(), not by somebody's next check
       return false;
@@ -377,8 +387,14 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
   const CUresult result =
       device_attribute_(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   info.virtual_memory = supported != 0;
+  const auto has = [&](CUdevice_attribute attribute) {
+    int value = 0;
+    return device_attribute_(&value, attribute, device) == CUDA_SUCCESS && value != 0;
+  };
+  info.file_handles = has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  info.rdma = has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
   int node = -1;
-  if (device_attribute_(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) == CUDA_SUCCESS && node >= 0) {
+  if (device_attribute_(&node, kHostNumaId, device) == CUDA_SUCCESS && node >= 0) {
     info.host_node = node;
   }
   return status(result);
@@ -436,6 +452,11 @@ std::unique_ptr<CudaApi> make_cuda_api(const RuntimeSymbols& symbols) {
 #define VDNN_CUDA_RUNTIME_FOUND(call) find(#call, runtime.call);
   VDNN_CUDA_RUNTIME_CALLS(VDNN_CUDA_RUNTIME_FOUND)
 #undef VDNN_CUDA_RUNTIME_FOUND
+  runtime.cudaGetDriverEntryPointByVersion =
+      reinterpret_cast<FindInDriverByVersion>(symbols("cudaGetDriverEntryPointByVersion"));
+  if (runtime.cudaGetDriverEntryPointByVersion == nullptr) {
+    find("cudaGetDriverEntryPoint", runtime.cudaGetDriverEntryPoint);
+  }
   return std::make_unique<RealCudaApi>(runtime, std::move(missing));
 }
 

@@ -72,7 +72,16 @@ struct CudaDeviceInfo {
   std::array<unsigned char, 16> uuid{};  // the card's, whatever CUDA_VISIBLE_DEVICES makes of ordinals
   int compute_capability = 0;            // 10 * major + minor: 80 for an A100
   bool virtual_memory = false;           // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+  bool file_handles = false;             // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+  bool rdma = false;                     // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
   std::optional<int> host_node;          // the NUMA node of the host beside it, where driver and system say
+};
+
+// Of virtual memory: where it is, and what else than this process's work may reach it (CUmemAllocationProp).
+struct CudaMemoryKind {
+  int ordinal = 0;
+  bool file_handles = false;  // other processes, by a file descriptor that is exported
+  bool rdma = false;          // network cards, by GPUDirect RDMA
 };
 
 class CudaApi {
@@ -161,12 +170,13 @@ class CudaApi {
   virtual CudaStatus malloc(std::uint64_t& address, std::uint64_t bytes) = 0;
   virtual CudaStatus free(std::uint64_t address) = 0;
 
-  // The driver's cuMem...: of the GPU `ordinal`.
-  virtual CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) = 0;
+  // The driver's cuMem...
+  virtual CudaStatus allocation_granularity(std::uint64_t& bytes, const CudaMemoryKind& kind) = 0;
   virtual CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes,
                                      std::uint64_t alignment) = 0;
   virtual CudaStatus address_free(AddressRange reservation) = 0;
-  virtual CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) = 0;
+  virtual CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes,
+                                   const CudaMemoryKind& kind) = 0;
   virtual CudaStatus memory_release(std::uint64_t handle) = 0;
   virtual CudaStatus memory_map(AddressRange range, std::uint64_t handle) = 0;
   virtual CudaStatus memory_set_access(AddressRange range, std::span<const int> ordinals) = 0;

@@ -31,13 +31,8 @@ std::string name_of(const CudaDeviceOptions& options) {
 constexpr std::uint64_t kPlainGranule = std::uint64_t{2} << 20;
 
 std::uint64_t granule_of(CudaContext& context) {
-  if (!info_of(context, context.ordinal()).virtual_memory) {
-    return kPlainGranule;
-  }
-  std::uint64_t granule = 0;
-  context.check(context.api().allocation_granularity(granule, context.ordinal()),
-                "cuMemGetAllocationGranularity");
-  return std::bit_ceil(granule);
+  const CudaDeviceInfo info = info_of(context, context.ordinal());
+  return info.virtual_memory ? granule_of(context, memory_kind_of(context, info)) : kPlainGranule;
 }
 
 // Code of libraries, whose modules are tens of megabytes each, comes whatever the card has; page tables and
@@ -199,7 +194,7 @@ class CudaDevice final : public Device {
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
         info_(info_of(*context_, context_->ordinal())),
-        memory_(*context_, properties().granule_bytes, info_.virtual_memory, options.peers),
+        memory_(*context_, properties().granule_bytes, info_, options.peers),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
         events_(*context_, /*timed=*/false),
         clock_(*context_) {}

@@ -1,6 +1,7 @@
 #include "streams/cuda/cuda_gpus.h"
 
 #include <algorithm>
+#include <bit>
 #include <future>
 #include <optional>
 
@@ -41,6 +42,32 @@ CudaDeviceInfo info_of(CudaContext& context, int ordinal) {
   context.check(context.api().device_info(info, ordinal), "cuDeviceGetAttribute",
                 [ordinal] { return std::to_string(ordinal); });
   return info;
+}
+
+CudaMemoryKind memory_kind_of(const CudaContext& context, const CudaDeviceInfo& info) {
+  return {.ordinal = context.ordinal(), .file_handles = info.file_handles, .rdma = info.rdma};
+}
+
+std::uint64_t granule_of(CudaContext& context, const CudaMemoryKind& kind) {
+  std::uint64_t granule = 0;
+  context.check(context.api().allocation_granularity(granule, kind), "cuMemGetAllocationGranularity");
+  return std::bit_ceil(granule);
+}
+
+std::vector<int> peers_of(CudaContext& context) {
+  const int count = require_gpus(context);
+  std::vector<int> peers;
+  for (int each = 0; each < count; ++each) {
+    bool can = false;
+    if (each != context.ordinal()) {
+      context.check(context.api().can_access_peer(can, each, context.ordinal()), "cudaDeviceCanAccessPeer",
+                    [each] { return std::to_string(each); });
+    }
+    if (can) {
+      peers.push_back(each);
+    }
+  }
+  return peers;
 }
 
 CardMemory memory_of(CudaContext& context) {

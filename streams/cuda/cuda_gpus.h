@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "streams/cuda/cuda_context.h"
 
@@ -22,6 +23,15 @@ void require_peers(CudaContext& context, std::span<const int> peers);
 
 // Of a GPU that is there. Uses it no more than that.
 CudaDeviceInfo info_of(CudaContext& context, int ordinal);
+
+// Of the virtual memory that is taken of the context's GPU, which `info` describes: all others that the GPU
+// supports may be let to it, beyond this process's own work.
+CudaMemoryKind memory_kind_of(const CudaContext& context, const CudaDeviceInfo& info);
+// What its allocations are whole multiples of; a power of two.
+std::uint64_t granule_of(CudaContext& context, const CudaMemoryKind& kind);
+
+// The other GPUs that can touch memory of the context's, in ascending order.
+std::vector<int> peers_of(CudaContext& context);
 
 struct CardMemory {
   std::uint64_t free = 0;

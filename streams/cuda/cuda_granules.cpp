@@ -4,9 +4,20 @@
 #include <string>
 #include <utility>
 
+#include "streams/cuda/cuda_gpus.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
+
+CudaGranules::CudaGranules(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
+                           std::span<const int> peers)
+    : context_(context),
+      granule_bytes_(granule_bytes),
+      virtual_memory_(info.virtual_memory),
+      kind_(memory_kind_of(context, info)),
+      users_{context.ordinal()} {
+  users_.insert(users_.end(), peers.begin(), peers.end());
+}
 
 CudaGranules::~CudaGranules() {
   const CudaContext::Scope scope = context_.enter_anyway();
@@ -62,8 +73,8 @@ std::uint64_t CudaGranules::create() {
   const std::lock_guard lock(mutex_);
   unmap_strays();
   std::uint64_t granule = 0;
-  context_.check_memory(context_.api().memory_create(granule, granule_bytes_, context_.ordinal()),
-                        "cuMemCreate", [&] { return shortage(granule_bytes_); });
+  context_.check_memory(context_.api().memory_create(granule, granule_bytes_, kind_), "cuMemCreate",
+                        [&] { return shortage(granule_bytes_); });
   return granule;
 }
 
@@ -92,8 +103,7 @@ void CudaGranules::map(AddressRange range, std::span<const std::uint64_t> granul
       mapped_at(reservation, end) = true;
       end += granule_bytes_;
     }
-    const int user = context_.ordinal();
-    context_.check_memory(context_.api().memory_set_access(range, {&user, 1}), "cuMemSetAccess", short_of);
+    context_.check_memory(context_.api().memory_set_access(range, users_), "cuMemSetAccess", short_of);
   } catch (...) {
     for (std::uint64_t at = range.begin; at < end; at += granule_bytes_) {
       const CudaStatus status = unmap_one(reservation, at);

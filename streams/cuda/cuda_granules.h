@@ -7,6 +7,9 @@
 // by streams and events; within one kernel the two are not coherent (CUDA programming guide, virtual aliasing
 // support).
 //
+// Each mapping grants access to the GPU itself and to peers: that a peer was let to the GPU's other memory
+// (cudaDeviceEnablePeerAccess) says nothing about virtual memory.
+//
 // Where a GPU has no virtual memory management, a reservation is memory in one piece, and granules are
 // counted.
 
@@ -24,8 +27,9 @@ namespace vdnn {
 // Thread-safe. Calls are made within a scope of the context.
 class CudaGranules {
  public:
-  CudaGranules(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory)
-      : context_(context), granule_bytes_(granule_bytes), virtual_memory_(virtual_memory) {}
+  // Of the GPU that `info` describes, for work of the GPU itself and of those that `peers` names.
+  CudaGranules(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
+               std::span<const int> peers);
   // Gives back what is still mapped or reserved, as what CUDA refused to take. No work may be in flight.
   ~CudaGranules();
   CudaGranules(const CudaGranules&) = delete;
@@ -54,6 +58,8 @@ class CudaGranules {
   CudaContext& context_;
   const std::uint64_t granule_bytes_;
   const bool virtual_memory_;
+  const CudaMemoryKind kind_;
+  std::vector<int> users_;                             // ordinals: its own GPU's, and the peers'
   std::mutex mutex_;                                   // guards what follows
   std::map<std::uint64_t, Reservation> reservations_;  // by begin
   // Granules that a call of map() which failed could not unmap again.

@@ -4,14 +4,16 @@
 #include <limits>
 #include <string>
 
+#include "streams/cuda/cuda_gpus.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
 
-CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory,
+CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
                        std::span<const int> peers)
     : context_(context),
-      virtual_memory_(virtual_memory),
+      virtual_memory_(info.virtual_memory),
+      kind_(memory_kind_of(context, info)),
       users_{context.ordinal()},
       space_(context.owner(), granule_bytes) {
   users_.insert(users_.end(), peers.begin(), peers.end());
@@ -129,8 +131,7 @@ void CudaMemory::map(AddressRange granule, AddressRange committing) {
   CudaApi& api = context_.api();
   const auto shortage = [&] { return shortage_of(committing); };
   std::uint64_t handle = 0;
-  context_.check_memory(api.memory_create(handle, granule.bytes, context_.ordinal()), "cuMemCreate",
-                        shortage);
+  context_.check_memory(api.memory_create(handle, granule.bytes, kind_), "cuMemCreate", shortage);
   const CudaStatus mapped = api.memory_map(granule, handle);
   const CudaStatus released = api.memory_release(handle);
   if (mapped == CudaStatus::kSuccess && released != CudaStatus::kSuccess) {

@@ -24,8 +24,9 @@ namespace vdnn {
 // Thread-safe. Arguments are checked (InvalidArgument); budgets are the caller's.
 class CudaMemory {
  public:
-  // All of it may be touched by work of the GPUs `peers`, too: require_peers().
-  CudaMemory(CudaContext& context, std::uint64_t granule_bytes, bool virtual_memory,
+  // Of the GPU that `info` describes. All of it may be touched by work of the GPUs `peers`, too:
+  // require_peers().
+  CudaMemory(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
              std::span<const int> peers);
   // Gives everything back. No work may be in flight.
   ~CudaMemory();
@@ -60,6 +61,7 @@ class CudaMemory {
 
   CudaContext& context_;
   const bool virtual_memory_;
+  const CudaMemoryKind kind_;
   std::vector<int> users_;    // ordinals: its own GPU's, and the peers'
   mutable std::mutex mutex_;  // guards what follows
   AddressSpace space_;

@@ -1,9 +1,9 @@
 #include "streams/cuda/cuda_pool_backend.h"
 
-#include <bit>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
@@ -54,22 +54,20 @@ PoolBackendProperties properties_of(CudaContext& context) {
             .alignment_bytes = kBlockAlignment,
             .maps = false};
   }
-  std::uint64_t granule = 0;
-  context.check(context.api().allocation_granularity(granule, context.ordinal()),
-                "cuMemGetAllocationGranularity");
   return {.name = context.owner(),
           .memory_bytes = memory_of(context).free,
-          .granule_bytes = std::bit_ceil(granule),
+          .granule_bytes = granule_of(context, memory_kind_of(context, info)),
           .alignment_bytes = kBlockAlignment};
 }
 
 class CudaPoolBackend final : public PoolBackend {
  public:
-  CudaPoolBackend(std::unique_ptr<CudaContext> context, CudaBackendOptions options)
+  CudaPoolBackend(std::unique_ptr<CudaContext> context, const CudaBackendOptions& options)
       : PoolBackend(properties_of(*context)),
         context_(std::move(context)),
-        options_(std::move(options)),
-        granules_(*context_, properties().granule_bytes, properties().maps),
+        options_(options),
+        granules_(*context_, properties().granule_bytes, info_of(*context_, context_->ordinal()),
+                  options.peer_access && properties().maps ? peers_of(*context_) : std::vector<int>()),
         events_(*context_, /*timed=*/false) {}
 
   AddressRange reserve(std::uint64_t bytes) override {

@@ -3,6 +3,20 @@
 
 #include "streams/cuda/cuda_runtime_table.h"
 
+// Weak: a toolkit has one of them at least. Headers before 12.5 do not declare the first, and later ones call
+// the second deprecated.
+extern "C" {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+[[gnu::weak]] cudaError_t CUDARTAPI cudaGetDriverEntryPointByVersion(const char* name, void** function,
+                                                                     unsigned version,
+                                                                     unsigned long long flags,
+                                                                     cudaDriverEntryPointQueryResult* answer);
+[[gnu::weak]] cudaError_t CUDARTAPI cudaGetDriverEntryPoint(const char* name, void** function,
+                                                            unsigned long long flags,
+                                                            cudaDriverEntryPointQueryResult* answer);
+}
+
 namespace vdnn {
 
 std::unique_ptr<CudaApi> make_cuda_api() {
@@ -10,7 +24,10 @@ std::unique_ptr<CudaApi> make_cuda_api() {
 #define VDNN_CUDA_RUNTIME_LINKED(call) runtime.call = &::call;
   VDNN_CUDA_RUNTIME_CALLS(VDNN_CUDA_RUNTIME_LINKED)
 #undef VDNN_CUDA_RUNTIME_LINKED
+  runtime.cudaGetDriverEntryPointByVersion = &::cudaGetDriverEntryPointByVersion;
+  runtime.cudaGetDriverEntryPoint = &::cudaGetDriverEntryPoint;
   return cuda::make_cuda_api(runtime);
 }
 
 }  // namespace vdnn
+#pragma GCC diagnostic pop

@@ -465,6 +465,95 @@ TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
   cuda_->stream_destroy(blocking);
 }
 
+// Memory of cuda:0, and work of all three GPUs.
+class StreamPoolPeers : public ::testing::Test {
+ protected:
+  StreamPoolPeers() {
+    for (int ordinal = 0; ordinal < 3; ++ordinal) {
+      cuda_->set_device(ordinal);
+      cuda_->stream_create(streams_.at(static_cast<std::size_t>(ordinal)));
+    }
+    cuda_->set_device(0);
+  }
+  ~StreamPoolPeers() override {
+    for (const CudaStream stream : streams_) {
+      cuda_->stream_destroy(stream);
+    }
+    EXPECT_THAT(cuda_->misuses(), IsEmpty());
+    EXPECT_THAT(cuda_->leaks(), IsEmpty());
+  }
+  StreamPoolPeers(const StreamPoolPeers&) = delete;
+  StreamPoolPeers& operator=(const StreamPoolPeers&) = delete;
+
+  // By kernels of all GPUs, one after the other: what they were refused.
+  std::string read(AddressRange range) {
+    for (int ordinal = 0; ordinal < 3; ++ordinal) {
+      cuda_->set_device(ordinal);
+      const Access access{.range = range};
+      const CudaStream stream = streams_.at(static_cast<std::size_t>(ordinal));
+      FakeCuda::launch(stream, [] {}, {.name = "read", .reads = {&access, 1}, .writes = {}});
+      cuda_->stream_synchronize(stream);
+    }
+    cuda_->set_device(0);
+    return texts(cuda_->findings());
+  }
+
+  std::shared_ptr<FakeCuda> cuda_ = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.gpus = 3, .memory_bytes = 64 * kMiB, .logical_memory = true});
+  std::array<CudaStream, 3> streams_{};
+};
+
+// At home and in views. Before, it was the pool's own GPU alone.
+TEST_F(StreamPoolPeers, GpusThatReachTheMemoryMayTouchIt) {
+  const auto backend = make_cuda_pool_backend(0, cuda_);
+  StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
+  std::vector<AddressRange> blocks;
+  blocks.reserve(4);
+  for (int i = 0; i < 4; ++i) {
+    blocks.push_back(pool.allocate(4 * kMiB, streams_[0]).value());
+    EXPECT_EQ(read(blocks.back()), "");
+  }
+  pool.free(blocks[0].begin);
+  pool.free(blocks[2].begin);
+  EXPECT_EQ(read(pool.allocate(8 * kMiB, streams_[0]).value()), "");
+}
+
+TEST_F(StreamPoolPeers, UnlessTheyAreToldNotTo) {
+  const auto backend = make_cuda_pool_backend(0, cuda_, {.peer_access = false});
+  StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
+  EXPECT_THAT(read(pool.allocate(4 * kMiB, streams_[0]).value()), HasSubstr("no access to it"));
+}
+
+TEST(StreamPoolWithoutPeers, GpusThatReachNoOtherAskForNoAccess) {
+  const auto cuda = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .peers = false, .logical_memory = true});
+  cuda->set_device(0);
+  {
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
+    EXPECT_TRUE(pool.allocate(4 * kMiB, nullptr));
+  }
+  EXPECT_THAT(cuda->misuses(), IsEmpty());
+}
+
+// Each handle type and capability that the GPU supports, and no other.
+TEST(StreamPoolSharing, MemoryIsCreatedToBeExportedAndRegistered) {
+  for (const bool can : {false, true}) {
+    const auto cuda = std::make_shared<FakeCuda>(
+        FakeCudaOptions{.memory_bytes = 64 * kMiB, .file_handles = can, .rdma = can, .logical_memory = true});
+    cuda->set_device(0);
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
+    const AddressRange block = pool.allocate(4 * kMiB, nullptr).value();
+    AddressRange mapped;
+    EXPECT_EQ(cuda->export_allocation(mapped, block.begin),
+              can ? CudaStatus::kSuccess : CudaStatus::kInvalidValue);
+    EXPECT_EQ(mapped.begin, block.begin);
+    EXPECT_EQ(cuda->register_for_rdma(block), can ? CudaStatus::kSuccess : CudaStatus::kInvalidValue);
+    EXPECT_THAT(cuda->misuses(), IsEmpty());
+  }
+}
+
 // All of the budget in one piece then.
 TEST(StreamPoolWithoutVirtualMemory, TakesItsBudgetAtOnce) {
   const auto cuda = std::make_shared<FakeCuda>(

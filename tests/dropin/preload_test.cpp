@@ -16,6 +16,7 @@ namespace vdnn {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -148,6 +149,21 @@ TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   }
 }
 
+// Before, only the GPU that owns the memory had access to it, whatever cudaDeviceEnablePeerAccess had said.
+TEST_F(PreloadTest, GpusThatReachEachOtherShareMemoryOfPools) {
+  const ProgramRun plain = run("programs/peers", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  EXPECT_THAT(plain.wrong, IsEmpty());
+  for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
+    const ProgramRun preloaded = run("programs/peers", seed(i) + kPreloadBeforeDriver);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << seed(i);
+    EXPECT_THAT(preloaded.wrong, IsEmpty()) << seed(i);
+    EXPECT_FALSE(preloaded.calls.contains("cudaMalloc"));
+  }
+  const ProgramRun apart = run("programs/peers", std::string(kPreload) + "VDNN_PRELOAD_PEERS=0");
+  EXPECT_THAT(apart.wrong, Contains(HasSubstr("no access to it")));
+}
+
 TEST_F(PreloadTest, HandlesForOtherProcessesAreRefusedWithTheReason) {
   for (const char* const program : {"programs/ipc", "static_programs/ipc"}) {
     EXPECT_EQ(run(program, "").outcome.status, 0);
@@ -171,6 +187,16 @@ TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
   EXPECT_THAT(passing.outcome.text, EndsWith(plain.outcome.text));
   EXPECT_EQ(passing.calls.at("cudaMalloc"), plain.calls.at("cudaMalloc"));
   EXPECT_EQ(passing.calls.at("cudaFree"), plain.calls.at("cudaFree"));
+}
+
+// Before, no pool was made for it: the CUDA runtime has no cudaGetDriverEntryPointByVersion.
+TEST_F(PreloadTest, ARuntimeBeforeCuda12_5IsServed) {
+  const ProgramRun served =
+      run("programs/one_stream", "LD_LIBRARY_PATH=" VDNN_RUNTIME_OF_12_0 " " + std::string(kPreload));
+  EXPECT_EQ(served.outcome.text, run("programs/one_stream", "").outcome.text);
+  EXPECT_GT(served.calls.at("cudaGetDriverEntryPoint"), 0U);
+  EXPECT_FALSE(served.calls.contains("cudaMalloc"));
+  EXPECT_THAT(served.wrong, IsEmpty());
 }
 
 TEST_F(PreloadTest, WithoutVirtualMemoryAPoolTakesWhatItIsToldToAtOnce) {

@@ -10,7 +10,9 @@
 namespace vdnn {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Outcome;
 using testing::run_process;
 using ::testing::StartsWith;
@@ -36,6 +38,18 @@ TEST(RunCommand, OptionsReachThePreloadedLibrary) {
   EXPECT_THAT(run("--summary 1 --ipc -- " + kProgram).text, HasSubstr("cudaFree: 158 calls, 158 passed on"));
   EXPECT_THAT(run("--summary 1 --host-cache 0 -- " VDNN_PROGRAMS "/programs/pinned").text,
               HasSubstr("cudaMallocHost, cudaHostAlloc: 0 calls"));
+}
+
+TEST(RunCommand, OtherGpusGetAccessOrNot) {
+  const std::string report = ::testing::TempDir() + "run_command_report";
+  const auto wrong = [&](const std::string& options) {
+    return run_process("VDNN_STAND_IN_GPUS=2 VDNN_STAND_IN_REPORT=" + report +
+                       " LD_LIBRARY_PATH=" VDNN_DRIVER " " VDNN_COMMAND " run " + options +
+                       "-- " VDNN_PROGRAMS "/programs/peers; grep -c finding " + report)
+        .text;
+  };
+  EXPECT_THAT(wrong(""), EndsWith("\n0\n"));
+  EXPECT_THAT(wrong("--no-peers "), Not(EndsWith("\n0\n")));
 }
 
 TEST(RunCommand, ProgramsAndLibrariesWithARuntimeInsideAreServed) {

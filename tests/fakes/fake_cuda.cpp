@@ -39,6 +39,13 @@ CudaStatus FakeCuda::hold(CudaStream stream, std::function<bool()> ready) {
   return self.append("cudaLaunchKernel", stream, Held{std::move(ready)});
 }
 
+void FakeCuda::read_in_kernel(CudaStream stream, AddressRange range, std::string_view name) {
+  const Stream& mine = *static_cast<const Stream*>(stream);
+  if (!mine.owner->is_accessible(range, mine.ordinal)) {
+    mine.owner->order_.missing(range, name, "memory that is not there, or no access to it");
+  }
+}
+
 void FakeCuda::rest() {
   const std::lock_guard lock(mutex_);
   while (run_some()) {
@@ -341,6 +348,8 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
           .uuid = {0xfa, static_cast<unsigned char>(options_.first_card + ordinal)},
           .compute_capability = options_.compute_capability,
           .virtual_memory = options_.virtual_memory,
+          .file_handles = options_.file_handles,
+          .rdma = options_.rdma,
           .host_node = options_.host_node};
   return CudaStatus::kSuccess;
 }
@@ -1248,7 +1257,8 @@ void FakeCuda::copy(int ordinal, std::uint64_t destination, std::uint64_t source
 void FakeCuda::check(int ordinal, StreamId stream, const FakeAccesses& accesses) {
   for (const std::span<const Access> some : {accesses.reads, accesses.writes}) {
     for (const Access& access : some) {
-      if (!is_accessible(access.range, ordinal) && !is_registered(access.range)) {
+      const bool is_staged = accesses.is_copy && is_allocated(access.range);
+      if (!is_accessible(access.range, ordinal) && !is_registered(access.range) && !is_staged) {
         order_.missing(access.range, accesses.name, "memory that is not there, or no access to it");
       }
     }
@@ -1284,6 +1294,11 @@ bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
 bool FakeCuda::is_of_graph(AddressRange range) const {
   const auto next = graph_memory_.upper_bound(range.begin);
   return next != graph_memory_.begin() && std::prev(next)->second.range.contains(range);
+}
+
+bool FakeCuda::is_allocated(AddressRange range) const {
+  const auto next = allocated_.upper_bound(range.begin);
+  return next != allocated_.begin() && std::prev(next)->second.range.contains(range);
 }
 
 bool FakeCuda::is_registered(AddressRange range) const {
@@ -1532,7 +1547,7 @@ void FakeCuda::give_back(std::uint64_t address) {
   allocated_.erase(it);
 }
 
-CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, int) {
+CudaStatus FakeCuda::allocation_granularity(std::uint64_t& bytes, const CudaMemoryKind&) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cuMemGetAllocationGranularity"); status != CudaStatus::kSuccess) {
     return status;
@@ -1581,7 +1596,7 @@ bool FakeCuda::is_reserved(AddressRange range) const {
   return space != reserved_.begin() && std::prev(space)->second.space.range().contains(range);
 }
 
-CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) {
+CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, const CudaMemoryKind& kind) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_unsafe("cuMemCreate"); status != CudaStatus::kSuccess) {
     return status;
@@ -1592,18 +1607,21 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, i
   if (bytes % options_.granule_bytes != 0) {
     return misuse("cuMemCreate", "not whole granules");
   }
-  if (bytes > free_bytes(ordinal)) {
+  if ((kind.file_handles && !options_.file_handles) || (kind.rdma && !options_.rdma)) {
+    return finish(CudaStatus::kNotSupported);
+  }
+  if (bytes > free_bytes(kind.ordinal)) {
     return finish(CudaStatus::kMemoryAllocation);
   }
   const std::optional<std::uint64_t> offset = memory_.take(bytes);
   if (!offset) {
     return finish(CudaStatus::kMemoryAllocation);
   }
-  taken_[ordinal].add(bytes);
+  taken_[kind.ordinal].add(bytes);
   Block made;
   made.bytes = bytes;
   made.offset = *offset;
-  made.ordinal = ordinal;
+  made.kind = kind;
   blocks_.push_back(std::move(made));
   handle = blocks_.size();
   return CudaStatus::kSuccess;
@@ -1617,7 +1635,7 @@ FakeCuda::Block* FakeCuda::find_block(std::uint64_t handle) {
 void FakeCuda::drop_if_unused(const Block& block) {
   if (block.destroyed && block.places.empty()) {
     memory_.give_back(block.offset, block.bytes);
-    taken_[block.ordinal].bytes -= block.bytes;
+    taken_[block.kind.ordinal].bytes -= block.bytes;
   }
 }
 
@@ -1688,6 +1706,30 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   return CudaStatus::kSuccess;
 }
 
+CudaStatus FakeCuda::export_allocation(AddressRange& mapped, std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin("cuMemExportToShareableHandle"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const auto next = mapped_.upper_bound(address);
+  if (next == mapped_.begin() || address - std::prev(next)->first >= std::prev(next)->second.bytes) {
+    return finish(CudaStatus::kInvalidValue);
+  }
+  const auto& [begin, found] = *std::prev(next);
+  mapped = {.begin = begin, .bytes = found.bytes};
+  return blocks_[found.handle - 1].kind.file_handles ? CudaStatus::kSuccess
+                                                     : finish(CudaStatus::kInvalidValue);
+}
+
+CudaStatus FakeCuda::register_for_rdma(AddressRange range) const {
+  const std::lock_guard lock(mutex_);
+  bool can = true;
+  const bool covered = cover(mapped_, range, [&](std::uint64_t, const Mapped& mapped) {
+    can = can && blocks_[mapped.handle - 1].kind.rdma;
+  });
+  return can && covered ? CudaStatus::kSuccess : CudaStatus::kInvalidValue;
+}
+
 CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> ordinals) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_unsafe("cuMemSetAccess"); status != CudaStatus::kSuccess) {
@@ -1697,10 +1739,27 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> 
     return misuse("cuMemSetAccess", "not all of it is mapped");
   }
   for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= options_.gpus) {
+      return finish(CudaStatus::kInvalidDevice);
+    }
+    if (!can_reach(range, ordinal)) {
+      return misuse("cuMemSetAccess", "the GPU cannot reach that one's memory");
+    }
+  }
+  for (const int ordinal : ordinals) {
     allow(range, ordinal);
   }
   memory_.open(range);
   return CudaStatus::kSuccess;
+}
+
+// Whether a GPU can touch the virtual memory there, as its own or as a peer.
+bool FakeCuda::can_reach(AddressRange range, int ordinal) const {
+  bool can = true;
+  cover(mapped_, range, [&](std::uint64_t, const Mapped& mapped) {
+    can = can && (options_.peers || blocks_[mapped.handle - 1].kind.ordinal == ordinal);
+  });
+  return can;
 }
 
 CudaStatus FakeCuda::memory_unmap(AddressRange range) {

@@ -63,7 +63,9 @@ struct FakeCudaOptions {
   int driver_version = 13000;  // 0: no driver
   int compute_capability = 90;
   bool virtual_memory = true;
-  bool peers = true;  // whether GPUs can touch each other's memory
+  bool file_handles = true;  // CudaDeviceInfo
+  bool rdma = true;          // likewise
+  bool peers = true;         // whether GPUs can touch each other's memory
   std::optional<int> host_node;
   std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
@@ -79,6 +81,9 @@ struct FakeAccesses {
   std::string_view name = "kernel";
   std::span<const Access> reads;
   std::span<const Access> writes;  // workspace too
+  // A copy, not a kernel: memory of cudaMalloc on another GPU goes through the host where peers were not let
+  // to it (cudaMemcpyPeerAsync), virtual memory does not.
+  bool is_copy = false;
 };
 
 // Thread-safe.
@@ -94,6 +99,9 @@ class FakeCuda final : public CudaApi {
   // The stream goes on no sooner than ready() says, as behind a kernel that waits for other GPUs. ready()
   // makes no calls.
   static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
+  // For a kernel that is running on `stream`: it reads `range`, too, as NCCL's do with buffers of other
+  // ranks.
+  static void read_in_kernel(CudaStream stream, AddressRange range, std::string_view name);
   // The host does something else for a while: the GPUs run all that can run.
   void rest();
   // Whether `address` lies in a reservation of the stream's runtime.
@@ -121,6 +129,12 @@ class FakeCuda final : public CudaApi {
   CudaStatus free_async(std::uint64_t address, CudaStream stream);
   // Whether `address` is where memory of a graph begins, which has its address for ever.
   bool is_graph_memory(std::uint64_t address) const;
+
+  // cuMemRetainAllocationHandle and cuMemExportToShareableHandle, as a file descriptor: of the allocation
+  // that is mapped at `address`, whose place is `mapped`. Refused where it was not created for that.
+  CudaStatus export_allocation(AddressRange& mapped, std::uint64_t address);
+  // As drivers of network cards do, for GPUDirect RDMA: refused where a part of it was not created for that.
+  CudaStatus register_for_rdma(AddressRange range) const;
 
   // Another process takes so much of a GPU.
   void take_memory(int ordinal, std::uint64_t bytes);
@@ -210,10 +224,10 @@ class FakeCuda final : public CudaApi {
   CudaStatus host_unregister(std::uint64_t address) override;
   CudaStatus malloc(std::uint64_t& address, std::uint64_t bytes) override;
   CudaStatus free(std::uint64_t address) override;
-  CudaStatus allocation_granularity(std::uint64_t& bytes, int ordinal) override;
+  CudaStatus allocation_granularity(std::uint64_t& bytes, const CudaMemoryKind& kind) override;
   CudaStatus address_reserve(std::uint64_t& address, std::uint64_t bytes, std::uint64_t alignment) override;
   CudaStatus address_free(AddressRange reservation) override;
-  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, int ordinal) override;
+  CudaStatus memory_create(std::uint64_t& handle, std::uint64_t bytes, const CudaMemoryKind& kind) override;
   CudaStatus memory_release(std::uint64_t handle) override;
   CudaStatus memory_map(AddressRange range, std::uint64_t handle) override;
   CudaStatus memory_set_access(AddressRange range, std::span<const int> ordinals) override;
@@ -335,7 +349,7 @@ class FakeCuda final : public CudaApi {
   struct Block : Owned {  // of memory_create; takes memory until it is neither owned nor mapped
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;  // in memory_
-    int ordinal = 0;
+    CudaMemoryKind kind;
     std::set<std::uint64_t> places;  // where it is mapped: begins
   };
   struct Mapped : Owned {
@@ -428,6 +442,8 @@ class FakeCuda final : public CudaApi {
   // All of a graph, on `stream`.
   void check(const Stream& stream, const Exec& exec);
   bool is_accessible(AddressRange range, int ordinal) const;
+  bool can_reach(AddressRange range, int ordinal) const;
+  bool is_allocated(AddressRange range) const;
   bool is_of_graph(AddressRange range) const;
   bool is_registered(AddressRange range) const;
   // Whether it lies in one reservation.

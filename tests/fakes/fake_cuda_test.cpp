@@ -72,7 +72,7 @@ class CudaOrderTest : public ::testing::Test {
     y_.begin = x_.begin + kGranule;
     for (const AddressRange granule : {x_, y_}) {
       std::uint64_t handle = 0;
-      expect(fake_.memory_create(handle, kGranule, 0));
+      expect(fake_.memory_create(handle, kGranule, {.ordinal = 0}));
       expect(fake_.memory_map(granule, handle));
       expect(fake_.memory_release(handle));
     }
@@ -442,7 +442,7 @@ class SharedMemoryTest : public ::testing::TestWithParam<bool> {
     }
     expect(fake_.event_create(event_, false));
     expect(fake_.address_reserve(space_.begin, space_.bytes, kGranule));
-    expect(fake_.memory_create(handle_, kGranule, 0));
+    expect(fake_.memory_create(handle_, kGranule, {.ordinal = 0}));
     map(x());
     map(y());
   }
@@ -653,7 +653,7 @@ TEST_P(SharedContent, OfNewMemoryIsNotZeros) {
   unmap(x());
   unmap(y());
   release();
-  expect(fake_.memory_create(handle_, kGranule, 0));
+  expect(fake_.memory_create(handle_, kGranule, {.ordinal = 0}));
   is_owned_ = true;
   map(x());
   EXPECT_EQ(std::ranges::count(bytes(x()), 0), 0);
@@ -667,7 +667,7 @@ TEST(SharedMemory, IsMisusedLikeAnyOther) {
   AddressRange space{.bytes = 2 * kGranule};
   std::uint64_t handle = 0;
   expect(fake.address_reserve(space.begin, space.bytes, kGranule));
-  expect(fake.memory_create(handle, kGranule, 0));
+  expect(fake.memory_create(handle, kGranule, {.ordinal = 0}));
   const AddressRange first{.begin = space.begin, .bytes = kGranule};
   const AddressRange second{.begin = first.end(), .bytes = kGranule};
   expect(fake.memory_map(first, handle));

@@ -24,7 +24,7 @@ class FakeNccl::Table final : public NcclApi {
     return call("ncclGetUniqueId", [&] { return fake_.get_unique_id(id); });
   }
   NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
-    return call("ncclCommInitRankConfig", [&] { return fake_.init_rank(comm, size, id, rank); });
+    return call("ncclCommInitRankConfig", [&] { return fake_.init_rank(comm, size, id, rank, cuda_.get()); });
   }
   NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& status) override {
     return call("ncclCommGetAsyncError", [&] { return fake_.async_error(comm, status); });
@@ -282,7 +282,7 @@ NcclStatus FakeNccl::get_unique_id(NcclId& id) {
   return NcclStatus::kSuccess;
 }
 
-NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int rank) {
+NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int rank, const FakeCuda* cuda) {
   const std::lock_guard lock(mutex_);
   const auto it = groups_.find(id);
   if (it == groups_.end() || rank < 0 || rank >= size) {
@@ -296,6 +296,7 @@ NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int r
   ++group.came;
   auto made = std::make_unique<Comm>();
   made->rank = rank;
+  made->cuda = cuda;
   made->group = &group;
   comm = made.get();
   comms_.push_back(std::move(made));
@@ -381,6 +382,7 @@ NcclStatus FakeNccl::prepare(const std::string& what, AddressRange range, const 
   if (meeting.inputs.empty()) {
     meeting.what = what;
     meeting.inputs.resize(static_cast<std::size_t>(mine->group->size));
+    meeting.buffers.resize(meeting.inputs.size());
   } else if (meeting.what != what) {
     return misuse(what + " where another rank has an " + meeting.what);
   }
@@ -413,6 +415,7 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
     if (!comm.aborted) {
       const auto* const begin = pointer_to<const float>(range.begin);
       meeting.inputs[static_cast<std::size_t>(comm.rank)].assign(begin, begin + range.bytes / sizeof(float));
+      meeting.buffers[static_cast<std::size_t>(comm.rank)] = {.cuda = comm.cuda, .range = range};
       ++meeting.arrived;
     }
   };
@@ -420,9 +423,14 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
     const std::lock_guard lock(mutex_);
     return comm.aborted || comm.group->meetings[number].arrived == comm.group->size;
   };
-  const auto finish = [this, &comm, number, range, outcome] {
+  const auto finish = [this, &comm, number, what, range, outcome, stream] {
     const std::lock_guard lock(mutex_);
     if (!comm.aborted) {
+      for (const Buffer& buffer : comm.group->meetings[number].buffers) {
+        if (buffer.cuda == comm.cuda) {
+          FakeCuda::read_in_kernel(stream, buffer.range, what);
+        }
+      }
       std::ranges::copy(outcome(comm.group->meetings[number].inputs), pointer_to<float>(range.begin));
       ++comm.completed;
     }

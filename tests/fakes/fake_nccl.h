@@ -4,6 +4,9 @@
 // rank's range when the stream gets there, and one that the GPU holds until every rank has come that far, and
 // which then writes what comes out. So whoever does not order what it writes before, or reads after, sees it.
 //
+// Ranks of one process share a FakeCuda. There a rank's GPU reads the buffers of the others where they lie,
+// as NCCL may, and so has to have access to them.
+//
 // All of it is as non-blocking as NCCL is asked to be: starting takes until every rank has called, and by
 // seed a collective is launched only when its rank asks for the communicator's state.
 //
@@ -69,10 +72,15 @@ class FakeNccl {
 
   using Launching = std::function<CudaStatus()>;
 
+  struct Buffer {
+    const FakeCuda* cuda = nullptr;
+    AddressRange range;
+  };
   // One collective, as far as the ranks have come to it.
   struct Meeting {
     std::string what;
     std::vector<std::vector<float>> inputs;  // by rank
+    std::vector<Buffer> buffers;             // likewise
     int arrived = 0;
   };
   // What has one id.
@@ -83,6 +91,7 @@ class FakeNccl {
   };
   struct Comm {
     int rank = 0;
+    const FakeCuda* cuda = nullptr;
     Group* group = nullptr;
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
@@ -106,7 +115,7 @@ class FakeNccl {
   NcclStatus misuse_of_groups(const std::string& what);
   Comm* find(NcclComm comm);
   NcclStatus get_unique_id(NcclId& id);
-  NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank);
+  NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank, const FakeCuda* cuda);
   NcclStatus async_error(NcclComm comm, NcclStatus& status);
   NcclStatus state_of(const Comm& comm) const;
   NcclStatus finalize(NcclComm comm);

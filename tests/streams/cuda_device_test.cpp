@@ -745,7 +745,7 @@ TEST_F(GraphTest, MemoryTakenInsideEndsTheCapture) {
       step();
       submit(*device, b, [this](void*) {
         std::uint64_t handle = 0;
-        EXPECT_NE(fake->memory_create(handle, kGranule, 1), CudaStatus::kSuccess);
+        EXPECT_NE(fake->memory_create(handle, kGranule, {.ordinal = 1}), CudaStatus::kSuccess);
         fake->get_last_error();
       });
     });

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <type_traits>
 
+#include "streams/cuda/cuda_runtime_table.h"
+
 namespace vdnn::preload {
 
 namespace {
@@ -203,7 +205,7 @@ const auto& entries() {
       VDNN_PRELOAD_OWN(cudaDeviceEnablePeerAccess, enable_peer_access),
       VDNN_PRELOAD_OWN(cudaDeviceReset, reset_device),
       VDNN_PRELOAD_OWN(cudaGetDevice, get_device),
-      VDNN_PRELOAD_OWN(cudaGetDriverEntryPointByVersion, find_in_driver),
+      own<cuda::FindInDriverByVersion>("cudaGetDriverEntryPointByVersion", find_in_driver),
       VDNN_PRELOAD_OWN(cudaGetErrorName, error_name),
       VDNN_PRELOAD_OWN(cudaGetLastError, get_last_error),
       VDNN_PRELOAD_OWN(cudaMemcpyAsync, copy_async),

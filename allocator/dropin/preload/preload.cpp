@@ -126,7 +126,9 @@ std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
       throw DeviceError("cudaMemGetInfo: error " + std::to_string(error));
     }
     std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(
-        ordinal, cuda(), {.is_capturing_any = [&captures = pools_.captures] { return captures.any(); }});
+        ordinal, cuda(),
+        {.peer_access = pools_.settings.peers,
+         .is_capturing_any = [&captures = pools_.captures] { return captures.any(); }});
     if (!backend->properties().maps && pools_.settings.memory_bytes == 0) {
       throw DeviceError(
           "it has no virtual memory management, so that a pool takes all its memory at once: "

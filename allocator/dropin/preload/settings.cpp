@@ -34,6 +34,7 @@ Settings read_settings() {
   settings.ordered_free = choice("VDNN_PRELOAD_FREE", "ordered", "synchronous");
   settings.ipc = choice("VDNN_PRELOAD_IPC", "1", "0");
   settings.libraries = choice("VDNN_PRELOAD_LIBRARIES", "1", "0");
+  settings.peers = !choice("VDNN_PRELOAD_PEERS", "0", "1");
   settings.host_cache_bytes = size_of("VDNN_PRELOAD_HOST_CACHE", settings.host_cache_bytes);
   settings.summary = value_of("VDNN_PRELOAD_SUMMARY");
   return settings;

@@ -7,6 +7,7 @@
 // * VDNN_PRELOAD_HOST_CACHE=SIZE: page-locked memory that is kept for the next cudaMallocHost or
 //   cudaHostAlloc; 0: none; default: 256 MiB.
 // * VDNN_PRELOAD_LIBRARIES=1: libraries that hold a runtime of their own are served, too; else not.
+// * VDNN_PRELOAD_PEERS=0: other GPUs get no access to memory of a pool; default: those that can reach it do.
 // * VDNN_PRELOAD_SUMMARY=1 or a file: at the end, to standard error or to the file.
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct Settings {
   bool ordered_free = false;
   bool ipc = false;
   bool libraries = false;
+  bool peers = true;
   std::uint64_t host_cache_bytes = std::uint64_t{256} << 20;
   std::string summary;  // "": none; "1": standard error; a file
 };

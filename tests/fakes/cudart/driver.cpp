@@ -58,6 +58,12 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
       case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         *value = info.compute_capability % 10;
         break;
+      case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        *value = int{info.file_handles};
+        break;
+      case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+        *value = int{info.rdma};
+        break;
       case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         *value = int{info.virtual_memory};
         break;
@@ -76,11 +82,17 @@ CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
   });
 }
 
+vdnn::CudaMemoryKind kind_of(const CUmemAllocationProp& wanted) {
+  return {.ordinal = wanted.location.id,
+          .file_handles = (wanted.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0,
+          .rdma = wanted.allocFlags.gpuDirectRDMACapable != 0};
+}
+
 CUresult granularity(std::size_t* bytes, const CUmemAllocationProp* wanted,
                      CUmemAllocationGranularity_flags) {
   return call("cuMemGetAllocationGranularity", [&] {
     std::uint64_t found = 0;
-    const CudaStatus status = cuda().fake().allocation_granularity(found, wanted->location.id);
+    const CudaStatus status = cuda().fake().allocation_granularity(found, kind_of(*wanted));
     *bytes = found;
     return status;
   });
@@ -117,7 +129,7 @@ CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, const C
                 unsigned long long) {
   return call("cuMemCreate", [&] {
     std::uint64_t made = 0;
-    const CudaStatus status = cuda().fake().memory_create(made, bytes, wanted->location.id);
+    const CudaStatus status = cuda().fake().memory_create(made, bytes, kind_of(*wanted));
     *handle = made;
     return status;
   });
@@ -177,10 +189,11 @@ void* vdnn::stand_in::find_driver_function(std::string_view name) {
   return it == functions.end() ? nullptr : it->second;
 }
 
-extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
-                                                        unsigned long long,
-                                                        cudaDriverEntryPointQueryResult* answer) {
-  return cuda().call("cudaGetDriverEntryPointByVersion", [&] {
+namespace {
+
+cudaError_t find_in_driver(std::string_view call, const char* symbol, void** function,
+                           cudaDriverEntryPointQueryResult* answer) {
+  return cuda().call(call, [&] {
     *function = vdnn::stand_in::find_driver_function(symbol);
     if (answer != nullptr) {
       *answer = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
@@ -188,3 +201,20 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void
     return CudaStatus::kSuccess;
   });
 }
+
+}  // namespace
+
+extern "C" {
+
+#ifndef VDNN_STAND_IN_OF_12_0
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* answer) {
+  return find_in_driver("cudaGetDriverEntryPointByVersion", symbol, function, answer);
+}
+#endif
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* answer) {
+  return find_in_driver("cudaGetDriverEntryPoint", symbol, function, answer);
+}
+
+}  // extern "C"

@@ -310,7 +310,8 @@ CudaStatus StandIn::copy(void* destination, const void* source, std::size_t byte
                        },
                        {.name = "a copy",
                         .reads = {&read, from_pageable ? std::size_t{0} : std::size_t{1}},
-                        .writes = {&write, to_pageable ? std::size_t{0} : std::size_t{1}}});
+                        .writes = {&write, to_pageable ? std::size_t{0} : std::size_t{1}},
+                        .is_copy = true});
   return status == CudaStatus::kSuccess && to_pageable ? fake_.stream_synchronize(mine) : status;
 }
 
