@@ -3,6 +3,7 @@
 // and its kin, for every driver that has memory behind its addresses. Knows numbers only.
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ class AddressSpace {
   void add(AddressRange reservation) { reservations_.emplace(reservation.begin, reservation); }
   void remove(AddressRange reservation) { reservations_.erase(reservation.begin); }
   std::vector<AddressRange> reservations() const;
+  // That `address` lies in, which is inside one.
+  AddressRange reservation_of(std::uint64_t address) const {
+    return std::prev(reservations_.upper_bound(address))->second;
+  }
 
   // A whole reservation of which nothing is committed.
   void check_unused(AddressRange reservation) const;

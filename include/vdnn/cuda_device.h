@@ -8,11 +8,14 @@
 // called at once, on the submitting thread, with the cudaStream_t: it submits kernels, and what it throws
 // surfaces late, as on every device.
 //
-// Device memory is virtual: a reservation is address space, commit() maps it granule by granule (2 MiB on
-// today's GPUs) and decommit() unmaps it. A GPU without virtual memory management gives a reservation's
-// memory in one piece and at once; commits only count. Page-locked memory is touched first and then
-// registered: that gives exact sizes, and is faster than asking CUDA for it. A copy whose host side is not
-// page-locked memory of the device is refused, since CUDA would quietly make it wait for the host.
+// Device memory is virtual: a reservation is address space, which commit() maps in whole granules (2 MiB on
+// today's GPUs) and decommit() unmaps. Physical allocations are larger: up to a 64th of their offset in the
+// reservation, 64 MiB at most, so that 80 GiB take 1,600. One of which a part stays committed stays as a
+// whole: the GPU then has that little more than is counted as committed, until the rest of it is decommitted
+// or committed again. Reservations of up to 256 MiB are exact. A GPU without virtual memory management gives
+// a reservation's memory in one piece and at once; commits only count. Page-locked memory is touched first
+// and then registered: that gives exact sizes, and is faster than asking CUDA for it. A copy whose host side
+// is not page-locked memory of the device is refused, since CUDA would quietly make it wait for the host.
 //
 // Errors carry CUDA's name for them, the call and the numbers. After one that corrupts the process's context
 // (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every later call

@@ -77,8 +77,8 @@ class PoolBackend {
   virtual std::uint64_t stream_id(StreamHandle stream) = 0;
   // The handle means another stream on each thread (CUDA's per-thread default stream).
   virtual bool is_of_thread(StreamHandle) const { return false; }
-  // What the stream is given does not run, but becomes a graph; or it can be given nothing, since it would
-  // wait for such a stream (CUDA's legacy default stream, while a blocking stream is captured).
+  // Work given to the stream does not run, but becomes part of a graph. Or none can be given to it, since it
+  // would wait for such a stream (CUDA's legacy default stream, while a blocking stream is captured).
   virtual bool is_capturing(StreamHandle stream) = 0;
 
   // An event behind all that `stream` has been given.
@@ -120,15 +120,6 @@ std::unique_ptr<DevicePoolBackend> make_pool_backend(Device& device);
 // What such a backend knows a stream by.
 StreamHandle stream_handle(StreamId stream);
 
-// The streams of a program that uses the GPU `ordinal` by CUDA. Blocks are aligned to 512 bytes, as
-// cudaMalloc aligns them. Of the default streams the legacy one, handle 0 or cudaStreamLegacy, is a stream
-// like any other: that blocking streams wait for it is not relied on. Calls set the GPU for the calling
-// thread and put back the one that it had.
-//
-// Where the GPU has no virtual memory management, a pool takes its whole budget at once (cudaMalloc) and
-// gives nothing back before it dies; `memory_bytes` is a little less than what is free then.
-//
-// Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
 struct CudaBackendOptions {
   // Every GPU that can reach this one as a peer may touch the pool's memory, by copies and kernels; whether
   // peer access was enabled otherwise does not matter to virtual memory. False: this GPU alone, which maps a
@@ -138,6 +129,16 @@ struct CudaBackendOptions {
   // thread. Empty: known of blocking streams, and of those that the pool serves.
   std::function<bool()> is_capturing_any;
 };
+
+// The streams of a program that uses the GPU `ordinal` by CUDA. Blocks are aligned to 512 bytes, as
+// cudaMalloc aligns them. Of the default streams the legacy one, handle 0 or cudaStreamLegacy, is a stream
+// like any other: that blocking streams wait for it is not relied on. Calls set the GPU for the calling
+// thread and put back the one that it had.
+//
+// Where the GPU has no virtual memory management, a pool takes its whole budget at once (cudaMalloc) and
+// gives nothing back before it dies; `memory_bytes` is a little less than what is free then.
+//
+// Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options = {});
 
 }  // namespace vdnn

@@ -27,7 +27,7 @@ CudaDeviceInfo info_of(CudaContext& context, int ordinal);
 // Of the virtual memory that is taken of the context's GPU, which `info` describes: all others that the GPU
 // supports may be let to it, beyond this process's own work.
 CudaMemoryKind memory_kind_of(const CudaContext& context, const CudaDeviceInfo& info);
-// What its allocations are whole multiples of; a power of two.
+// The unit of its allocations; a power of two.
 std::uint64_t granule_of(CudaContext& context, const CudaMemoryKind& kind);
 
 // The other GPUs that can touch memory of the context's, in ascending order.

@@ -1,13 +1,22 @@
 #include "streams/cuda/cuda_memory.h"
 
 #include <algorithm>
-#include <limits>
+#include <bit>
+#include <iterator>
 #include <string>
 
 #include "streams/cuda/cuda_gpus.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
+
+namespace {
+
+// Of a tile's offset in its reservation, a tile is the kTilesPerOffset-th part.
+constexpr std::uint64_t kTilesPerOffset = 64;
+constexpr std::uint64_t kMaxTile = std::uint64_t{64} << 20;
+
+}  // namespace
 
 CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
                        std::span<const int> peers)
@@ -35,13 +44,9 @@ void CudaMemory::open_to(int peer) {
 
 CudaMemory::~CudaMemory() {
   const CudaContext::Scope scope = context_.enter_anyway();
-  space_.committed().visit({.begin = 0, .bytes = std::numeric_limits<std::uint64_t>::max()},
-                           [this](AddressRange piece, const Protection* state) {
-                             if (virtual_memory_ && state != nullptr) {
-                               unmap_all(piece);
-                             }
-                           });
-  std::ranges::for_each(left_, [this](AddressRange granule) { unmap(granule); });
+  for (const auto& [begin, bytes] : pieces_) {
+    context_.forget(context_.api().memory_unmap({.begin = begin, .bytes = bytes}));
+  }
   for (const AddressRange reservation : space_.reservations()) {
     context_.forget(give_back(reservation));
   }
@@ -89,7 +94,9 @@ void CudaMemory::unreserve(AddressRange reservation) {
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
   space_.check_unused(reservation);
-  unmap_left(reservation);
+  for (const AddressRange piece : unused_pieces(reservation)) {
+    context_.check(unmap(piece), "cuMemUnmap", [piece] { return format_size(piece.bytes); });
+  }
   context_.check(give_back(reservation), virtual_memory_ ? "cuMemAddressFree" : "cudaFree",
                  [&] { return format_size(reservation.bytes); });
   space_.remove(reservation);
@@ -99,8 +106,6 @@ void CudaMemory::commit(AddressRange range) {
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
   space_.check_committable(range);
-  unmap_left(range);
-  left_.reserve(left_.size() + range.bytes / space_.granule_bytes());
   space_.committed().assign(range, Protection::kAccessible);
   if (!virtual_memory_) {
     return;
@@ -109,36 +114,58 @@ void CudaMemory::commit(AddressRange range) {
     map_all(range);
   } catch (...) {
     space_.committed().erase(range);  // as it was assigned: nothing is split, no memory is needed
+    for (const AddressRange piece : unused_pieces(range)) {
+      context_.forget(unmap(piece));
+    }
     throw;
   }
 }
 
 void CudaMemory::map_all(AddressRange range) {
-  AddressRange mapped{.begin = range.begin, .bytes = 0};
-  try {
-    for (; mapped.bytes < range.bytes; mapped.bytes += space_.granule_bytes()) {
-      map(granule_at(mapped.end()), range);
+  AddressRange mapped{.begin = next_piece(range.begin, range.end()).begin, .bytes = 0};
+  while (mapped.end() < range.end()) {
+    const AddressRange piece = next_piece(mapped.end(), range.end());
+    if (!pieces_.contains(piece.begin)) {
+      map(piece, range);
     }
-    context_.check_memory(context_.api().memory_set_access(range, users_), "cuMemSetAccess",
-                          [&] { return shortage_of(range); });
-  } catch (...) {
-    roll_back(mapped);
-    throw;
+    mapped.bytes += piece.bytes;
   }
+  // Of whole pieces, as CUDA demands.
+  context_.check_memory(context_.api().memory_set_access(mapped, users_), "cuMemSetAccess",
+                        [&] { return shortage_of(range); });
 }
 
-void CudaMemory::map(AddressRange granule, AddressRange committing) {
+AddressRange CudaMemory::next_piece(std::uint64_t address, std::uint64_t end) const {
+  const auto after = pieces_.upper_bound(address);
+  if (after != pieces_.begin() && std::prev(after)->first + std::prev(after)->second > address) {
+    return {.begin = std::prev(after)->first, .bytes = std::prev(after)->second};
+  }
+  const std::uint64_t vacant = after == pieces_.end() ? end : std::min(end, after->first);
+  return {.begin = address, .bytes = std::min(vacant, tile_at(address).end()) - address};
+}
+
+AddressRange CudaMemory::tile_at(std::uint64_t address) const {
+  const std::uint64_t begin = space_.reservation_of(address).begin;
+  const std::uint64_t part = std::bit_floor((address - begin) / kTilesPerOffset);
+  const std::uint64_t most = std::max(kMaxTile, space_.granule_bytes());
+  const std::uint64_t bytes = std::clamp(part, space_.granule_bytes(), most);
+  return {.begin = begin + (address - begin) / bytes * bytes, .bytes = bytes};
+}
+
+void CudaMemory::map(AddressRange piece, AddressRange committing) {
   CudaApi& api = context_.api();
   const auto shortage = [&] { return shortage_of(committing); };
+  const auto place = pieces_.emplace(piece.begin, piece.bytes).first;
   std::uint64_t handle = 0;
-  context_.check_memory(api.memory_create(handle, granule.bytes, kind_), "cuMemCreate", shortage);
-  const CudaStatus mapped = api.memory_map(granule, handle);
-  const CudaStatus released = api.memory_release(handle);
-  if (mapped == CudaStatus::kSuccess && released != CudaStatus::kSuccess) {
-    roll_back(granule);
+  const CudaStatus created = api.memory_create(handle, piece.bytes, kind_);
+  const CudaStatus mapped = created == CudaStatus::kSuccess ? api.memory_map(piece, handle) : created;
+  if (mapped != CudaStatus::kSuccess) {
+    pieces_.erase(place);
   }
+  context_.check_memory(created, "cuMemCreate", shortage);
+  const CudaStatus released = api.memory_release(handle);
   context_.check_memory(mapped, "cuMemMap", shortage);
-  context_.check(released, "cuMemRelease", [&] { return format_size(granule.bytes); });
+  context_.check(released, "cuMemRelease", [&] { return format_size(piece.bytes); });
 }
 
 void CudaMemory::decommit(AddressRange range) {
@@ -149,13 +176,13 @@ void CudaMemory::decommit(AddressRange range) {
   if (!virtual_memory_) {
     return;
   }
-  for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
-    const AddressRange granule = granule_at(at);
-    const CudaStatus status = context_.api().memory_unmap(granule);
+  for (const AddressRange piece : unused_pieces(range)) {
+    const CudaStatus status = unmap(piece);
     if (status != CudaStatus::kSuccess) {
-      space_.committed().assign({.begin = at, .bytes = range.end() - at}, Protection::kAccessible);
+      const std::uint64_t begin = std::max(piece.begin, range.begin);
+      space_.committed().assign({.begin = begin, .bytes = range.end() - begin}, Protection::kAccessible);
     }
-    context_.check(status, "cuMemUnmap", [&] { return format_size(granule.bytes); });
+    context_.check(status, "cuMemUnmap", [piece] { return format_size(piece.bytes); });
   }
 }
 
@@ -164,37 +191,31 @@ bool CudaMemory::committed(AddressRange range) const {
   return space_.is_committed(range);
 }
 
-AddressRange CudaMemory::granule_at(std::uint64_t address) const {
-  return {.begin = address, .bytes = space_.granule_bytes()};
+bool CudaMemory::is_used(AddressRange piece) const {
+  bool any = false;
+  space_.committed().visit(piece,
+                           [&](AddressRange, const Protection* state) { any = any || state != nullptr; });
+  return any;
 }
 
-bool CudaMemory::unmap(AddressRange granule) noexcept {
-  const CudaStatus status = context_.api().memory_unmap(granule);
-  context_.forget(status);
-  return status == CudaStatus::kSuccess;
-}
-
-void CudaMemory::unmap_all(AddressRange range) noexcept {
-  for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
-    unmap(granule_at(at));
-  }
-}
-
-void CudaMemory::roll_back(AddressRange range) noexcept {
-  for (std::uint64_t at = range.begin; at < range.end(); at += space_.granule_bytes()) {
-    if (!unmap(granule_at(at))) {
-      left_.push_back(granule_at(at));
+std::vector<AddressRange> CudaMemory::unused_pieces(AddressRange range) const {
+  std::vector<AddressRange> unused;
+  for (auto it = pieces_.lower_bound(next_piece(range.begin, range.end()).begin);
+       it != pieces_.end() && it->first < range.end(); ++it) {
+    const AddressRange piece{.begin = it->first, .bytes = it->second};
+    if (!is_used(piece)) {
+      unused.push_back(piece);
     }
   }
+  return unused;
 }
 
-void CudaMemory::unmap_left(AddressRange range) {
-  const auto inside = [range](AddressRange granule) { return range.contains(granule); };
-  for (auto it = std::ranges::find_if(left_, inside); it != left_.end();
-       it = std::find_if(it, left_.end(), inside)) {
-    context_.check(context_.api().memory_unmap(*it), "cuMemUnmap", [it] { return format_size(it->bytes); });
-    it = left_.erase(it);
+CudaStatus CudaMemory::unmap(AddressRange piece) noexcept {
+  const CudaStatus status = context_.api().memory_unmap(piece);
+  if (status == CudaStatus::kSuccess) {
+    pieces_.erase(piece.begin);
   }
+  return status;
 }
 
 MemoryShortage CudaMemory::shortage_of(AddressRange committing) const {

@@ -3,15 +3,23 @@
 // as they are committed. Where a GPU has none, a reservation is memory in one piece, all of it taken at once,
 // and commits are book-keeping.
 //
-// Each granule is an allocation of its own: what is mapped as one piece can only be unmapped as one, and
-// commits and decommits need not match. The handle is released as soon as the granule is mapped, so that the
-// mapping alone keeps the memory, and unmapping gives it back. A commit that fails unmaps what it has mapped;
-// granules that CUDA refuses to unmap then are remembered, and unmapped before anything else becomes of them.
+// Physical memory is allocated in *pieces*. What is mapped as one allocation can only be unmapped as one, and
+// only from its beginning on (cuMemMap, cuMemUnmap), so a piece goes back once all of it is decommitted. Each
+// lies in one *tile* of its reservation, whose size is a 64th of its offset, rounded down to a power of two:
+// a granule at least, 64 MiB at most. So 80 GiB that are committed at once take 1,600 pieces in place of
+// 40,960. A decommit of a part of a piece leaves the piece mapped, which is at most a 64th of the memory
+// below it; the next commit there uses it again. With granules of 2 MiB, the first 256 MiB of a reservation
+// are exact.
+//
+// A piece's handle is released as soon as it is mapped, so that the mapping alone keeps the memory, and
+// unmapping gives it back. A commit that fails unmaps what it has mapped. What CUDA refuses to unmap is kept
+// like the rest of a piece.
 //
 // Work of other GPUs may touch virtual memory only where access was granted to each of them, mapping by
 // mapping: that peers have been let into the GPU's other memory says nothing about it.
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -37,7 +45,7 @@ class CudaMemory {
   void unreserve(AddressRange reservation);
   // Throws OutOfMemory where the GPU has no more. What throws has changed nothing.
   void commit(AddressRange range);
-  // Where CUDA refuses to unmap a granule, those before it are decommitted and the rest is not.
+  // Where CUDA refuses to unmap a piece, what lies before it is decommitted and the rest is not.
   void decommit(AddressRange range);
 
   bool committed(AddressRange range) const;
@@ -46,17 +54,16 @@ class CudaMemory {
   // Address space for `bytes`, or memory.
   AddressRange take(std::uint64_t bytes);
   CudaStatus give_back(AddressRange reservation);
-  AddressRange granule_at(std::uint64_t address) const;
   void open_to(int peer);
   void map_all(AddressRange range);
-  void map(AddressRange granule, AddressRange committing);
-  // Whether CUDA has done so.
-  bool unmap(AddressRange granule) noexcept;
-  void unmap_all(AddressRange range) noexcept;
-  // Likewise, of what a commit that fails has mapped. commit() has made room for what stays.
-  void roll_back(AddressRange range) noexcept;
-  // Granules of `range` that stayed mapped.
-  void unmap_left(AddressRange range);
+  // The first piece that ends after `address`, or what is to become one, up to `end`.
+  AddressRange next_piece(std::uint64_t address, std::uint64_t end) const;
+  AddressRange tile_at(std::uint64_t address) const;
+  void map(AddressRange piece, AddressRange committing);
+  // Whether any of it is committed.
+  bool is_used(AddressRange piece) const;
+  std::vector<AddressRange> unused_pieces(AddressRange range) const;
+  CudaStatus unmap(AddressRange piece) noexcept;
   MemoryShortage shortage_of(AddressRange committing) const;
 
   CudaContext& context_;
@@ -65,7 +72,7 @@ class CudaMemory {
   std::vector<int> users_;    // ordinals: its own GPU's, and the peers'
   mutable std::mutex mutex_;  // guards what follows
   AddressSpace space_;
-  std::vector<AddressRange> left_;  // granules that stayed mapped, though they are not committed
+  std::map<std::uint64_t, std::uint64_t> pieces_;  // that are mapped: bytes, by begin
 };
 
 }  // namespace vdnn

@@ -429,7 +429,7 @@ TEST_F(OnCuda, APoolThatHasNothingEndsWithoutWaiting) {
   cuda_->graph_destroy(graph);
 }
 
-// What the streams that nobody captures were given is waited for by events, the rest of the GPU is not.
+// Streams that are not captured are waited for by events; the GPU as a whole is not.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);

@@ -1,4 +1,4 @@
-// What the fake holds captures and graphs to, as CUDA's documentation has it: CUDA Runtime API, "Stream
+// CUDA's rules for captures and graphs, as the fake enforces them: CUDA Runtime API, "Stream
 // Management", "Stream Ordered Memory Allocator" and "Graph Management"; CUDA Programming Guide, "Prohibited
 // and Unhandled Operations".
 

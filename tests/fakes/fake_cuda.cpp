@@ -1735,8 +1735,14 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> 
   if (const CudaStatus status = begin_unsafe("cuMemSetAccess"); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (!cover(mapped_, range, [](std::uint64_t, const Mapped&) {})) {
+  bool are_whole = true;
+  if (!cover(mapped_, range, [&](std::uint64_t begin, const Mapped& mapped) {
+        are_whole = are_whole && begin >= range.begin && begin + mapped.bytes <= range.end();
+      })) {
     return misuse("cuMemSetAccess", "not all of it is mapped");
+  }
+  if (!are_whole) {
+    return misuse("cuMemSetAccess", "a part of an allocation");
   }
   for (const int ordinal : ordinals) {
     if (ordinal < 0 || ordinal >= options_.gpus) {

@@ -258,7 +258,7 @@ class FakeCuda final : public CudaApi {
     bool destroyed = false;
     bool excused = false;
   };
-  // What an allocation node gives. It has memory from the launch of its graph until it is freed.
+  // Memory of an allocation node. It is there from the launch of its graph until it is freed.
   struct GraphMemory : Owned {
     GraphMemory(Mapping space_, AddressRange range_, int ordinal_)
         : space(std::move(space_)), range(range_), ordinal(ordinal_) {}

@@ -947,7 +947,7 @@ class CudaDeviceThatLeftAGranule : public ::testing::Test {
   const AddressRange range_ = device_->reserve(8 * kGranule);
 };
 
-TEST_F(CudaDeviceThatLeftAGranule, UnmapsItBeforeItIsCommittedAgain) {
+TEST_F(CudaDeviceThatLeftAGranule, UsesItWhereItIsCommittedAgain) {
   device_->commit({.begin = range_.begin, .bytes = 2 * kGranule});
   EXPECT_EQ(fake_->mapped_bytes(), 3 * kGranule) << "not the range that it is in";
   const AddressRange around{.begin = range_.begin + 2 * kGranule, .bytes = 4 * kGranule};
@@ -957,14 +957,18 @@ TEST_F(CudaDeviceThatLeftAGranule, UnmapsItBeforeItIsCommittedAgain) {
   device_->commit(around);
 }
 
-TEST_F(CudaDeviceThatLeftAGranule, CommitsNothingWhereThatIsRefusedAgain) {
+TEST_F(CudaDeviceThatLeftAGranule, NeedsNoMoreMemoryToCommitItAlone) {
   const AddressRange granule{.begin = range_.begin + 2 * kGranule, .bytes = kGranule};
-  fake_->fail_call(1, CudaStatus::kInvalidValue, "cuMemUnmap");
-  EXPECT_THAT(thrown_by([&] { device_->commit(granule); }),
-              AllOf(HasSubstr("cuMemUnmap"), HasSubstr("cudaErrorInvalidValue")));
-  EXPECT_EQ(device_->counters().committed_bytes, 0U);
+  const std::uint64_t created = fake_->calls("cuMemCreate");
   device_->commit(granule);
+  EXPECT_EQ(fake_->calls("cuMemCreate"), created);
   EXPECT_EQ(fake_->mapped_bytes(), kGranule);
+  fake_->fail_call(1, CudaStatus::kInvalidValue, "cuMemUnmap");
+  EXPECT_THAT(thrown_by([&] { device_->decommit(granule); }),
+              AllOf(HasSubstr("cuMemUnmap"), HasSubstr("cudaErrorInvalidValue")));
+  EXPECT_EQ(device_->counters().committed_bytes, kGranule);
+  device_->decommit(granule);
+  EXPECT_EQ(fake_->mapped_bytes(), 0U);
 }
 
 TEST_F(CudaDeviceThatLeftAGranule, UnmapsItBeforeItsReservationGoes) {

@@ -10,7 +10,7 @@
 // synchronised themselves with all other uses by when they free it.
 //
 // While any stream is captured, no GPU may be waited for. Blocks that are given to cudaFree then are put off:
-// they go back once a GPU that nobody captures has been waited for, with the next cudaFree or when memory
+// they go back once their GPU can be waited for again: with the next cudaFree or when memory
 // runs short.
 //
 // cudaMallocAsync and cudaFreeAsync go to CUDA while their stream is captured: there they are nodes of the
@@ -153,7 +153,7 @@ class Preload {
   // What is behind us as pools call it. Throws DeviceError where it lacks something.
   std::shared_ptr<CudaApi> cuda();
   // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
-  // others no context is made. While a stream is captured nobody can wait for that.
+  // others no context is made. False while any stream is captured.
   bool synchronize_used();
 
   // Whether work given to the stream becomes part of a graph, or is refused for the sake of one; empty where

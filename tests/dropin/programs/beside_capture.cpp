@@ -14,7 +14,7 @@ struct Memory {
   program::PinnedBuffer pinned;
 };
 
-// What is freed has been used on a stream that nobody captures, and nobody has waited for it.
+// The memory has been used on a stream that is not captured, and the host has not waited for that.
 void give_back(Memory* memory, cudaStream_t stream) {
   CHECK(cudaMemsetAsync(memory->block.data, 1, kBytes, stream));
   CHECK(cudaFree(std::exchange(memory->block.data, nullptr)));
