@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,7 +15,7 @@
 #include "streams/cuda/cuda_device.h"
 #include "tests/extent.h"
 #include "vdnn/device_pool.h"
-#include "vdnn/size.h"
+#include "vdnn/error.h"
 
 namespace vdnn {
 namespace {
@@ -106,70 +107,113 @@ TEST(CudaMemory, WhatStaysOfAPieceIsUsedAgain) {
   EXPECT_THAT(fake->misuses(), IsEmpty());
 }
 
-// Any sequence of commits and decommits, some of whose calls CUDA refuses: what is committed can be touched,
-// what is mapped beyond it lies in pieces of which a part is committed, and in the end nothing is left.
+// A reservation that is committed and decommitted at random, while CUDA refuses some calls.
+class RandomCommits {
+ public:
+  static constexpr std::uint64_t kGranule = 4096;
+  static constexpr std::uint64_t kGranules = 1024;  // tiles of up to 16 granules
+
+  explicit RandomCommits(std::uint64_t seed)
+      : random_(seed),
+        fake_(std::make_shared<FakeCuda>(
+            FakeCudaOptions{.memory_bytes = 64 * kMiB, .granule_bytes = kGranule, .logical_memory = true})),
+        device_(make_cuda_device({.budget_bytes = 32 * kMiB, .library_bytes = 0}, fake_)),
+        all_(device_->reserve(kGranules * kGranule)),
+        committed_(kGranules) {
+    fake_->set_device(0);
+    fake_->stream_create(stream_);
+  }
+
+  void step() {
+    const std::uint64_t first = random_() % kGranules;
+    const std::uint64_t count = run_from(first, 1 + random_() % 200);
+    const CudaStatus refusal = random_() % 2 == 0 ? CudaStatus::kMemoryAllocation : CudaStatus::kNotSupported;
+    fake_->fail_call(1 + random_() % 40, refusal);
+    const bool commits = !committed_[first];
+    const bool done = attempt([&] { change(granules(first, count), commits); });
+    fake_->fail_call(0, CudaStatus::kSuccess);
+    if (!done && commits) {
+      return;  // and nothing has changed
+    }
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      committed_[i] = commits;
+      if (!done) {  // a part of it is decommitted
+        attempt([&] { change(granules(i, 1), false); });
+      }
+    }
+  }
+
+  void expect_that_what_is_committed_can_be_touched() {
+    std::uint64_t bytes = 0;
+    for_each_committed([&](AddressRange granule) {
+      const Access access{.range = granule};
+      FakeCuda::launch(stream_, [] {}, {.name = "touch", .reads = {&access, 1}, .writes = {}});
+      bytes += granule.bytes;
+    });
+    EXPECT_EQ(fake_->stream_synchronize(stream_), CudaStatus::kSuccess);
+    EXPECT_GE(fake_->mapped_bytes(), bytes);
+    EXPECT_THAT(fake_->findings(), IsEmpty());
+  }
+
+  void expect_that_all_goes_back() {
+    for_each_committed([&](AddressRange granule) { change(granule, false); });
+    device_->unreserve(all_);
+    EXPECT_EQ(fake_->mapped_bytes(), 0U);
+    fake_->stream_destroy(stream_);
+    EXPECT_THAT(fake_->misuses(), IsEmpty());
+  }
+
+ private:
+  AddressRange granules(std::uint64_t first, std::uint64_t count) const {
+    return {.begin = all_.begin + first * kGranule, .bytes = count * kGranule};
+  }
+  // How many are in the same state, `most` at most.
+  std::uint64_t run_from(std::uint64_t first, std::uint64_t most) const {
+    std::uint64_t end = first;
+    while (end < std::min(first + most, kGranules) && committed_[end] == committed_[first]) {
+      ++end;
+    }
+    return end - first;
+  }
+  void change(AddressRange range, bool commits) {
+    commits ? device_->commit(range) : device_->decommit(range);
+  }
+  template <class Call>
+  static bool attempt(const Call& call) {
+    try {
+      call();
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  template <class Visit>
+  void for_each_committed(const Visit& visit) const {
+    for (std::uint64_t i = 0; i < kGranules; ++i) {
+      if (committed_[i]) {
+        visit(granules(i, 1));
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::shared_ptr<FakeCuda> fake_;
+  std::unique_ptr<Device> device_;
+  const AddressRange all_;
+  std::vector<bool> committed_;
+  CudaStream stream_ = nullptr;
+};
+
 TEST(CudaMemory, AnySequenceOfCommitsKeepsWhatIsCommitted) {
-  constexpr std::uint64_t kGranule = 4096;
-  constexpr std::uint64_t kGranules = 1024;  // tiles of up to 16 granules
   const std::uint64_t seeds = testing::extent({.usual = 40, .under_sanitizers = 8, .in_long_run = 1000});
   for (std::uint64_t seed = 0; seed < seeds && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937_64 random(seed);
-    const auto fake = std::make_shared<FakeCuda>(
-        FakeCudaOptions{.memory_bytes = 64 * kMiB, .granule_bytes = kGranule, .logical_memory = true});
-    const auto device = make_cuda_device({.budget_bytes = 32 * kMiB, .library_bytes = 0}, fake);
-    const AddressRange all = device->reserve(kGranules * kGranule);
-    std::vector<bool> committed(kGranules);
-    CudaStream stream = nullptr;
-    fake->set_device(0);
-    fake->stream_create(stream);
-    for (int step = 0; step < 200; ++step) {
-      const std::uint64_t first = random() % kGranules;
-      std::uint64_t count = 0;
-      const std::uint64_t most = 1 + random() % 200;
-      while (count < most && first + count < kGranules && committed[first + count] == committed[first]) {
-        ++count;
-      }
-      const AddressRange range{.begin = all.begin + first * kGranule, .bytes = count * kGranule};
-      const bool commits = !committed[first];
-      const std::uint64_t failing = 1 + random() % 40;
-      fake->fail_call(failing, random() % 2 == 0 ? CudaStatus::kMemoryAllocation : CudaStatus::kNotSupported);
-      try {
-        commits ? device->commit(range) : device->decommit(range);
-        std::fill_n(committed.begin() + static_cast<std::ptrdiff_t>(first), count, commits);
-      } catch (const Error&) {
-        if (!commits) {
-          fake->fail_call(0, CudaStatus::kSuccess);
-          for (std::uint64_t i = 0; i < count; ++i) {  // those before the refused piece are gone
-            try {
-              device->decommit({.begin = range.begin + i * kGranule, .bytes = kGranule});
-            } catch (const InvalidArgument&) {
-            }
-          }
-          std::fill_n(committed.begin() + static_cast<std::ptrdiff_t>(first), count, false);
-        }
-      }
-      fake->fail_call(0, CudaStatus::kSuccess);
-      for (std::uint64_t i = 0; i < kGranules; ++i) {
-        if (committed[i]) {
-          const Access access{.range = {.begin = all.begin + i * kGranule, .bytes = kGranule}};
-          FakeCuda::launch(stream, [] {}, {.name = "touch", .reads = {&access, 1}, .writes = {}});
-        }
-      }
-      EXPECT_EQ(fake->stream_synchronize(stream), CudaStatus::kSuccess);
-      const auto bytes = static_cast<std::uint64_t>(std::ranges::count(committed, true)) * kGranule;
-      EXPECT_GE(fake->mapped_bytes(), bytes);
-      ASSERT_THAT(fake->findings(), IsEmpty());
+    RandomCommits commits(seed);
+    for (int step = 0; step < 200 && !::testing::Test::HasFailure(); ++step) {
+      commits.step();
+      commits.expect_that_what_is_committed_can_be_touched();
     }
-    for (std::uint64_t i = 0; i < kGranules; ++i) {
-      if (committed[i]) {
-        device->decommit({.begin = all.begin + i * kGranule, .bytes = kGranule});
-      }
-    }
-    device->unreserve(all);
-    EXPECT_EQ(fake->mapped_bytes(), 0U);
-    fake->stream_destroy(stream);
-    EXPECT_THAT(fake->misuses(), IsEmpty());
+    commits.expect_that_all_goes_back();
   }
 }
 
