@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "allocator/zeroed.h"
+#include "vdnn/frontier.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
@@ -42,8 +43,11 @@ struct alignas(64) BlockRecord {
   BlockRecord* next = nullptr;  // in a cache, or among the spare ones
   std::uint64_t bytes = 0;
   std::uint64_t requested = 0;
-  // Of the owner's point behind the last uses that put it into the cache; 0 where it never was there.
-  std::uint64_t freed_at = 0;
+  // The owner's point after the last uses that put it into the cache; its count is 0 where it never was
+  // there.
+  Point freed_at() const { return {.stream = freed_number, .count = freed_count}; }
+  std::uint64_t freed_count = 0;
+  std::uint32_t freed_number = 0;
   std::uint32_t size_class = 0;
   BlockKind kind = BlockKind::kSmall;
   bool has_readers = false;  // other streams than the owner, known to the pool; while busy

@@ -84,7 +84,7 @@ LargeRegion::~LargeRegion() {
 
 // --- blocks ------------------------------------------------------------------------------------------------
 
-std::optional<Tlsf::Block> LargeRegion::allocate(std::uint64_t bytes, const Frontier& known) {
+std::optional<Tlsf::Block> LargeRegion::allocate(std::uint64_t bytes, const StreamKnowledge& known) {
   finish_frees();
   if (std::optional<Tlsf::Block> block = blocks_.allocate(bytes, known)) {
     count_users({.offset = block->offset, .bytes = bytes}, true);
@@ -100,7 +100,8 @@ Frontier LargeRegion::handed_out_behind(std::uint64_t offset, std::uint64_t byte
 
 bool LargeRegion::free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
   if (offset < home_bytes_) {
-    const Tlsf::Extent merged = blocks_.free(offset, bytes, last_use);
+    const StreamOrder::Covered covered(order_, last_use);
+    const Tlsf::Extent merged = blocks_.free(offset, bytes, last_use, &covered);
     count_users({.offset = offset, .bytes = bytes}, false);
     return whole_granules(merged, granule()).bytes > 0;
   }
@@ -236,7 +237,7 @@ std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) cons
 // Of the coldest views, where there are no others.
 std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t bytes) {
   for (;;) {
-    if (const std::optional<Tlsf::Block> found = view_addresses_.allocate(bytes, {})) {
+    if (const std::optional<Tlsf::Block> found = view_addresses_.allocate(bytes, Frontier())) {
       return home_bytes_ + found->offset;
     }
     const std::optional<View> view = coldest();
@@ -305,10 +306,12 @@ void LargeRegion::take_found() {
 // with the next request.
 void LargeRegion::free_runs(ViewState& view) {
   const bool again = view.freed > 0;
+  const Frontier last_use = view.unused ? Frontier() : view.last_use;
+  const StreamOrder::Covered covered(order_, last_use);
   try {
     for (; view.freed < view.runs.size(); ++view.freed) {
       const Tlsf::Extent run = view.used(view.freed);
-      blocks_.free(run.offset, run.bytes, view.unused ? Frontier() : view.last_use);
+      blocks_.free(run.offset, run.bytes, last_use, &covered);
       count_users(run, false);
     }
   } catch (...) {

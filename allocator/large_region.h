@@ -59,7 +59,7 @@ class LargeRegion {
   // --- blocks ----------------------------------------------------------------------------------------------
   // Of `bytes` (units), from what there is, for a requester that is ordered after `known`; empty where it
   // does not suffice. Throws what the backend throws, and then nothing changes.
-  std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const Frontier& known);
+  std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known);
   // What its user was told to be ordered after.
   Frontier handed_out_behind(std::uint64_t offset, std::uint64_t bytes) const;
   // `last_use` must dominate every use; empty where the block was not used. Whether whole granules may have

@@ -42,15 +42,15 @@ PoolMemory::PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, S
       slab_bytes_(slab_of(backend, options)),
       stock_(backend, budget_of(backend, options)),
       large_(backend, stock_, order, unit_),
-      small_(large_, slab_bytes_, unit_),
-      persistent_(large_, slab_bytes_, unit_),
+      small_(large_, order, slab_bytes_, unit_),
+      persistent_(large_, order, slab_bytes_, unit_),
       table_(large_.address_bytes(), stock_.granule_bytes(), unit_) {
   count_reserved();
 }
 
 // --- blocks ------------------------------------------------------------------------------------------------
 
-std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes, const Frontier& known,
+std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
                                             const std::function<bool()>& flush_caches) {
   const Counted counted(*this);
   if (kind != BlockKind::kLarge) {
@@ -96,7 +96,8 @@ std::optional<Tlsf::Block> PoolMemory::take_fresh(std::uint64_t bytes) {
 }
 
 // Of what has memory.
-std::optional<Tlsf::Block> PoolMemory::find(BlockKind kind, std::uint64_t bytes, const Frontier& known) {
+std::optional<Tlsf::Block> PoolMemory::find(BlockKind kind, std::uint64_t bytes,
+                                            const StreamKnowledge& known) {
   if (kind == BlockKind::kLarge) {
     return large_.allocate(bytes, known);
   }

@@ -39,7 +39,7 @@ class PoolMemory {
   // A block for a requester that is ordered after `known`, of `bytes` (units) or more: of what is free; else
   // from what streams keep, where flush_caches() finds any; else of more memory, as far as budget and device
   // have it. Throws what the backend throws but for OutOfMemory.
-  std::optional<Tlsf::Block> take(BlockKind kind, std::uint64_t bytes, const Frontier& known,
+  std::optional<Tlsf::Block> take(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
                                   const std::function<bool()>& flush_caches);
   // A large block of memory that nobody has used, where budget and device have as much.
   std::optional<Tlsf::Block> take_fresh(std::uint64_t bytes);
@@ -74,7 +74,7 @@ class PoolMemory {
   // Of kinds but large ones.
   SlabRegion& slabs(BlockKind kind) { return kind == BlockKind::kSmall ? small_ : persistent_; }
   const SlabRegion& slabs(BlockKind kind) const { return kind == BlockKind::kSmall ? small_ : persistent_; }
-  std::optional<Tlsf::Block> find(BlockKind kind, std::uint64_t bytes, const Frontier& known);
+  std::optional<Tlsf::Block> find(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known);
   bool grow(BlockKind kind, std::uint64_t bytes);
   bool reclaim();
   void give_back(std::uint64_t bytes, bool may_wait);

@@ -6,12 +6,12 @@
 
 namespace vdnn {
 
-SlabRegion::SlabRegion(LargeRegion& large, std::uint64_t slab_bytes, std::uint64_t unit)
-    : large_(large), slab_bytes_(slab_bytes), blocks_(unit) {
+SlabRegion::SlabRegion(LargeRegion& large, StreamOrder& order, std::uint64_t slab_bytes, std::uint64_t unit)
+    : large_(large), order_(order), slab_bytes_(slab_bytes), blocks_(unit) {
   blocks_.append_vacancy(large.address_bytes());
 }
 
-bool SlabRegion::add_slab(const Frontier& known) {
+bool SlabRegion::add_slab(const StreamKnowledge& known) {
   const std::optional<Tlsf::Block> slab = large_.allocate(slab_bytes_, known);
   if (!slab) {
     return false;

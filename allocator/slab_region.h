@@ -7,6 +7,7 @@
 #include <set>
 
 #include "allocator/large_region.h"
+#include "allocator/stream_order.h"
 #include "allocator/tlsf.h"
 #include "vdnn/stream_pool.h"
 
@@ -15,23 +16,24 @@ namespace vdnn {
 // Guarded by the pool's lock. Offsets are those of the large region.
 class SlabRegion {
  public:
-  // `unit`: of the sizes of blocks, of which none is larger than a slab. `large` must outlive it.
-  SlabRegion(LargeRegion& large, std::uint64_t slab_bytes, std::uint64_t unit);
+  // `unit`: of the sizes of blocks, of which none is larger than a slab. `large` and `order` must outlive it.
+  SlabRegion(LargeRegion& large, StreamOrder& order, std::uint64_t slab_bytes, std::uint64_t unit);
 
   // As LargeRegion's.
-  std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const Frontier& known) {
+  std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known) {
     return blocks_.allocate(bytes, known);
   }
   Frontier handed_out_behind(std::uint64_t offset, std::uint64_t bytes) const {
     return blocks_.in_use(offset, bytes).frontier;
   }
   bool free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
-    return blocks_.free(offset, bytes, last_use).bytes >= slab_bytes_;
+    const StreamOrder::Covered covered(order_, last_use);
+    return blocks_.free(offset, bytes, last_use, &covered).bytes >= slab_bytes_;
   }
   std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
 
   // From what the large region has; false where it has none. Linear in the gaps between slabs.
-  bool add_slab(const Frontier& known);
+  bool add_slab(const StreamKnowledge& known);
   // Gives back those that are free. Whether there were any.
   bool reclaim();
   std::uint64_t bytes() const { return slabs_.size() * slab_bytes_; }
@@ -52,6 +54,7 @@ class SlabRegion {
   void for_each_free_slab(const Visit& visit) const;
 
   LargeRegion& large_;
+  StreamOrder& order_;
   const std::uint64_t slab_bytes_;
   Tlsf blocks_;
   std::set<std::uint64_t> slabs_;  // their offsets

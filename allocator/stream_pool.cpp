@@ -60,7 +60,7 @@ class StreamPool::Impl {
         options_(options),
         classes_(backend.properties().alignment_bytes),
         small_bytes_(std::min(options.small_bytes, backend.properties().granule_bytes)),
-        order_(backend, options.ends_are_told),
+        order_(backend, options.ends_are_told, [this](PoolStream& stream) { flush(stream); }),
         memory_(backend, options_, order_) {
     if (options.history_events > 0) {
       history_.emplace(options.history_events, options.stack_traces);
@@ -86,49 +86,59 @@ class StreamPool::Impl {
   Impl& operator=(const Impl&) = delete;
 
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamHandle handle, BlockLife life) {
-    if (PoolStream* const stream = order_.find(handle)) {
-      return allocate(bytes, *stream, life);
+    const Request request(bytes, *this, life);
+    if (const StreamOrder::Found found = order_.find(handle); found.stream != nullptr) {
+      if (const auto block = take_from_cache(request, *found.stream, [&] { return found.is_still(); })) {
+        return block;
+      }
     }
     std::unique_lock lock(mutex_);
-    PoolStream& stream = order_.at(handle);
-    lock.unlock();
-    return allocate(bytes, stream, life);
+    return allocate_locked(request, lock, [&]() -> PoolStream& { return order_.at(handle); });
   }
 
   std::optional<AddressRange> allocate_ready(std::uint64_t bytes, BlockLife life) {
-    return allocate(bytes, order_.host(), life);
+    const Request request(bytes, *this, life);
+    if (const auto block = take_from_cache(request, order_.host(), [] { return true; })) {
+      return block;
+    }
+    std::unique_lock lock(mutex_);
+    return allocate_locked(request, lock, [this]() -> PoolStream& { return order_.host(); });
   }
 
+  // As long as a block is in use its owner is the stream that it was allocated for.
   void free(std::uint64_t address) {
     BlockRecord& record = claim(address);
-    free_claimed(record, address, record.owner);
+    PoolStream* const owner = record.owner;
+    free_claimed(record, address, owner, [owner] { return owner; });
   }
 
   void free(std::uint64_t address, StreamHandle handle) {
-    PoolStream* stream = order_.find(handle);
+    PoolStream* stream = order_.find(handle).stream;
     if (stream == nullptr) {
       const std::lock_guard lock(mutex_);
       stream = &order_.at(handle);
     }
-    free_claimed(claim(address), address, stream);
+    free_claimed(claim(address), address, stream, [&] { return &order_.at(handle); });
   }
 
-  void free_idle(std::uint64_t address) { free_claimed(claim(address), address, nullptr); }
+  void free_idle(std::uint64_t address) {
+    free_claimed(claim(address), address, nullptr, [] { return nullptr; });
+  }
 
   void used_on(std::uint64_t address, StreamHandle handle) {
     const std::lock_guard lock(mutex_);
-    const StreamId reader = order_.at(handle).index;
+    PoolStream& reader = order_.at(handle);
     BlockRecord& record = record_at(address);
     if (!is_in_use(record)) {
       refuse(address);
     }
-    if (record.owner->index == reader) {
+    if (record.owner == &reader) {
       return;
     }
-    std::vector<StreamId>& readers = readers_[&record];
-    if (std::ranges::find(readers, reader) == readers.end()) {
-      readers.push_back(reader);
-      ++order_.at_index(reader).readings;
+    std::vector<PoolStream*>& readers = readers_[&record];
+    if (std::ranges::find(readers, &reader) == readers.end()) {
+      readers.push_back(&reader);
+      ++reader.readings;
     }
     record.change(record.offset(), BlockRecord::kInUse, BlockRecord::kShared);
   }
@@ -152,7 +162,6 @@ class StreamPool::Impl {
     const std::lock_guard lock(mutex_);
     if (PoolStream* const stream = order_.known(handle)) {
       order_.end(*stream);
-      flush(*stream);
     }
   }
 
@@ -206,6 +215,9 @@ class StreamPool::Impl {
     all.stream_waits = order_.counters().stream_waits;
     all.host_waits = order_.counters().host_waits;
     all.device_waits = order_.counters().device_waits;
+    all.events_held = order_.counters().events_held;
+    all.streams_tracked = order_.tracked();
+    all.streams_visited = order_.counters().streams_visited;
     all.retries = memory_.retries() + asked_again_;
     all.failures = failures_;
     return all;
@@ -324,37 +336,47 @@ class StreamPool::Impl {
     return life == BlockLife::kPersistent ? BlockKind::kPersistent : BlockKind::kSmall;
   }
 
-  std::optional<AddressRange> allocate(std::uint64_t bytes, PoolStream& stream, BlockLife life) {
-    const std::uint64_t asked = std::max<std::uint64_t>(bytes, 1);
-    const std::optional<AddressRange> range = allocate_unnoted(asked, stream, life);
-    note(range ? PoolEvent::Kind::kAllocated : PoolEvent::Kind::kRefused,
-         range.value_or(AddressRange{.begin = 0, .bytes = asked}), stream);
+  struct Request {
+    Request(std::uint64_t bytes_, const Impl& pool, BlockLife life)
+        : bytes(std::max<std::uint64_t>(bytes_, 1)),
+          kind(pool.kind_of(bytes, life)),
+          size_class(kind == BlockKind::kSmall ? pool.classes_.class_of(bytes) : SizeClasses::kClasses) {}
+
+    const std::uint64_t bytes;
+    const BlockKind kind;
+    const unsigned size_class;  // of small blocks
+  };
+
+  // Empty where there is none, or where `is_it`, under the stream's lock, says that it is another one by now.
+  template <class IsIt>
+  std::optional<AddressRange> take_from_cache(const Request& request, PoolStream& stream, const IsIt& is_it) {
+    if (request.kind != BlockKind::kSmall) {
+      return std::nullopt;
+    }
+    AddressRange range;
+    {
+      const std::lock_guard lock(stream.mutex);
+      BlockRecord* const record = is_it() ? stream.cache.pop(request.size_class) : nullptr;
+      if (record == nullptr) {
+        return std::nullopt;
+      }
+      record->requested = request.bytes;
+      stream.tally.add(BlockKind::kSmall, request.bytes, record->bytes, peaks_);
+      stream.used = true;
+      ++stream.reused_from_cache;
+      range = memory_.at(record->offset(), request.bytes);
+      record->become(BlockRecord::kInUse);
+    }
+    note(PoolEvent::Kind::kAllocated, range, stream);
     return range;
   }
 
-  std::optional<AddressRange> allocate_unnoted(std::uint64_t asked, PoolStream& stream, BlockLife life) {
-    const BlockKind kind = kind_of(asked, life);
-    if (kind != BlockKind::kSmall) {
-      return allocate_beside_cache(asked, SizeClasses::kClasses, stream, kind);
-    }
-    const unsigned size_class = classes_.class_of(asked);
-    {
-      const std::lock_guard lock(stream.mutex);
-      if (BlockRecord* const record = stream.cache.pop(size_class)) {
-        record->requested = asked;
-        stream.tally.add(BlockKind::kSmall, asked, record->bytes, peaks_);
-        ++stream.reused_from_cache;
-        const std::uint64_t offset = record->offset();
-        record->become(BlockRecord::kInUse);
-        return memory_.at(offset, asked);
-      }
-    }
-    return allocate_beside_cache(asked, size_class, stream, BlockKind::kSmall);
-  }
-
-  // `stream`: in whose order; null: all that has used the block is done. From the moment on that it is free
-  // somebody else may have it: that it is freed is noted before.
-  void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream) {
+  // `stream`: in whose order; null: all that has used the block is done. Unless it is the owner, it may be
+  // another one when the pool is locked; `stream_now` says which one it is then. From the moment on that the
+  // block is free somebody else may have it: that it is freed is noted before.
+  template <class StreamNow>
+  void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream,
+                    const StreamNow& stream_now) {
     const AddressRange range{.begin = address, .bytes = record.requested};
     PoolStream& owner = *record.owner;
     note(PoolEvent::Kind::kFreed, range, owner);
@@ -363,9 +385,12 @@ class StreamPool::Impl {
       return;
     }
     try {
-      free_beside_cache(record, stream);
+      const std::lock_guard lock(mutex_);
+      free_beside_cache(record, stream == &owner ? stream : stream_now());
     } catch (...) {
       note(PoolEvent::Kind::kAllocated, range, owner);
+      const bool has_readers = std::exchange(record.has_readers, false);
+      record.become(has_readers ? BlockRecord::kShared : BlockRecord::kInUse);
       throw;
     }
   }
@@ -386,10 +411,14 @@ class StreamPool::Impl {
     bool taken = false;
     {
       const std::lock_guard lock(stream.mutex);
-      taken = !stream.ended && make_room(stream, record, evicted);
+      taken = stream.keeps_cache && make_room(stream, record, evicted);
       if (taken) {
-        record.freed_at = stream.next_point().count;
-        stream.freed_in_epoch = true;
+        const Point freed_at = stream.next_point();
+        record.freed_number = freed_at.stream;
+        record.freed_count = freed_at.count;
+        stream.used = true;
+        order_.has_freed(stream);
+        order_.has_cached(stream);
         stream.tally.remove(BlockKind::kSmall, record.requested, record.bytes);
         record.become(BlockRecord::kCached);
         stream.cache.push(record);
@@ -420,10 +449,11 @@ class StreamPool::Impl {
     while (evicted != nullptr) {
       BlockRecord& record = *std::exchange(evicted, evicted->next);
       try {
-        release(record, Frontier(Point{.stream = stream.index, .count = record.freed_at}));
+        release(record, Frontier(record.freed_at()));
       } catch (const std::bad_alloc&) {
         const std::lock_guard of_stream(stream.mutex);
         stream.cache.push(record);
+        order_.has_cached(stream);
       }
     }
   }
@@ -434,9 +464,10 @@ class StreamPool::Impl {
     bool any = false;
     while (BlockRecord* const record = stream.cache.pop_any()) {
       try {
-        release(*record, Frontier(Point{.stream = stream.index, .count = record->freed_at}));
+        release(*record, Frontier(record->freed_at()));
       } catch (...) {
         stream.cache.push(*record);
+        order_.has_cached(stream);
         throw;
       }
       any = true;
@@ -445,18 +476,33 @@ class StreamPool::Impl {
     return any;
   }
   bool flush_caches() {
+    const std::vector<PoolStream*>& cached = order_.take_cached();
     bool any = false;
-    order_.for_each([&](PoolStream& stream) { any = flush(stream) || any; });
+    for (std::size_t i = 0; i < cached.size(); ++i) {
+      try {
+        any = flush(*cached[i]) || any;
+      } catch (...) {
+        for (std::size_t left = i + 1; left < cached.size(); ++left) {
+          const std::lock_guard lock(cached[left]->mutex);
+          order_.has_cached(*cached[left]);
+        }
+        throw;
+      }
+    }
     return any;
   }
 
   // --- under the pool's lock: blocks -----------------------------------------------------------------------
 
-  std::optional<AddressRange> allocate_beside_cache(std::uint64_t asked, unsigned size_class,
-                                                    PoolStream& stream, BlockKind kind) {
-    std::unique_lock lock(mutex_);
-    while (asked <= memory_.budget_bytes()) {
-      if (const auto block = allocate_locked(asked, size_class, stream, kind)) {
+  // `stream_now`: for whom; asked again after the program was, since it may be another one then. `lock` is
+  // the pool's.
+  template <class StreamNow>
+  std::optional<AddressRange> allocate_locked(const Request& request, std::unique_lock<std::mutex>& lock,
+                                              const StreamNow& stream_now) {
+    PoolStream* stream = &stream_now();
+    while (request.bytes <= memory_.budget_bytes()) {
+      if (const auto block = allocate_beside_cache(request, *stream)) {
+        note(PoolEvent::Kind::kAllocated, *block, *stream);
         return block;
       }
       if (!options_.on_exhausted) {
@@ -464,20 +510,23 @@ class StreamPool::Impl {
       }
       ++asked_again_;
       lock.unlock();
-      const bool again = options_.on_exhausted(asked);
+      const bool again = options_.on_exhausted(request.bytes);
       lock.lock();
+      stream = &stream_now();
       if (!again) {
         break;
       }
     }
     ++failures_;
+    note(PoolEvent::Kind::kRefused, {.begin = 0, .bytes = request.bytes}, *stream);
     return std::nullopt;
   }
 
-  std::optional<AddressRange> allocate_locked(std::uint64_t asked, unsigned size_class, PoolStream& stream,
-                                              BlockKind kind) {
+  std::optional<AddressRange> allocate_beside_cache(const Request& request, PoolStream& stream) {
+    const std::uint64_t asked = request.bytes;
+    BlockKind kind = request.kind;
     const std::uint64_t bytes =
-        kind == BlockKind::kSmall ? classes_.bytes_of(size_class) : round_up(asked, memory_.unit());
+        kind == BlockKind::kSmall ? classes_.bytes_of(request.size_class) : round_up(asked, memory_.unit());
     const std::uint64_t growths = memory_.growths();
     std::optional<Tlsf::Block> block =
         memory_.take(kind, bytes, order_.knowledge(stream), [this] { return flush_caches(); });
@@ -494,8 +543,8 @@ class StreamPool::Impl {
     record.owner = &stream;
     record.bytes = block->bytes;
     record.requested = asked;
-    record.size_class = kind == BlockKind::kSmall ? size_class : SizeClasses::kClasses;
-    record.freed_at = 0;
+    record.size_class = kind == BlockKind::kSmall ? request.size_class : SizeClasses::kClasses;
+    record.freed_count = 0;
     record.has_readers = false;
     record.tagged.store(BlockRecord::tag(block->offset, BlockRecord::kInUse), std::memory_order_release);
     memory_.table().set(block->offset, &record);
@@ -537,22 +586,15 @@ class StreamPool::Impl {
     return record;
   }
 
+  // Throws as long as nothing has changed.
   void free_beside_cache(BlockRecord& record, PoolStream* stream) {
-    const std::lock_guard lock(mutex_);
     memory_.sink_to_mark();
-    const bool has_readers = record.has_readers;
-    bool frees_granules = false;
     PoolStream& owner = *record.owner;
-    try {
-      frees_granules = release(record, uses_of(record, stream));
-    } catch (...) {
-      record.has_readers = false;
-      record.become(has_readers ? BlockRecord::kShared : BlockRecord::kInUse);
-      throw;
-    }
+    const bool frees_granules = release(record, uses_of(record, stream));
     if (const auto readers = readers_.extract(&record); !readers.empty()) {
-      for (const StreamId reader : readers.mapped()) {
-        --order_.at_index(reader).readings;
+      for (PoolStream* const reader : readers.mapped()) {
+        --reader->readings;
+        order_.recycle(*reader);
       }
     }
     {
@@ -560,6 +602,7 @@ class StreamPool::Impl {
       owner.tally.remove(record.kind, record.requested, record.bytes);
       owner.tally.settle(peaks_);
     }
+    order_.recycle(owner);
     if (frees_granules) {
       memory_.mark_for_sinking();
     }
@@ -575,8 +618,8 @@ class StreamPool::Impl {
       uses.join(order_.missing(*stream, handed_out_behind(record)));
     }
     if (record.has_readers) {
-      for (const StreamId reader : readers_.at(&record)) {
-        uses.join(order_.freed_on(order_.at_index(reader)));
+      for (PoolStream* const reader : readers_.at(&record)) {
+        uses.join(order_.freed_on(*reader));
       }
     }
     return uses;
@@ -586,7 +629,7 @@ class StreamPool::Impl {
   // have come after that.
   Frontier handed_out_behind(const BlockRecord& record) const {
     Frontier behind = memory_.handed_out_behind(record.kind, record.offset(), record.bytes);
-    behind.join(Point{.stream = record.owner->index, .count = record.freed_at});
+    behind.join(record.freed_at());
     return behind;
   }
 
@@ -650,7 +693,7 @@ class StreamPool::Impl {
   std::array<PoolFigure, kBlockKinds + 1> active_;  // by kind; the last: of all
   std::deque<BlockRecord> records_;
   BlockRecord* spare_ = nullptr;  // chained
-  std::unordered_map<const BlockRecord*, std::vector<StreamId>> readers_;
+  std::unordered_map<const BlockRecord*, std::vector<PoolStream*>> readers_;
   std::uint64_t reused_at_once_ = 0;
   std::uint64_t reused_after_wait_ = 0;
   std::uint64_t asked_again_ = 0;  // the program, for memory

@@ -6,9 +6,26 @@
 #include <string>
 #include <utility>
 
+#include "allocator/stream_clock.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
+
+namespace {
+
+void join_uncovered(Frontier& frontier, const Frontier& other, const CoveredPoints* covered) {
+  if (covered == nullptr) {
+    frontier.join(other);
+    return;
+  }
+  for (const Point& point : other.points()) {
+    if (!covered->contain(point)) {
+      frontier.join(point);
+    }
+  }
+}
+
+}  // namespace
 
 unsigned Tlsf::class_of(std::uint64_t bytes) const {
   const std::uint64_t units = bytes / unit_;
@@ -37,7 +54,8 @@ unsigned Tlsf::next_class(unsigned from) const {
   return first * kSecondLevel + static_cast<unsigned>(std::countr_zero(steps));
 }
 
-Tlsf::Index Tlsf::pick(unsigned size_class, std::uint64_t bytes, const Frontier& requester,
+template <class Requester>
+Tlsf::Index Tlsf::pick(unsigned size_class, std::uint64_t bytes, const Requester& requester,
                        std::size_t limit) const {
   Index first_fit = kNone;
   for (Index node = heads_[size_class]; node != kNone && limit > 0; node = nodes_[node].next, --limit) {
@@ -54,7 +72,8 @@ Tlsf::Index Tlsf::pick(unsigned size_class, std::uint64_t bytes, const Frontier&
   return first_fit;
 }
 
-Tlsf::Index Tlsf::find_hole(std::uint64_t bytes, const Frontier& requester) const {
+template <class Requester>
+Tlsf::Index Tlsf::find_hole(std::uint64_t bytes, const Requester& requester) const {
   const unsigned own = class_of(bytes);
   if (const Index node = pick(own, bytes, requester, kCandidates); node != kNone) {
     return node;
@@ -66,6 +85,11 @@ Tlsf::Index Tlsf::find_hole(std::uint64_t bytes, const Frontier& requester) cons
 }
 
 std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& requester) {
+  return allocate<Frontier>(asked, requester);
+}
+
+template <class Requester>
+std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Requester& requester) {
   asked = std::max<std::uint64_t>(asked, 1);
   const std::uint64_t bytes = round_up(asked, unit_);
   Index node = find_hole(bytes, requester);
@@ -94,6 +118,8 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
   asked_bytes_ += asked;
   return block;
 }
+
+template std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const StreamKnowledge& requester);
 
 std::uint64_t Tlsf::missing(std::uint64_t asked) const {
   const std::uint64_t bytes = round_up(std::max<std::uint64_t>(asked, 1), unit_);
@@ -153,7 +179,8 @@ void Tlsf::set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontie
   nodes_[lookup(offset, asked)].frontier = frontier;
 }
 
-Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use) {
+Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use,
+                        const CoveredPoints* covered) {
   Index node = lookup(offset, asked);
   const Index after = free_neighbour(nodes_[node].after);
   const Index before = free_neighbour(nodes_[node].before);
@@ -170,11 +197,11 @@ Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontie
   try {
     for (const Index neighbour : {after, before}) {
       if (neighbour != kNone) {
-        joined.join(nodes_[neighbour].frontier);
+        join_uncovered(joined, nodes_[neighbour].frontier, covered);
       }
     }
     if (at_the_end) {
-      joined.join(beyond_);
+      join_uncovered(joined, beyond_, covered);
     }
   } catch (...) {
     if (unused) {

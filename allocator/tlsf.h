@@ -40,6 +40,7 @@
 #include <optional>
 #include <vector>
 
+#include "allocator/covered_points.h"
 #include "allocator/offset_table.h"
 #include "vdnn/frontier.h"
 
@@ -64,6 +65,9 @@ class Tlsf {
   // `requester`. Empty exactly when no free block is large enough. Throws InvalidArgument when rounding
   // overflows.
   std::optional<Block> allocate(std::uint64_t asked, const Frontier& requester);
+  // Likewise, for a StreamKnowledge.
+  template <class Requester>
+  std::optional<Block> allocate(std::uint64_t asked, const Requester& requester);
 
   // By how much the range must grow so that the tail holds `asked` bytes; 0 when it does already.
   std::uint64_t missing(std::uint64_t asked) const;
@@ -89,7 +93,9 @@ class Tlsf {
     std::uint64_t end() const { return offset + bytes; }
     friend bool operator==(const Extent&, const Extent&) = default;
   };
-  Extent free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use);
+  // Of what free neighbours carry, `covered` is dropped.
+  Extent free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use,
+              const CoveredPoints* covered = nullptr);
 
   // --- memory that comes and goes --------------------------------------------------------------------------
   // Appends a vacancy of `bytes` (a multiple of the unit).
@@ -162,10 +168,12 @@ class Tlsf {
   unsigned class_of(std::uint64_t bytes) const;
   // The first class from `from` on that is not empty; kClasses if all are.
   unsigned next_class(unsigned from) const;
-  Index find_hole(std::uint64_t bytes, const Frontier& requester) const;
+  template <class Requester>
+  Index find_hole(std::uint64_t bytes, const Requester& requester) const;
   // The first of at most `limit` blocks of a class that fits and that the requester dominates, or else the
   // first that fits.
-  Index pick(unsigned size_class, std::uint64_t bytes, const Frontier& requester, std::size_t limit) const;
+  template <class Requester>
+  Index pick(unsigned size_class, std::uint64_t bytes, const Requester& requester, std::size_t limit) const;
   Index lookup(std::uint64_t offset, std::uint64_t asked) const;
 
   // The free block behind which there is no memory, or kNone.

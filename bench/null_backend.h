@@ -9,7 +9,7 @@
 
 namespace vdnn::bench {
 
-class NullBackend final : public PoolBackend {
+class NullBackend : public PoolBackend {
  public:
   explicit NullBackend(std::uint64_t memory_bytes)
       : PoolBackend({.name = "nothing",

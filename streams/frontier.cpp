@@ -1,8 +1,58 @@
 #include "vdnn/frontier.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace vdnn {
+
+namespace {
+
+// Where `stream` is among `points`, or would be. Few are looked at one by one, which is faster.
+std::size_t position_of(std::span<const Point> points, StreamId stream) {
+  if (points.size() > Frontier::kInlinePoints) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(points, stream, {}, &Point::stream) -
+                                    points.begin());
+  }
+  std::size_t position = 0;
+  while (position < points.size() && points[position].stream < stream) {
+    ++position;
+  }
+  return position;
+}
+
+// Of streams in either.
+std::size_t size_of_union(std::span<const Point> a, std::span<const Point> b) {
+  std::size_t size = a.size() + b.size();
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const auto [of_a, of_b] = std::pair(a[i].stream, b[j].stream);
+    size -= of_a == of_b ? 1U : 0U;
+    i += of_a <= of_b ? 1U : 0U;
+    j += of_b <= of_a ? 1U : 0U;
+  }
+  return size;
+}
+
+// `points`: as large as the union of its first `size`, and `other`. From the end, so that nothing is
+// overwritten before it is read.
+void merge_from_the_end(std::span<Point> points, std::size_t size, std::span<const Point> other) {
+  std::size_t mine = size;
+  std::size_t others = other.size();
+  for (std::size_t to = points.size(); others > 0;) {
+    --to;
+    if (mine > 0 && points[mine - 1].stream > other[others - 1].stream) {
+      points[to] = points[--mine];
+    } else if (mine > 0 && points[mine - 1].stream == other[others - 1].stream) {
+      --mine;
+      --others;
+      points[to] = {.stream = other[others].stream,
+                    .count = std::max(points[mine].count, other[others].count)};
+    } else {
+      points[to] = other[--others];
+    }
+  }
+}
+
+}  // namespace
 
 Frontier& Frontier::operator=(const Frontier& other) {
   if (this != &other) {
@@ -22,12 +72,9 @@ std::span<Point> Frontier::mutable_points() {
 }
 
 std::uint64_t Frontier::count(StreamId stream) const {
-  for (const Point& point : points()) {
-    if (point.stream == stream) {
-      return point.count;
-    }
-  }
-  return 0;
+  const std::span<const Point> mine = points();
+  const std::size_t position = position_of(mine, stream);
+  return position < mine.size() && mine[position].stream == stream ? mine[position].count : 0;
 }
 
 // `size_` counts the points that are inline, also after they have spilled: so that a frontier whose
@@ -57,10 +104,7 @@ void Frontier::join(Point point) {
     return;
   }
   const std::span<Point> mine = mutable_points();
-  std::size_t position = 0;
-  while (position < mine.size() && mine[position].stream < point.stream) {
-    ++position;
-  }
+  const std::size_t position = position_of(mine, point.stream);
   if (position < mine.size() && mine[position].stream == point.stream) {
     mine[position].count = std::max(mine[position].count, point.count);
   } else {
@@ -69,12 +113,31 @@ void Frontier::join(Point point) {
 }
 
 void Frontier::join(const Frontier& other) {
-  if (this == &other) {
+  const std::span<const Point> theirs = other.points();
+  if (this == &other || theirs.empty()) {
     return;
   }
-  for (const Point& point : other.points()) {
-    join(point);
+  if (theirs.size() == 1) {
+    join(theirs.front());
+    return;
   }
+  const std::size_t before = points().size();
+  const std::size_t after = size_of_union(points(), theirs);
+  if (spilled_.empty() && after <= kInlinePoints) {
+    size_ = after;
+    merge_from_the_end(mutable_points(), before, theirs);
+    return;
+  }
+  if (spilled_.capacity() < after) {
+    spilled_.reserve(std::max(after, 2 * spilled_.capacity()));
+  }
+  if (spilled_.empty()) {
+    spilled_.assign(inline_.begin(), inline_.begin() + before);
+  }
+  spilled_.resize(after);
+  merge_from_the_end(spilled_, before, theirs);
+  std::copy_n(spilled_.begin(), kInlinePoints, inline_.begin());
+  size_ = kInlinePoints;
 }
 
 bool Frontier::dominates(const Frontier& other) const {

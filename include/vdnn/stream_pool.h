@@ -117,8 +117,12 @@ struct StreamPoolStatistics {
   std::uint64_t stream_waits = 0;  // inserted on the device
   std::uint64_t host_waits = 0;    // for an event
   std::uint64_t device_waits = 0;  // for all work, after a stream had gone without notice
-  std::uint64_t retries = 0;       // requests for which all caches were emptied, or the program asked
-  std::uint64_t failures = 0;      // requests that were refused
+  std::uint64_t events_held = 0;   // of the backend, now; never more than 1,024
+  // Entries of the pool's clocks, now: streams that have freed lately, or whose work is not known to be done.
+  std::uint64_t streams_tracked = 0;
+  std::uint64_t streams_visited = 0;  // by what has to look at several
+  std::uint64_t retries = 0;          // requests for which all caches were emptied, or the program asked
+  std::uint64_t failures = 0;         // requests that were refused
 
   const PoolFigures& of(BlockKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
@@ -197,7 +201,8 @@ class StreamPool {
   std::optional<AddressRange> find(std::uint64_t address) const;
 
   // To be called before a stream is destroyed; one that the pool does not know is no error. Records an event
-  // on it where blocks still depend on it. Blocks that were allocated for it may live on, and be freed.
+  // on it where blocks still depend on it. Blocks that were allocated for it may live on, and be freed. Where
+  // 128 streams have ended since one whose work is not done, the host waits for that one.
   //
   // Where a handle turns up that means another stream than before, or an event cannot be recorded since the
   // stream is not there any more, it has gone without notice: what it has freed, or still holds, is given to

@@ -29,13 +29,26 @@ inline StreamPoolOptions foreign_options(const Choice& choice) {
           .ends_are_told = choice(2) == 0};
 }
 
+// Ends the stream: what the device's is given from now on is another stream's to the program and to the pool.
+using EndStream = std::function<void(StreamId stream)>;
+
 class ForeignProgram {
  public:
   // `choice` outlives the program; on streams 0 to `streams` - 1 of the device, whose memory behind the pool
-  // `backend` knows.
+  // `backend` knows. `end_stream`: empty, it is told to the pool and nothing else happens.
   ForeignProgram(Device& device, const DevicePoolBackend& backend, StreamPool& pool, StreamId streams,
-                 const Choice& choice)
-      : device_(device), backend_(backend), pool_(pool), streams_(streams), choice_(choice) {}
+                 const Choice& choice, EndStream end_stream = {}, std::uint64_t percent_ends = 3)
+      : device_(device),
+        backend_(backend),
+        pool_(pool),
+        streams_(streams),
+        choice_(choice),
+        end_stream_(std::move(end_stream)),
+        percent_ends_(percent_ends) {
+    if (!end_stream_) {
+      end_stream_ = [this](StreamId stream) { pool_.forget(stream_handle(stream)); };
+    }
+  }
 
   std::uint64_t allocations() const { return allocations_; }
 
@@ -45,9 +58,9 @@ class ForeignProgram {
       allocate();
     } else if (what < 60) {
       use_elsewhere(live_[below(live_.size())]);
-    } else if (what < 63) {
+    } else if (what < 60 + percent_ends_) {
       end_stream(any_stream());
-    } else if (what < 64) {
+    } else if (what < 61 + percent_ends_) {
       pool_.trim(128 << 10);
     } else {
       free_any();
@@ -110,9 +123,8 @@ class ForeignProgram {
     live_.push_back(block);
   }
 
-  // What the device's stream is given from now on is another stream's to the program and to the pool.
   void end_stream(StreamId stream) {
-    pool_.forget(stream_handle(stream));
+    end_stream_(stream);
     for (Block& block : live_) {
       if (block.owner == stream) {
         block.owner.reset();
@@ -162,6 +174,8 @@ class ForeignProgram {
   StreamPool& pool_;
   const StreamId streams_;
   const Choice& choice_;
+  EndStream end_stream_;
+  const std::uint64_t percent_ends_;
   std::uint64_t allocations_ = 0;
   std::uint64_t version_ = 0;
   std::vector<Block> live_;

@@ -29,13 +29,13 @@ constexpr StreamId kStreams = 4;
 constexpr std::uint64_t kBlocks = 80;
 constexpr std::uint64_t kKiB = 1024;
 
-std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed) {
+std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed, StreamId streams = kStreams) {
   SimDeviceOptions options;
   options.profile = sim_profile("cpu");
   options.check_races = !order_seed;
   options.check_versions = true;
   options.order_seed = order_seed;
-  return make_sim_with_streams(options, kStreams);
+  return make_sim_with_streams(options, streams);
 }
 
 // `memory`: what `backend` has its memory of.
@@ -91,6 +91,77 @@ TEST(StreamPoolOrder, TheCheckerSeesThatWaitsAreMissing) {
     found += first_finding(*device).empty() ? 0U : 1U;
   }
   EXPECT_GT(found, tried * 3 / 4);
+}
+
+// --- streams that come and go ------------------------------------------------------------------------------
+
+// Of the device's streams each is one after the other to the pool, which is told of some ends, or of none; or
+// they are default streams of threads.
+class ChangingStreams final : public ForwardingBackend {
+ public:
+  ChangingStreams(PoolBackend& target, bool of_threads)
+      : ForwardingBackend(target), generations_(kManyStreams + 1, 0), of_threads_(of_threads) {}
+
+  static constexpr StreamId kManyStreams = 150;
+
+  void replace(StreamId stream) { ++generations_[stream]; }
+
+  std::uint64_t stream_id(StreamHandle stream) override {
+    const std::uint64_t id = ForwardingBackend::stream_id(stream);
+    return generations_[id - 1] * 1000 + id;
+  }
+  bool is_of_thread(StreamHandle) const override { return of_threads_; }
+
+ private:
+  std::vector<std::uint64_t> generations_;
+  const bool of_threads_;
+};
+
+enum class Ends : std::uint8_t { kTold, kUntold, kSomeTold, kOfThreads };
+
+void run_changing(SimDevice& device, std::uint64_t seed, Ends ends) {
+  const auto memory = make_pool_backend(device);
+  ChangingStreams streams(*memory, ends == Ends::kOfThreads);
+  std::mt19937_64 random(seed);
+  const Choice choice = [&random](std::uint64_t bound) { return random() % bound; };
+  StreamPoolOptions options = foreign_options(choice);
+  options.ends_are_told = options.ends_are_told && ends == Ends::kTold;
+  StreamPool pool(streams, options);
+  const EndStream end = [&](StreamId stream) {
+    if (ends == Ends::kTold || (ends == Ends::kSomeTold && choice(2) == 0)) {
+      pool.forget(stream_handle(stream));
+    }
+    streams.replace(stream);
+  };
+  ForeignProgram program(device, *memory, pool, ChangingStreams::kManyStreams, choice, end, 15);
+  while (program.allocations() < 600) {
+    program.step();
+    EXPECT_LE(pool.statistics().events_held, 1024U);
+  }
+  program.finish();
+  EXPECT_EQ(pool.statistics().all.reserved.current, 0U);
+}
+
+class ChangingStreamsTest : public ::testing::TestWithParam<Ends> {};
+
+INSTANTIATE_TEST_SUITE_P(All, ChangingStreamsTest,
+                         ::testing::Values(Ends::kTold, Ends::kUntold, Ends::kSomeTold, Ends::kOfThreads));
+
+// Failed while it was written: a stream that was parked was settled while a block was taken for it.
+TEST_P(ChangingStreamsTest, NoRace) {
+  for (std::uint64_t seed = 0; seed < seeds() / 20 && !HasFailure(); ++seed) {
+    const auto device = make_device(std::nullopt, ChangingStreams::kManyStreams);
+    run_changing(*device, seed, GetParam());
+    EXPECT_EQ(first_finding(*device), "") << "run_changing(" << seed << ")";
+  }
+}
+
+TEST_P(ChangingStreamsTest, EveryPermittedOrderReadsWhatWasWritten) {
+  for (std::uint64_t seed = 0; seed < seeds() / 40 && !HasFailure(); ++seed) {
+    const auto device = make_device(seed, ChangingStreams::kManyStreams);
+    run_changing(*device, seed, GetParam());
+    EXPECT_EQ(first_finding(*device), "") << "run_changing(" << seed << "), in an order of that seed";
+  }
 }
 
 // --- one thing at a time -----------------------------------------------------------------------------------

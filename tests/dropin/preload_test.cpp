@@ -164,6 +164,19 @@ TEST_F(PreloadTest, GpusThatReachEachOtherShareMemoryOfPools) {
   EXPECT_THAT(apart.wrong, Contains(HasSubstr("no access to it")));
 }
 
+// Failed before: each stream that had ended left an event, and what a request cost grew with all before it.
+TEST_F(PreloadTest, StreamsThatComeAndGoLeaveNothingBehind) {
+  for (const char* const program : {"programs/requests", "static_programs/requests"}) {
+    const ProgramRun plain = run(program, "");
+    EXPECT_THAT(plain.outcome.text, StartsWith("checksum "));
+    const ProgramRun preloaded = run(program, kPreloadBeforeDriver);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program;
+    EXPECT_THAT(preloaded.wrong, IsEmpty());
+    EXPECT_LE(preloaded.calls.at("cudaEventCreateWithFlags"), 1024U);
+    EXPECT_LE(preloaded.all_calls, 10 * plain.all_calls);
+  }
+}
+
 TEST_F(PreloadTest, HandlesForOtherProcessesAreRefusedWithTheReason) {
   for (const char* const program : {"programs/ipc", "static_programs/ipc"}) {
     EXPECT_EQ(run(program, "").outcome.status, 0);

@@ -1,0 +1,58 @@
+#pragma once
+// How far something has come on every stream: a vector clock as one array, for what knows of most streams.
+// Joining is a pass without branches; whether a point is dominated is one look. Frontiers (vdnn/frontier.h)
+// are the form for what knows of few.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "vdnn/frontier.h"
+
+namespace vdnn {
+
+// A value type; not synchronised. Only widen() and copying need memory, and join() where it has to widen.
+class StreamClock {
+ public:
+  std::uint64_t count(StreamId stream) const { return stream < counts_.size() ? counts_[stream] : 0; }
+  bool dominates(Point point) const { return count(point.stream) >= point.count; }
+
+  // Afterwards there is room for streams below `streams`.
+  void widen(std::size_t streams) {
+    if (counts_.size() < streams) {
+      counts_.resize(streams);
+    }
+  }
+  // `stream` has room.
+  void set(StreamId stream, std::uint64_t count) { counts_[stream] = count; }
+  void raise(Point point) { counts_[point.stream] = std::max(counts_[point.stream], point.count); }
+  void join(const StreamClock& other) {
+    widen(other.counts_.size());
+    for (std::size_t i = 0; i < other.counts_.size(); ++i) {
+      counts_[i] = std::max(counts_[i], other.counts_[i]);
+    }
+  }
+  void clear() { counts_.clear(); }
+
+ private:
+  std::vector<std::uint64_t> counts_;  // by stream
+};
+
+// What a requester is ordered after: what its stream knows, and all that the host knows to be done.
+class StreamKnowledge {
+ public:
+  // Both must outlive it.
+  StreamKnowledge(const StreamClock& own, const StreamClock& done) : own_(own), done_(done) {}
+
+  bool dominates(Point point) const { return own_.dominates(point) || done_.dominates(point); }
+  bool dominates(const Frontier& frontier) const {
+    return std::ranges::all_of(frontier.points(), [this](Point point) { return dominates(point); });
+  }
+
+ private:
+  const StreamClock& own_;
+  const StreamClock& done_;
+};
+
+}  // namespace vdnn
