@@ -380,6 +380,7 @@ void StreamOrder::settle(PoolStream& stream) {
   drop_all(stream);
   (stream.is_parked ? parked_ : retired_).erase_if_there(stream);
   stream.is_parked = false;
+  unknown_ = unknown_ == &stream ? nullptr : unknown_;
   leave_number(stream);
   recycle(stream);
 }
@@ -549,6 +550,31 @@ Point StreamOrder::freed_on(PoolStream& stream) {
     record(stream);
   }
   return point;
+}
+
+// As if freed on a stream that has gone without notice.
+Point StreamOrder::freed_by_unknown() {
+  if (unknown_ == nullptr) {
+    PoolStream& stream = new_stream();
+    try {
+      take_number(stream);
+    } catch (...) {
+      {
+        const std::lock_guard lock(stream.mutex);
+        stream.ended = true;
+      }
+      recycle(stream);
+      throw;
+    }
+    stream.vanished = true;
+    retired_.push_back(stream);
+    unknown_ = &stream;
+  }
+  const std::lock_guard lock(unknown_->mutex);
+  unknown_->ended = false;
+  unknown_->keeps_cache = false;
+  has_freed(*unknown_);
+  return unknown_->next_point();
 }
 
 void StreamOrder::mark(const Frontier& frontier) {

@@ -201,6 +201,8 @@ class StreamOrder {
   // A block is freed on `stream` now: after which point its uses are. An event is recorded at once where no
   // other thread could record it.
   Point freed_on(PoolStream& stream);
+  // Likewise, where nobody knows which stream has used it last: all work of the device.
+  Point freed_by_unknown();
   // Records events so that look() will see that `frontier` is done.
   void mark(const Frontier& frontier);
 
@@ -314,6 +316,7 @@ class StreamOrder {
   // The oldest first.
   IntrusiveList<PoolStream, &PoolStream::of_retired> retired_;  // ended or vanished
   IntrusiveList<PoolStream, &PoolStream::of_retired> parked_;
+  PoolStream* unknown_ = nullptr;                              // that has vanished, see freed_by_unknown()
   IntrusiveStack<PoolStream, &PoolStream::next_freed> freed_;  // since the last wait for the device
   IntrusiveStack<PoolStream, &PoolStream::next_cached> cached_;
   std::vector<PoolStream*> taken_cached_;

@@ -109,20 +109,35 @@ class StreamPool::Impl {
   void free(std::uint64_t address) {
     BlockRecord& record = claim(address);
     PoolStream* const owner = record.owner;
-    free_claimed(record, address, owner, [owner] { return owner; });
+    free_claimed(record, address, owner, [&] { return uses_of(record, owner); });
   }
 
+  // Unless it is the owner, the stream may be another one by when the pool is locked.
   void free(std::uint64_t address, StreamHandle handle) {
     PoolStream* stream = order_.find(handle).stream;
     if (stream == nullptr) {
       const std::lock_guard lock(mutex_);
       stream = &order_.at(handle);
     }
-    free_claimed(claim(address), address, stream, [&] { return &order_.at(handle); });
+    BlockRecord& record = claim(address);
+    free_claimed(record, address, stream,
+                 [&] { return uses_of(record, stream == record.owner ? stream : &order_.at(handle)); });
   }
 
   void free_idle(std::uint64_t address) {
-    free_claimed(claim(address), address, nullptr, [] { return nullptr; });
+    BlockRecord& record = claim(address);
+    PoolStream* const owner = record.owner;
+    free_claimed(record, address, owner == &order_.host() ? owner : nullptr,
+                 [&] { return uses_of(record, nullptr); });
+  }
+
+  void free_unordered(std::uint64_t address) {
+    BlockRecord& record = claim(address);
+    free_claimed(record, address, nullptr, [&] {
+      const Point uses = order_.freed_by_unknown();
+      ++freed_unordered_;
+      return Frontier(uses);
+    });
   }
 
   void used_on(std::uint64_t address, StreamHandle handle) {
@@ -220,6 +235,7 @@ class StreamPool::Impl {
     all.streams_visited = order_.counters().streams_visited;
     all.retries = memory_.retries() + asked_again_;
     all.failures = failures_;
+    all.freed_unordered = freed_unordered_;
     return all;
   }
 
@@ -371,22 +387,21 @@ class StreamPool::Impl {
     return range;
   }
 
-  // `stream`: in whose order; null: all that has used the block is done. Unless it is the owner, it may be
-  // another one when the pool is locked; `stream_now` says which one it is then. From the moment on that the
-  // block is free somebody else may have it: that it is freed is noted before.
-  template <class StreamNow>
-  void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream,
-                    const StreamNow& stream_now) {
+  // `stream`: in whose order; null: of none that keeps blocks. `uses`, called under the pool's lock: after
+  // which points it is free, where it is not for the cache of its owner. From the moment on that it is free
+  // somebody else may have it: that it is freed is noted before.
+  template <class Uses>
+  void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream, const Uses& uses) {
     const AddressRange range{.begin = address, .bytes = record.requested};
     PoolStream& owner = *record.owner;
     note(PoolEvent::Kind::kFreed, range, owner);
-    const bool by_owner = stream == &owner || (stream == nullptr && &owner == &order_.host());
-    if (by_owner && give_to_cache(record, owner)) {
+    if (stream == &owner && give_to_cache(record, owner)) {
       return;
     }
     try {
       const std::lock_guard lock(mutex_);
-      free_beside_cache(record, stream == &owner ? stream : stream_now());
+      memory_.sink_to_mark();
+      free_beside_cache(record, uses());
     } catch (...) {
       note(PoolEvent::Kind::kAllocated, range, owner);
       const bool has_readers = std::exchange(record.has_readers, false);
@@ -587,10 +602,9 @@ class StreamPool::Impl {
   }
 
   // Throws as long as nothing has changed.
-  void free_beside_cache(BlockRecord& record, PoolStream* stream) {
-    memory_.sink_to_mark();
+  void free_beside_cache(BlockRecord& record, const Frontier& uses) {
     PoolStream& owner = *record.owner;
-    const bool frees_granules = release(record, uses_of(record, stream));
+    const bool frees_granules = release(record, uses);
     if (const auto readers = readers_.extract(&record); !readers.empty()) {
       for (PoolStream* const reader : readers.mapped()) {
         --reader->readings;
@@ -698,6 +712,7 @@ class StreamPool::Impl {
   std::uint64_t reused_after_wait_ = 0;
   std::uint64_t asked_again_ = 0;  // the program, for memory
   std::uint64_t failures_ = 0;
+  std::uint64_t freed_unordered_ = 0;
 };
 
 StreamPool::StreamPool(PoolBackend& backend, const StreamPoolOptions& options) {
@@ -725,6 +740,10 @@ void StreamPool::free(std::uint64_t address, StreamHandle stream) {
 
 void StreamPool::free_idle(std::uint64_t address) {
   impl_->free_idle(address);
+}
+
+void StreamPool::free_unordered(std::uint64_t address) {
+  impl_->free_unordered(address);
 }
 
 void StreamPool::used_on(std::uint64_t address, StreamHandle stream) {

@@ -309,6 +309,11 @@ vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address) {
                          [](vdnn::StreamPool& pool, std::uint64_t begin) { pool.free_idle(begin); });
 }
 
+vdnn_status vdnn_allocator_free_unordered(vdnn_allocator* allocator, void* address) {
+  return vdnn::give_back(allocator, address,
+                         [](vdnn::StreamPool& pool, std::uint64_t begin) { pool.free_unordered(begin); });
+}
+
 vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream) {
   return guarded([&] { pool_of(allocator).used_on(vdnn::number_of(address), stream); });
 }

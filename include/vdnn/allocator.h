@@ -57,8 +57,9 @@ typedef struct vdnn_allocator_options {
   uint32_t stack_traces;      // 1: the history has the stack of each event
   uint64_t history_events;    // how many of the latest events the snapshots tell
   const char* name;           // in errors, pictures and snapshots; null: the device's. Copied
-  // May be null. The pool has not got `bytes`: called without any lock, so that it may free blocks; returns
-  // whether to try again. Must not throw.
+  // May be null. The pool has not got `bytes`, which are not more than its budget; a request beyond the
+  // budget, which freeing cannot serve, is refused without this call. Called without any lock, so that it may
+  // free blocks; returns whether to try again. Must not throw.
   int (*on_exhausted)(void* user_data, uint64_t bytes);
   void* user_data;
 } vdnn_allocator_options;
@@ -89,6 +90,9 @@ vdnn_status vdnn_allocator_free(vdnn_allocator* allocator, void* address);
 vdnn_status vdnn_allocator_free_on(vdnn_allocator* allocator, void* address, void* stream);
 // The work of all streams that have used it is known to be done.
 vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address);
+// Nobody knows which streams have used it last, or they do not exist any more: whoever is given the memory
+// next waits for the whole device.
+vdnn_status vdnn_allocator_free_unordered(vdnn_allocator* allocator, void* address);
 // `stream` uses the block, too, at most until it is freed.
 vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream);
 // To be called before a stream is destroyed. One that the pool does not know is no error.

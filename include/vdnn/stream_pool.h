@@ -76,8 +76,9 @@ struct StreamPoolOptions {
   std::size_t history_events = 0;
   // With the stack that each was asked from, which takes microseconds a call.
   bool stack_traces = false;
-  // The pool has not got `bytes`. Called without any lock, so that it may free blocks; true: try again. It
-  // may throw, and then the request does.
+  // The pool has not got `bytes`, which are not more than its budget; a request beyond the budget, which
+  // freeing cannot serve, is refused without this call. Called without any lock, so that it may free blocks;
+  // true: try again. It may throw, and then the request does.
   std::function<bool(std::uint64_t bytes)> on_exhausted;
 };
 
@@ -123,6 +124,7 @@ struct StreamPoolStatistics {
   std::uint64_t streams_visited = 0;  // by what has to look at several
   std::uint64_t retries = 0;          // requests for which all caches were emptied, or the program asked
   std::uint64_t failures = 0;         // requests that were refused
+  std::uint64_t freed_unordered = 0;  // blocks
 
   const PoolFigures& of(BlockKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
@@ -192,6 +194,10 @@ class StreamPool {
   void free(std::uint64_t address, StreamHandle stream);
   // The work of all streams that have used it is known to be done (after a synchronisation on the host).
   void free_idle(std::uint64_t address);
+  // Nobody knows which streams have used it last, or they do not exist any more. Calls nothing: whoever is
+  // given the memory next waits for the whole device, as far as it was used by now. While that cannot be,
+  // since a stream is being captured, other memory is given out.
+  void free_unordered(std::uint64_t address);
   // `stream` uses the block, too, at most until it is freed: what it has been given by then counts.
   void used_on(std::uint64_t address, StreamHandle stream);
 

@@ -458,6 +458,26 @@ TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenNoEventCanBeRecorded)
   EXPECT_THROW(reused_.allocate(1, ReusedHandles::handle(0)), InvalidArgument);
 }
 
+// Neither a wait nor an event when it is freed; whoever takes it waits for the device, once.
+TEST_F(EndsOfStreams, BlocksOfUnknownUsersAreWaitedForByTheDevice) {
+  const AddressRange block = take(0);
+  const AddressRange second = take(0);
+  write(block, 0, "use");
+  write(second, 1, "use on a stream that the pool has not been told of");
+  reused_.free_unordered(block.begin);
+  reused_.free_unordered(second.begin);
+  EXPECT_THROW(reused_.free_unordered(block.begin), InvalidArgument);
+  EXPECT_EQ(reused_.statistics().freed_unordered, 2U);
+  EXPECT_EQ(reused_.statistics().device_waits, 0U);
+  for (int i = 0; i < 2; ++i) {
+    write(take(1), 1, "reuse");
+  }
+  EXPECT_EQ(reused_.statistics().device_waits, 1U);
+  EXPECT_EQ(reused_.statistics().growths, 2U);
+  EXPECT_EQ(reused_.statistics().streams_tracked, 2U);
+  EXPECT_EQ(first_finding(*device_), "");
+}
+
 // Numbers of streams that are gone are given anew: frontiers do not grow with all that ever were.
 TEST_F(EndsOfStreams, AHundredStreamsComeAndGo) {
   for (StreamId i = 0; i < 100; ++i) {

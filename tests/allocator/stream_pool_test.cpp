@@ -287,6 +287,19 @@ TEST_F(StreamPoolTest, ThePoolAsksTheProgramBeforeItFails) {
   EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
 }
 
+TEST_F(StreamPoolTest, BeyondTheBudgetTheProgramIsNotAsked) {
+  std::uint64_t asked = 0;
+  StreamPool& pool =
+      make({.budget_bytes = 4 * kMiB, .on_exhausted = [&](std::uint64_t) { return ++asked < 3; }});
+  EXPECT_EQ(pool.allocate(4 * kMiB + 1, first_), std::nullopt);
+  EXPECT_EQ(asked, 0U);
+  const auto all = pool.allocate(4 * kMiB, first_);
+  EXPECT_EQ(pool.allocate(4 * kMiB, first_), std::nullopt);
+  EXPECT_EQ(asked, 3U);
+  EXPECT_EQ(pool.statistics().failures, 2U);
+  pool.free(all->begin);
+}
+
 TEST_F(StreamPoolTest, AboveTheMarkIdleMemoryIsGivenBack) {
   StreamPool& pool = make({.budget_bytes = 4 * kMiB, .high_water_bytes = kMiB, .cache_bytes = 0});
   std::vector<std::uint64_t> blocks(3);

@@ -34,12 +34,13 @@ namespace vdnn {
 //
 // What cannot be had throws as vdnn/allocator_failure.h says, an alignment that is not a power of two or more
 // than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: where the device
-// or the heap refuses something meanwhile, the host waits for the GPU (vdnn/deallocation.h); of what is no
-// block (freed before, of another pool) nothing changes, and vdnn_last_error() says why.
+// or the heap refuses something meanwhile, the host waits for the GPU, and where the stream does not exist
+// any more, whoever is given the memory next waits (vdnn/deallocation.h); of what is no block (freed before,
+// of another pool) nothing changes, and vdnn_last_error() says why.
 class CcclResource {
  public:
-  // What CUDA promises of all memory of a device.
-  static constexpr std::size_t kAlignment = 256;
+  // Of all blocks, see vdnn/allocator.h.
+  static constexpr std::size_t kAlignment = 512;
 
   explicit CcclResource(vdnn_allocator* allocator, vdnn_block_life life = VDNN_TRANSIENT) noexcept
       : allocator_(allocator), life_(life) {}
@@ -100,7 +101,8 @@ class CcclResource {
  private:
   static void require(std::size_t alignment) {
     if (alignment == 0 || kAlignment % alignment != 0) {
-      throw std::invalid_argument("blocks are aligned to 256 bytes, or to a power of two that is less");
+      throw std::invalid_argument(
+          "blocks are aligned to 512 bytes: no more, and no other than a power of two");
     }
   }
 

@@ -1,6 +1,8 @@
 #pragma once
-// Deallocation that must not throw, and yet must not lose a block where the device or the heap refuses what
-// the pool asks of them meanwhile: then the host waits, and the block goes back idle.
+// Deallocation that must not throw, and yet must not lose a block. Where the device or the heap refuses what
+// the pool asks of them meanwhile, the host waits and the block goes back idle. Where the stream does not
+// exist any more, whoever is given the memory next waits for the device
+// (StreamPoolStatistics::freed_unordered counts such blocks).
 
 #include <cuda_runtime_api.h>
 
@@ -21,11 +23,16 @@ inline bool wait_for_gpu_of(const void* block) noexcept {
   return done;
 }
 
-// `status` is what giving `block` back in the order of a stream has answered. Misuse is left as it is. What
-// `wait` (wait_for_gpu_of() but in tests) cannot wait for stays in use.
+// `status` is what giving `block` back in the order of a stream has answered. What is no block is left as it
+// is, and vdnn_last_error() says so. What `wait` (wait_for_gpu_of() but in tests) cannot wait for stays in
+// use.
 template <class Wait = bool (*)(const void*)>
 void finish_deallocation(vdnn_status status, vdnn_allocator* allocator, void* block,
                          const Wait& wait = wait_for_gpu_of) noexcept {
+  if (status == VDNN_INVALID_ARGUMENT) {
+    vdnn_allocator_free_unordered(allocator, block);
+    return;
+  }
   const bool refused = status == VDNN_DEVICE_ERROR || status == VDNN_NO_HOST_MEMORY;
   if (refused && wait(block)) {
     vdnn_allocator_free_idle(allocator, block);
