@@ -180,6 +180,25 @@ std::vector<PoolPiece> PoolMemory::pieces() const {
 
 // --- memory ------------------------------------------------------------------------------------------------
 
+bool PoolMemory::reserve(std::uint64_t bytes) {
+  const std::uint64_t committed = reserved().current;
+  if (bytes <= committed) {
+    return true;
+  }
+  if (bytes > budget_bytes()) {
+    return false;
+  }
+  const Counted counted(*this);
+  const std::uint64_t missing = round_up(bytes - committed, stock_.granule_bytes());
+  try {
+    const bool grown = large_.grow({.bytes = missing, .room = {}});
+    growths_ += grown ? 1U : 0U;
+    return grown;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
 void PoolMemory::trim(std::uint64_t keep_bytes) {
   const Counted counted(*this);
   stock_.give_back_refused();

@@ -53,6 +53,8 @@ class PoolMemory {
   std::vector<PoolPiece> pieces() const;
 
   // --- memory ----------------------------------------------------------------------------------------------
+  // Commits more until it is `bytes`; false where budget or device have not got as much.
+  bool reserve(std::uint64_t bytes);
   // Gives back what is free in whole granules until at most `keep_bytes` are committed.
   void trim(std::uint64_t keep_bytes);
   // What is free in whole granules, but for slabs, and can be given back.

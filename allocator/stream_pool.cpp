@@ -173,12 +173,29 @@ class StreamPool::Impl {
     return AddressRange{.begin = address, .bytes = record->requested};
   }
 
+  std::optional<StreamHandle> stream_of(std::uint64_t address) const {
+    const std::lock_guard lock(mutex_);
+    BlockRecord* const record = record_of(address);
+    if (record == nullptr) {
+      return std::nullopt;
+    }
+    const std::lock_guard of_owner(record->owner->mutex);
+    const bool has_one = is_in_use(*record) && record->owner != &order_.host();
+    return has_one ? std::optional(record->owner->handle.load()) : std::nullopt;
+  }
+
   void forget(StreamHandle handle) {
     const std::lock_guard lock(mutex_);
     if (PoolStream* const stream = order_.known(handle)) {
       order_.end(*stream);
     }
   }
+
+  bool reserve(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return memory_.reserve(bytes);
+  }
+  std::uint64_t budget_bytes() const { return memory_.budget_bytes(); }
 
   std::uint64_t trim(std::uint64_t keep_bytes) {
     const std::lock_guard lock(mutex_);
@@ -758,8 +775,20 @@ std::optional<AddressRange> StreamPool::find(std::uint64_t address) const {
   return impl_->find(address);
 }
 
+std::optional<StreamHandle> StreamPool::stream_of(std::uint64_t address) const {
+  return impl_->stream_of(address);
+}
+
 void StreamPool::forget(StreamHandle stream) {
   impl_->forget(stream);
+}
+
+bool StreamPool::reserve(std::uint64_t bytes) {
+  return impl_->reserve(bytes);
+}
+
+std::uint64_t StreamPool::budget_bytes() const {
+  return impl_->budget_bytes();
 }
 
 std::uint64_t StreamPool::trim(std::uint64_t keep_bytes) {

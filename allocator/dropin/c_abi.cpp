@@ -172,6 +172,15 @@ vdnn_allocator_statistics to_c(const StreamPoolStatistics& statistics) {
           .failures = statistics.failures};
 }
 
+AddressRange block_at(const StreamPool& pool, const void* address) {
+  const std::optional<AddressRange> block = pool.find(number_of(address));
+  if (!block) {
+    throw InvalidArgument(pool.backend().properties().name +
+                          ": this address is not the beginning of a block in use");
+  }
+  return *block;
+}
+
 void* block_or_throw(const StreamPool& pool, std::uint64_t bytes, std::optional<AddressRange> block) {
   if (!block) {
     throw OutOfMemory(pool.backend().properties().name, pool.shortage(bytes));
@@ -333,12 +342,43 @@ vdnn_status vdnn_allocator_block_bytes(vdnn_allocator* allocator, const void* ad
   return guarded([&] {
     const vdnn::StreamPool& pool = pool_of(allocator);
     std::uint64_t& result = vdnn::given(bytes, "bytes");
-    const auto block = pool.find(vdnn::number_of(address));
-    if (!block) {
-      throw vdnn::InvalidArgument(pool.backend().properties().name +
-                                  ": this address is not the beginning of a block in use");
+    result = vdnn::block_at(pool, address).bytes;
+  });
+}
+
+vdnn_status vdnn_allocator_block_stream(vdnn_allocator* allocator, const void* address, void** stream,
+                                        int* has_stream) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    void*& handle = vdnn::given(stream, "stream");
+    int& has_one = vdnn::given(has_stream, "has_stream");
+    vdnn::block_at(pool, address);
+    const std::optional<vdnn::StreamHandle> found = pool.stream_of(vdnn::number_of(address));
+    handle = found.value_or(nullptr);
+    has_one = found ? 1 : 0;
+  });
+}
+
+vdnn_status vdnn_allocator_granule_bytes(vdnn_allocator* allocator, uint64_t* bytes) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    vdnn::given(bytes, "bytes") = pool.backend().properties().granule_bytes;
+  });
+}
+
+vdnn_status vdnn_allocator_budget_bytes(vdnn_allocator* allocator, uint64_t* bytes) {
+  return guarded([&] {
+    const vdnn::StreamPool& pool = pool_of(allocator);
+    vdnn::given(bytes, "bytes") = pool.budget_bytes();
+  });
+}
+
+vdnn_status vdnn_allocator_reserve(vdnn_allocator* allocator, uint64_t bytes) {
+  return guarded([&] {
+    vdnn::StreamPool& pool = pool_of(allocator);
+    if (!pool.reserve(bytes)) {
+      throw vdnn::OutOfMemory(pool.backend().properties().name, pool.shortage(bytes));
     }
-    result = block->bytes;
   });
 }
 
@@ -348,6 +388,13 @@ vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, 
     if (released != nullptr) {
       *released = bytes;
     }
+  });
+}
+
+vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version) {
+  return guarded([&] {
+    vdnn::check_version(version);
+    vdnn::given(statistics, "statistics") = {.version = version};
   });
 }
 

@@ -103,6 +103,19 @@ vdnn_status vdnn_allocator_owns(vdnn_allocator* allocator, const void* address, 
 // Of a block in use, as it was asked for.
 vdnn_status vdnn_allocator_block_bytes(vdnn_allocator* allocator, const void* address, uint64_t* bytes);
 
+// The stream that a block in use was allocated for, which may have ended since. `has_stream`: 0 for those of
+// vdnn_allocator_allocate_ready(), which have none, else 1 (null is the legacy default stream).
+vdnn_status vdnn_allocator_block_stream(vdnn_allocator* allocator, const void* address, void** stream,
+                                        int* has_stream);
+
+// The unit in which memory is committed, and how much may be committed at most, a multiple of it.
+vdnn_status vdnn_allocator_granule_bytes(vdnn_allocator* allocator, uint64_t* bytes);
+vdnn_status vdnn_allocator_budget_bytes(vdnn_allocator* allocator, uint64_t* bytes);
+
+// Commits memory until it is `bytes`, so that requests need not wait for the device to map it.
+// VDNN_OUT_OF_MEMORY where budget or device have not got as much.
+vdnn_status vdnn_allocator_reserve(vdnn_allocator* allocator, uint64_t bytes);
+
 // Gives free memory back to the device until at most `keep_bytes` are committed, waiting on the host for work
 // on it. `released`, which may be null: by how much less is committed.
 vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, uint64_t* released);
@@ -145,6 +158,8 @@ typedef struct vdnn_allocator_statistics {
   uint64_t failures;
 } vdnn_allocator_statistics;
 
+// All 0 but for the version. `version`: VDNN_ALLOCATOR_VERSION.
+vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version);
 vdnn_status vdnn_allocator_get_statistics(vdnn_allocator* allocator, vdnn_allocator_statistics* statistics);
 // Of the blocks that were allocated for one stream; all 0 for one that the pool does not know.
 vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void* stream,

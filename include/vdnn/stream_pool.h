@@ -206,6 +206,10 @@ class StreamPool {
   // The block in use that begins at `address`, as it was asked for.
   std::optional<AddressRange> find(std::uint64_t address) const;
 
+  // The handle of the stream that the block in use at `address` was allocated for, which may have ended
+  // since; empty for those of allocate_ready(), and where no block begins there.
+  std::optional<StreamHandle> stream_of(std::uint64_t address) const;
+
   // To be called before a stream is destroyed; one that the pool does not know is no error. Records an event
   // on it where blocks still depend on it. Blocks that were allocated for it may live on, and be freed. Where
   // 128 streams have ended since one whose work is not done, the host waits for that one.
@@ -218,6 +222,13 @@ class StreamPool {
   // Empties the caches and gives wholly free granules back until at most `keep_bytes` are committed, waiting
   // on the host for work on them. Returns by how much less is committed.
   std::uint64_t trim(std::uint64_t keep_bytes = 0);
+
+  // Commits memory until it is `bytes` (rounded up to granules), so that requests need not wait for the
+  // device to map it, and so that a known peak fails here. False where budget or device have not got as much:
+  // then nothing changes, but that the device may have mapped a part.
+  bool reserve(std::uint64_t bytes);
+  // What may be committed at most: whole granules.
+  std::uint64_t budget_bytes() const;
 
   // The numbers of a request that was refused.
   MemoryShortage shortage(std::uint64_t asked) const;

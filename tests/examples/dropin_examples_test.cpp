@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -18,6 +19,7 @@
 namespace vdnn {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -112,6 +114,49 @@ TEST_F(DropinExamples, PlainCudaIsServedByThePreloadedPool) {
   EXPECT_THAT(served.outcome.text, HasSubstr("cudaMalloc: 40 calls, 0 passed on"));
   EXPECT_EQ(served.calls.count("cudaMalloc"), 0U);
   EXPECT_EQ(run("plain_cuda", kStandIn).calls.at("cudaMalloc"), 40U);
+}
+
+constexpr const char* kPythonExample = VDNN_PYTHON " " VDNN_PYTHON_EXAMPLE " ";
+
+TEST_F(DropinExamples, PythonReachesThePoolByTheSharedLibrary) {
+  const std::filesystem::path report = directory_ / "report";
+  const std::string on_stand_in = std::string("VDNN_STAND_IN_REPORT=") + report.string() + " " +
+                                  kPythonExample + VDNN_ALLOCATOR_ON_STAND_IN;
+  const testing::Outcome done = testing::run_process(on_stand_in);
+  EXPECT_EQ(done.text,
+            "granule         2097152\nbudget          67108864\n"
+            "blocks          20\ngrowths         1\nnot given back  0\n");
+  EXPECT_EQ(done.status, 0);
+  ProgramRun run;
+  testing::read_report(report, run);
+  EXPECT_EQ(run.calls.at("cuMemCreate"), 2U);
+  EXPECT_EQ(run.calls.at("cuMemRelease"), 2U);
+  EXPECT_THAT(run.wrong, IsEmpty());
+  const testing::Outcome failing = testing::run_process("VDNN_STAND_IN_FAIL_EVERY=5 " + on_stand_in);
+  EXPECT_EQ(failing.status, 1);
+  EXPECT_THAT(failing.text, HasSubstr("pool_in_python: "));
+}
+
+// Without a GPU the library says so when a pool is made; where there is one, it is used.
+TEST_F(DropinExamples, TheSharedLibraryNeedsNoCudaToLoad) {
+  void* const library = dlopen(VDNN_ALLOCATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const char* const cuda : {"libcuda.so.1", "libcudart.so.12", "libcudart.so.13"}) {
+    EXPECT_EQ(dlopen(cuda, RTLD_NOW | RTLD_NOLOAD), nullptr) << cuda;
+  }
+  std::ifstream file(VDNN_ALLOCATOR_HEADER);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::regex declared(R"(\n(?:vdnn_status|const char\*) (vdnn_\w+)\()");
+  std::size_t functions = 0;
+  for (std::sregex_iterator match(text.begin(), text.end(), declared), end; match != end; ++match) {
+    EXPECT_NE(dlsym(library, match->str(1).c_str()), nullptr) << match->str(1);
+    ++functions;
+  }
+  EXPECT_EQ(functions, 27U);
+  EXPECT_EQ(dlsym(library, "cudaMalloc"), nullptr);
+  dlclose(library);
+  const testing::Outcome run = testing::run_process(kPythonExample + std::string(VDNN_ALLOCATOR_LIBRARY));
+  EXPECT_THAT(run.text, AnyOf(HasSubstr("pool_in_python: cuda:0: "), EndsWith("not given back  0\n")));
 }
 
 // There need not be a PyTorch here: its functions are at least those that the library has.

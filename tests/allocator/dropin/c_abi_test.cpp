@@ -127,6 +127,64 @@ TEST_F(CAbi, WhatACallbackThrowsStaysInside) {
   allocate(1);
 }
 
+TEST_F(CAbi, SaysItsUnitAndItsBudget) {
+  std::uint64_t granule = 0;
+  std::uint64_t budget = 0;
+  EXPECT_EQ(vdnn_allocator_granule_bytes(allocator_, &granule), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_budget_bytes(allocator_, &budget), VDNN_OK);
+  EXPECT_EQ(granule, device_->properties().granule_bytes);
+  EXPECT_EQ(budget, kBudget);
+}
+
+TEST_F(CAbi, SaysWhichStreamABlockIsOf) {
+  void* const block = allocate(1000);
+  void* ready = nullptr;
+  ASSERT_EQ(vdnn_allocator_allocate_ready(allocator_, 1000, VDNN_TRANSIENT, &ready), VDNN_OK);
+  void* stream = nullptr;
+  int has_stream = -1;
+  EXPECT_EQ(vdnn_allocator_block_stream(allocator_, block, &stream, &has_stream), VDNN_OK);
+  EXPECT_EQ(stream, one_);
+  EXPECT_EQ(has_stream, 1);
+  EXPECT_EQ(vdnn_allocator_block_stream(allocator_, ready, &stream, &has_stream), VDNN_OK);
+  EXPECT_EQ(stream, nullptr);
+  EXPECT_EQ(has_stream, 0);
+  EXPECT_EQ(vdnn_allocator_free(allocator_, block), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_block_stream(allocator_, block, &stream, &has_stream), VDNN_INVALID_ARGUMENT);
+}
+
+TEST_F(CAbi, AReservedPoolGrowsNoMore) {
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, 3 * kMiB), VDNN_OK);
+  EXPECT_EQ(device_->counters().committed_bytes, 3 * kMiB);
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, 2 * kMiB), VDNN_OK) << "there is more already";
+  allocate(2 * kMiB);
+  allocate(kMiB);
+  EXPECT_EQ(statistics_of(allocator_).growths, 1U);
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, kBudget + 1), VDNN_OUT_OF_MEMORY);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr(std::to_string(kBudget + 1)));
+  EXPECT_EQ(device_->counters().committed_bytes, 3 * kMiB);
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, kBudget), VDNN_OK);
+  EXPECT_EQ(device_->counters().committed_bytes, kBudget);
+}
+
+TEST_F(CAbi, BlocksOfUnknownUsersAreWaitedForByWhoeverTakesThem) {
+  void* const block = allocate(6 * kMiB);
+  EXPECT_EQ(vdnn_allocator_free_unordered(allocator_, block), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_free_unordered(allocator_, block), VDNN_INVALID_ARGUMENT);
+  EXPECT_EQ(statistics_of(allocator_).device_waits, 0U);
+  allocate(6 * kMiB);
+  EXPECT_EQ(statistics_of(allocator_).device_waits, 1U);
+}
+
+TEST_F(CAbi, StatisticsAreInitialised) {
+  vdnn_allocator_statistics statistics;
+  std::memset(&statistics, 0xff, sizeof statistics);
+  EXPECT_EQ(vdnn_allocator_statistics_init(&statistics, VDNN_ALLOCATOR_VERSION + 1), VDNN_INVALID_ARGUMENT);
+  EXPECT_EQ(vdnn_allocator_statistics_init(nullptr, VDNN_ALLOCATOR_VERSION), VDNN_INVALID_ARGUMENT);
+  ASSERT_EQ(vdnn_allocator_statistics_init(&statistics, VDNN_ALLOCATOR_VERSION), VDNN_OK);
+  EXPECT_EQ(statistics.failures, 0U);
+  EXPECT_EQ(vdnn_allocator_get_statistics(allocator_, &statistics), VDNN_OK);
+}
+
 TEST_F(CAbi, LastErrorIsTheThreadsOwn) {
   EXPECT_EQ(vdnn_allocator_free(allocator_, &allocator_), VDNN_INVALID_ARGUMENT);
   const std::string mine = vdnn_last_error();
