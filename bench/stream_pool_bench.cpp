@@ -5,7 +5,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -16,6 +15,7 @@
 
 #include "bench/null_backend.h"
 #include "bench/side_by_side.h"
+#include "bench/stream_programs.h"
 #include "src/base/random.h"
 #include "vdnn/stream_pool.h"
 
@@ -150,99 +150,22 @@ BENCHMARK_CAPTURE(two_threads, small, 4096)->Name("stream_pool/two_threads")->Us
 
 // --- streams that come and go, and many that stay ----------------------------------------------------------
 
-// Streams of a program that creates and destroys them. A handle is given again, as CUDA gives it, and means
-// another stream then. The device is done with everything at once, or never.
-class ChangingStreams final : public NullBackend {
- public:
-  ChangingStreams(std::size_t handles, bool is_done, bool of_thread)
-      : NullBackend(std::uint64_t{256} << 30), ids_(handles), is_done_(is_done), of_thread_(of_thread) {}
-
-  // `handle` means a stream from now on that has not been before.
-  StreamHandle create(std::size_t handle) {
-    ids_[handle] = ++created_;
-    return stream_handle(static_cast<StreamId>(handle));
-  }
-
-  std::uint64_t stream_id(StreamHandle stream) override {
-    return ids_[reinterpret_cast<std::uintptr_t>(stream) - 1];
-  }
-  bool is_of_thread(StreamHandle) const override { return of_thread_; }
-  bool reached(EventHandle) override { return is_done_; }
-
- private:
-  std::vector<std::uint64_t> ids_;
-  std::uint64_t created_ = 0;
-  const bool is_done_;
-  const bool of_thread_;
-};
-
-struct Requests {
-  std::uint64_t bytes;
-  bool is_told = true;     // of the end of each stream
-  bool is_done = true;     // what streams are given
-  bool of_thread = false;  // each is another thread's default stream, whose end nobody tells
-  int zombies = 0;         // streams that have gone without notice, each with a block in use
-};
-
-// A program that creates a stream for each request, and allocates and frees on it. Eight requests overlap.
-class RequestLoop {
- public:
-  static constexpr int kRequests = 64;  // a run
-
-  explicit RequestLoop(const Requests& requests)
-      : requests_(requests),
-        backend_(kAtOnce + static_cast<std::size_t>(requests.zombies), requests.is_done, requests.of_thread) {
-    for (int i = 0; i < requests.zombies; ++i) {
-      pool_.allocate(requests.bytes, backend_.create(kAtOnce + static_cast<std::size_t>(i)));
-    }
-  }
-
-  void until(std::uint64_t request) {
-    while (next_ < request) {
-      this->request();
-    }
-  }
-  void operator()() { until(next_ + kRequests); }
-
- private:
-  static constexpr std::size_t kAtOnce = 8;
-
-  void request() {
-    const std::size_t slot = next_++ % kAtOnce;
-    if (handles_[slot] != nullptr) {
-      pool_.free(blocks_[slot]);
-      if (requests_.is_told && !requests_.of_thread) {
-        pool_.forget(handles_[slot]);
-      }
-    }
-    handles_[slot] = backend_.create(slot);
-    const std::uint64_t passing = pool_.allocate(2 * requests_.bytes, handles_[slot])->begin;
-    blocks_[slot] = pool_.allocate(requests_.bytes, handles_[slot])->begin;
-    pool_.free(passing);
-  }
-
-  const Requests requests_;
-  ChangingStreams backend_;
-  StreamPool pool_{backend_, {}};
-  std::array<StreamHandle, kAtOnce> handles_{};
-  std::array<std::uint64_t, kAtOnce> blocks_{};
-  std::uint64_t next_ = 0;
-};
-
 constexpr std::uint64_t kLateRequest = 100000;
+constexpr int kRequests = 64;  // a run
+constexpr int kCalls = 20000;  // likewise
 
 // Request 100 beside request 100,000.
 void by_requests(benchmark::State& state, const Requests& requests) {
   std::unique_ptr<RequestLoop> early;
   RequestLoop late(requests);
-  late.until(kLateRequest);
+  late.run(kLateRequest);
   const auto prepare = [&] {
     early = std::make_unique<RequestLoop>(requests);
-    early->until(100);
+    early->run(100);
   };
-  const std::vector<Figures> figures =
-      side_by_side(state, {{"100 ns", [&] { (*early)(); }, prepare}, {"100k ns", [&] { late(); }}},
-                   [](double seconds) { return seconds * 1e9 / RequestLoop::kRequests; });
+  const std::vector<Figures> figures = side_by_side(
+      state, {{"100 ns", [&] { early->run(kRequests); }, prepare}, {"100k ns", [&] { late.run(kRequests); }}},
+      [](double seconds) { return seconds * 1e9 / kRequests; });
   report_ratio(state, "100k/100", figures[1], figures[0]);
 }
 BENCHMARK_CAPTURE(by_requests, small, {.bytes = 4096})->Name("stream_pool/requests/small")->UseManualTime();
@@ -255,71 +178,39 @@ BENCHMARK_CAPTURE(by_requests, small, {.bytes = 4096, .is_told = false})
 BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_told = false})
     ->Name("stream_pool/requests/large/untold")
     ->UseManualTime();
-BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_done = false})
+BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .done = Done::kNever})
     ->Name("stream_pool/requests/large/ahead")
     ->UseManualTime();
-BENCHMARK_CAPTURE(by_requests, small, {.bytes = 4096, .of_thread = true})
+BENCHMARK_CAPTURE(by_requests, small, {.bytes = 4096, .is_told = false, .of_thread = true})
     ->Name("stream_pool/requests/small/threads")
     ->UseManualTime();
-BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .of_thread = true})
+BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_told = false, .of_thread = true})
     ->Name("stream_pool/requests/large/threads")
     ->UseManualTime();
-BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_told = false, .zombies = 1000})
-    ->Name("stream_pool/requests/large/zombies")
+BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_told = false, .left_behind = 1000})
+    ->Name("stream_pool/requests/large/left_behind")
     ->UseManualTime();
 
-// Blocks come and go at random on so many streams, each freed on its own.
-class ManyStreams {
- public:
-  static constexpr int kCalls = 20000;  // a run
-
-  ManyStreams(StreamId streams, std::uint64_t most_bytes, bool is_done)
-      : streams_(streams), most_bytes_(most_bytes), backend_(streams, is_done, false) {
-    for (StreamId stream = 0; stream < streams; ++stream) {
-      backend_.create(stream);
-    }
-  }
-
-  void operator()() {
-    for (int i = 0; i < kCalls; ++i) {
-      if (blocks_.size() < kBlocks && random_.below(2) == 0) {
-        const std::uint64_t bytes = 1 + random_.below(most_bytes_);
-        const StreamHandle stream = stream_handle(static_cast<StreamId>(random_.below(streams_)));
-        blocks_.push_back(pool_.allocate(bytes, stream)->begin);
-      } else if (!blocks_.empty()) {
-        std::swap(blocks_[random_.below(blocks_.size())], blocks_.back());
-        pool_.free(blocks_.back());
-        blocks_.pop_back();
-      }
-    }
-  }
-
- private:
-  static constexpr std::size_t kBlocks = 1024;
-
-  const StreamId streams_;
-  const std::uint64_t most_bytes_;
-  SplitMix64 random_{1};
-  ChangingStreams backend_;
-  StreamPool pool_{backend_, {}};
-  std::vector<std::uint64_t> blocks_;
-};
-
-void by_streams(benchmark::State& state, std::uint64_t most_bytes, bool is_done) {
+void by_streams(benchmark::State& state, std::uint64_t most_bytes, Done done) {
   std::vector<std::unique_ptr<ManyStreams>> programs;
   std::vector<Contender> contenders;
   for (const StreamId streams : {8U, 128U, 512U}) {
-    programs.push_back(std::make_unique<ManyStreams>(streams, most_bytes, is_done));
-    contenders.push_back({std::to_string(streams) + " ns", [&program = *programs.back()] { program(); }});
+    programs.push_back(std::make_unique<ManyStreams>(streams, most_bytes, done));
+    contenders.push_back(
+        {std::to_string(streams) + " ns", [&program = *programs.back()] { program.run(kCalls); }});
     contenders.back().run();  // memory is there
   }
   const std::vector<Figures> figures =
-      side_by_side(state, contenders, [](double seconds) { return seconds * 1e9 / ManyStreams::kCalls; });
+      side_by_side(state, contenders, [](double seconds) { return seconds * 1e9 / kCalls; });
   report_ratio(state, "512/8", figures[2], figures[0]);
 }
-BENCHMARK_CAPTURE(by_streams, small, 64 << 10, true)->Name("stream_pool/streams/small")->UseManualTime();
-BENCHMARK_CAPTURE(by_streams, large, 8 << 20, true)->Name("stream_pool/streams/large")->UseManualTime();
-BENCHMARK_CAPTURE(by_streams, large, 8 << 20, false)
+BENCHMARK_CAPTURE(by_streams, small, 64 << 10, Done::kAtOnce)
+    ->Name("stream_pool/streams/small")
+    ->UseManualTime();
+BENCHMARK_CAPTURE(by_streams, large, 8 << 20, Done::kAtOnce)
+    ->Name("stream_pool/streams/large")
+    ->UseManualTime();
+BENCHMARK_CAPTURE(by_streams, large, 8 << 20, Done::kNever)
     ->Name("stream_pool/streams/large/ahead")
     ->UseManualTime();
 
