@@ -106,11 +106,14 @@ void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
         static_cast<std::uint32_t>(std::ranges::find_if(kept, much_slower) - kept.begin() - 1));
     const std::uint32_t first = first_within(id, limit);
     kept.erase(kept.begin(), kept.begin() + first);
-    last_choice_.back() -= first;
+    last_choice_.back() -= std::min(first, last_choice_.back());
   }
 }
 
 std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
+  if (limit == kLeastAlone) {
+    return static_cast<std::uint32_t>(choices_[op].size() - 1);
+  }
   const auto exceeds = [limit](const Choice& choice) { return choice.workspace_bytes > limit; };
   const auto first = std::ranges::find_if_not(choices_[op], exceeds) - choices_[op].begin();
   return std::min(static_cast<std::uint32_t>(first), last_choice_[op]);

@@ -66,11 +66,13 @@ struct Relaunch {
 };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+// Of each op, the way with the least workspace alone.
+inline constexpr std::uint64_t kLeastAlone = kNoLimit - 1;
 
 class Problem {
  public:
-  // `options`: a workspace limit and recorded algorithms are obeyed. `limit`, in bytes: of the ways to compute
-  // an op, those before first_within() are left out.
+  // `options`: a workspace limit and recorded algorithms are obeyed. `limit`, in bytes, or kLeastAlone: of the
+  // ways to compute an op, those before first_within() are left out.
   Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
           std::uint64_t limit = kNoLimit);
 
