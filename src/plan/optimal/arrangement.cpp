@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "src/plan/lowering.h"
 #include "src/plan/placement.h"
 #include "src/plan/waits.h"
+#include "vdnn/size.h"
 
 namespace vdnn::optimal {
 
@@ -24,6 +27,42 @@ struct Residence {
   std::uint32_t asked_end = 0;
   std::uint32_t asked_begin = 0;
 };
+
+// A buffer's name, and how many of that name came before.
+using Key = std::pair<std::string, int>;
+
+// `visit(position, key)` for each of a schedule's lifetimes.
+template <class Visit>
+void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const Visit& visit) {
+  std::map<std::string, int> seen;
+  for (std::size_t each = 0; each < all.size(); ++each) {
+    const std::string& name = schedule.buffers[all[each].buffer].name;
+    visit(each, Key(name, seen[name]++));
+  }
+}
+
+constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+
+// Where nothing lies that lives at the same time.
+std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
+                          std::size_t me, std::uint64_t alignment) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+  for (std::size_t other = 0; other < all.size(); ++other) {
+    const bool meet = all[me].begin < all[other].end && all[other].begin < all[me].end;
+    if (other != me && meet && offsets[other] != kNowhere) {
+      taken.emplace_back(offsets[other], offsets[other] + round_up(all[other].bytes, alignment));
+    }
+  }
+  std::ranges::sort(taken);
+  std::uint64_t offset = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin >= offset + all[me].bytes) {
+      break;
+    }
+    offset = std::max(offset, end);
+  }
+  return offset;
+}
 
 class Arranger {
  public:
@@ -58,8 +97,6 @@ class Arranger {
   }
 
  private:
-  using Key = std::pair<std::string, int>;  // a buffer's name, and how many of that name came before
-
   void lower() {
     first_.clear();
     schedule_ = lower_layer_wise(problem_.tape(), plan_, &first_);
@@ -209,22 +246,16 @@ class Arranger {
     return changed;
   }
 
-  template <class Visit>
-  void visit_names(const Visit& visit) const {
-    std::map<std::string, int> seen;
-    for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
-      const std::string& name = schedule_.buffers[lifetimes_[each].buffer].name;
-      visit(each, Key(name, seen[name]++));
-    }
-  }
   std::map<Key, std::uint64_t> by_name(const Placement& placement) const {
     std::map<Key, std::uint64_t> offsets;
-    visit_names([&](std::size_t each, Key key) { offsets.emplace(std::move(key), placement.offsets[each]); });
+    visit_keys(schedule_, lifetimes_,
+               [&](std::size_t each, Key key) { offsets.emplace(std::move(key), placement.offsets[each]); });
     return offsets;
   }
   std::vector<std::uint64_t> in_order(const std::map<Key, std::uint64_t>& offsets) const {
     std::vector<std::uint64_t> result(lifetimes_.size());
-    visit_names([&](std::size_t each, const Key& key) { result[each] = offsets.at(key); });
+    visit_keys(schedule_, lifetimes_,
+               [&](std::size_t each, const Key& key) { result[each] = offsets.at(key); });
     return result;
   }
 
@@ -242,6 +273,39 @@ class Arranger {
 };
 
 }  // namespace
+
+std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
+                                          std::uint64_t most) {
+  const std::uint64_t alignment = problem.costs().alignment_bytes;
+  Schedule schedule = lower_layer_wise(problem.tape(), plan, nullptr);
+  const std::vector<Lifetime> all = lifetimes(schedule);
+  std::map<Key, const Buffer*> known;
+  const std::vector<Lifetime> all_before = lifetimes(before);
+  visit_keys(before, all_before, [&](std::size_t each, Key key) {
+    known.emplace(std::move(key), &before.buffers[all_before[each].buffer]);
+  });
+  Placement placement{.offsets = std::vector<std::uint64_t>(all.size(), kNowhere),
+                      .bytes = before.arena_bytes};
+  visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
+    const auto same = known.find(key);
+    if (same != known.end() && same->second->bytes == all[each].bytes) {
+      placement.offsets[each] = *same->second->offset;
+    }
+  });
+  for (std::size_t each = 0; each < all.size(); ++each) {
+    if (placement.offsets[each] == kNowhere) {
+      const std::uint64_t offset = lowest_free(all, placement.offsets, each, alignment);
+      placement.offsets[each] = offset;
+      placement.bytes = std::max(placement.bytes, offset + round_up(all[each].bytes, alignment));
+    }
+  }
+  if (placement.bytes > most) {
+    return std::nullopt;
+  }
+  assign(schedule, all, placement);
+  derive_waits(problem.tape(), schedule);
+  return schedule;
+}
 
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most) {

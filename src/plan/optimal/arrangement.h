@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "src/plan/optimal/problem.h"
 #include "vdnn/plan.h"
@@ -41,5 +42,10 @@ inline constexpr std::array kWaysToGive{GiveWay{},
 // it has no waits.
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most = ~std::uint64_t{0});
+
+// The schedule of `plan`, which differs from that of `before` in algorithms alone: everything lies where it
+// lay, and new workspaces where there is room for them within `most` bytes. Nothing: for one there is none.
+std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
+                                          std::uint64_t most);
 
 }  // namespace vdnn::optimal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -60,6 +61,36 @@ void Candidates::consider_closer(const Decisions& decisions, std::uint64_t bytes
   if (const std::uint64_t goal = close_bytes(schedule); schedule.arena_bytes > goal) {
     consider_as_evaluated(goal, enough);
   }
+}
+
+void Candidates::consider_without_last_resorts(PlannedSchedule known, std::uint64_t enough) {
+  bool changed = false;
+  for (OpId op = 0; known.schedule.arena_bytes > 0 && op < problem_.slots(); ++op) {
+    changed = replace_last_resort(known, op, enough) || changed;
+  }
+  if (changed) {
+    contest_.enter(known);
+  }
+}
+
+bool Candidates::replace_last_resort(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
+  const std::vector<Choice>& choices = problem_.choices(op);
+  const auto others = std::span(choices).first(problem_.last_choice(op) + 1);
+  const auto is_used = [&](const Choice& choice) { return choice.algorithm == known.plan.algorithms[op]; };
+  if (std::ranges::any_of(others, is_used)) {
+    return false;
+  }
+  return std::ranges::any_of(others, [&](const Choice& choice) {
+    Plan plan = known.plan;
+    plan.algorithms[op] = choice.algorithm;
+    std::optional<Schedule> schedule = arrange_as_before(
+        problem_, plan, known.schedule, enough - std::min(enough, problem_.persistent_bytes()));
+    if (!schedule || !fits(*schedule, enough)) {
+      return false;
+    }
+    known = {.plan = std::move(plan), .schedule = std::move(*schedule)};
+    return true;
+  });
 }
 
 // Results give way (they are smaller than a granule); then one more value leaves, for another address. All

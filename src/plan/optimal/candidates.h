@@ -20,6 +20,10 @@ class Candidates {
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  // An op of `known`, whose schedule has addresses, may have an algorithm of the last resort though there is
+  // memory for another: it was searched under a limit, or without addresses. Where a workspace has a place
+  // beside all that lies where it lies, the op uses the other.
+  void consider_without_last_resorts(PlannedSchedule known, std::uint64_t enough);
   // Device memory for that many bytes beside what is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;
 
@@ -31,6 +35,7 @@ class Candidates {
   void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
   std::uint64_t close_bytes(const Schedule& schedule) const;
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
+  bool replace_last_resort(PlannedSchedule& known, OpId op, std::uint64_t enough) const;
   bool fits(const Schedule& schedule, std::uint64_t enough) const;
   Schedule arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) const;

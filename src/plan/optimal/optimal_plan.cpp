@@ -106,6 +106,10 @@ class Chooser {
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
     choose_among_sizes();
     consider_static_policies();
+    if (contest_.best_seconds() < std::numeric_limits<double>::infinity()) {
+      problems_.front()->candidates().consider_without_last_resorts(contest_.winner(),
+                                                                    contest_.budgets().device_bytes);
+    }
     find_smallest();
     return contest_.winner();
   }
@@ -251,26 +255,20 @@ class Chooser {
   }
 
   // The smallest budget is the same whatever the budget: every size that may lead to a lower peak is looked
-  // at, first with the smallest workspaces, then under the limits, from the smallest on, until the recipes
-  // find a plan.
+  // at, with the smallest workspaces for which the recipes find a plan.
   void find_smallest() {
-    Limited smallest(tape_, options_, costs_, optimal::kLeastAlone, contest_);
     for (const std::uint64_t bytes : sizes_) {
-      const std::uint64_t committed = smallest.candidates().committed_bytes(bytes);
-      if (committed >= contest_.smallest_peak_bytes()) {
-        return;
-      }
-      const auto is_found = [&](Limited& limited) {
-        const optimal::Found found = limited.search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
-        if (found.seconds == std::numeric_limits<double>::infinity()) {
-          return false;
+      for (auto limited = problems_.rbegin(); limited != problems_.rend(); ++limited) {
+        optimal::Candidates& candidates = (*limited)->candidates();
+        const std::uint64_t committed = candidates.committed_bytes(bytes);
+        if (committed >= contest_.smallest_peak_bytes()) {
+          return;
         }
-        limited.candidates().consider(found.decisions, bytes, committed);
-        return true;
-      };
-      if (!is_found(smallest)) {
-        std::any_of(problems_.rbegin(), problems_.rend(),
-                    [&](const std::unique_ptr<Limited>& limited) { return is_found(*limited); });
+        const optimal::Found found = (*limited)->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
+        if (found.seconds < std::numeric_limits<double>::infinity()) {
+          candidates.consider(found.decisions, bytes, committed);
+          break;
+        }
       }
     }
   }

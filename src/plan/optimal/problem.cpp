@@ -99,24 +99,19 @@ void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
         kept.push_back(choice);
       }
     }
+    kept.erase(kept.begin(), kept.begin() + first_within(id, limit));
     const auto much_slower = [&kept](const Choice& choice) {
       return choice.seconds > kMuchSlower * kept.front().seconds;
     };
-    last_choice_.push_back(
-        static_cast<std::uint32_t>(std::ranges::find_if(kept, much_slower) - kept.begin() - 1));
-    const std::uint32_t first = first_within(id, limit);
-    kept.erase(kept.begin(), kept.begin() + first);
-    last_choice_.back() -= std::min(first, last_choice_.back());
+    const auto last = std::ranges::find_if(kept, much_slower) - kept.begin() - 1;
+    last_choice_.push_back(static_cast<std::uint32_t>(last));
   }
 }
 
 std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
-  if (limit == kLeastAlone) {
-    return static_cast<std::uint32_t>(choices_[op].size() - 1);
-  }
-  const auto exceeds = [limit](const Choice& choice) { return choice.workspace_bytes > limit; };
-  const auto first = std::ranges::find_if_not(choices_[op], exceeds) - choices_[op].begin();
-  return std::min(static_cast<std::uint32_t>(first), last_choice_[op]);
+  const std::vector<Choice>& all = choices_[op];
+  const auto obeys = [limit](const Choice& choice) { return choice.workspace_bytes <= limit; };
+  return static_cast<std::uint32_t>(std::find_if(all.begin(), all.end() - 1, obeys) - all.begin());
 }
 
 // A value that overwrites another has its memory, whatever its own size.

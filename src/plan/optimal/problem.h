@@ -66,13 +66,11 @@ struct Relaunch {
 };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
-// Of each op, the way with the least workspace alone.
-inline constexpr std::uint64_t kLeastAlone = kNoLimit - 1;
 
 class Problem {
  public:
-  // `options`: a workspace limit and recorded algorithms are obeyed. `limit`, in bytes, or kLeastAlone: of the
-  // ways to compute an op, those before first_within() are left out.
+  // `options`: a workspace limit and recorded algorithms are obeyed. `limit`, in bytes: of the ways to
+  // compute an op, those before first_within() are left out.
   Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
           std::uint64_t limit = kNoLimit);
 
@@ -87,8 +85,8 @@ class Problem {
   // The last way that an op uses of free will: those after it take several times as long as the first, and
   // are for where nothing else fits.
   std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
-  // The first way whose workspace has at most `limit` bytes; the last that an op uses of free will where those
-  // have more. An index like `choice`.
+  // The first way whose workspace has at most `limit` bytes; the last where all have more. An index like
+  // `choice`.
   std::uint32_t first_within(OpId op, std::uint64_t limit) const;
   // The next way with a quarter less workspace or more, as far as the last choice; an index like `choice`.
   std::uint32_t next_smaller(OpId op, std::uint32_t choice) const;
