@@ -127,33 +127,44 @@ bool Layout::stays(ValueId value, OpId slot) const {
   return gap != kNone && is_recomputed(fate(gap)) && back_[gap] == slot;
 }
 
-// Memory of what is recomputed at the slot on the way to something else.
+// Memory of what is recomputed at the slot, while each of these ops runs. What stays is counted from the slot
+// on: until it is made, it takes none.
 void Layout::count_passing(OpId slot, std::size_t first) {
-  const Tape& tape = problem_.tape();
   for (std::size_t each = first; each < again_.size(); ++each) {
     for (const ValueId read : problem_.relaunch(again_[each].op).reads) {
       last_reader_[read] = again_[each].op;
     }
   }
-  std::uint64_t passing = 0;
+  std::int64_t alive = 0;
+  std::int64_t staying = 0;
   for (std::size_t each = first; each < again_.size(); ++each) {
     const Relaunch& again = problem_.relaunch(again_[each].op);
-    std::uint64_t only_here = 0;
     for (const Relaunch::Made& made : again.makes) {
-      if (made.bytes > 0 && !stays(made.value, slot)) {
-        (last_reader_[made.value] == kNone ? only_here : passing) += made.bytes;
+      const std::int64_t bytes = problem_.storage_bytes(made.value);
+      alive += made.overwrites == kNone ? bytes : 0;
+      staying += stays(made.value, slot) ? bytes : 0;
+    }
+    again_[each].passing_bytes = alive;
+    const auto release = [&](ValueId value) {
+      alive -= stays(value, slot) ? 0 : problem_.storage_bytes(value);
+    };
+    for (const Relaunch::Made& made : again.makes) {
+      if (last_reader_[made.value] == kNone) {
+        release(made.value);
       }
     }
-    again_[each].passing_bytes = passing + only_here;
-    for (const ValueId value : again.reads) {
-      const OpId producer = tape.producer(value);
-      const bool made_here = producer != kNone && visited_[producer] == search_ && !stays(value, slot);
-      if (made_here && last_reader_[value] == again_[each].op) {
-        passing -= std::min(passing, problem_.own_bytes(value));
+    for (const ValueId read : again.reads) {
+      const OpId producer = problem_.tape().producer(read);
+      const bool made_here = producer != kNone && visited_[producer] == search_;
+      const bool is_overwritten = std::ranges::any_of(
+          again.makes, [read](const Relaunch::Made& made) { return made.overwrites == read; });
+      if (made_here && !is_overwritten && last_reader_[read] == again_[each].op) {
+        release(read);
       }
     }
   }
   for (std::size_t each = first; each < again_.size(); ++each) {
+    again_[each].passing_bytes -= staying;
     for (const ValueId read : problem_.relaunch(again_[each].op).reads) {
       last_reader_[read] = kNone;
     }

@@ -76,7 +76,8 @@ class Layout {
   struct Again {
     OpId slot = 0;
     OpId op = 0;
-    std::uint64_t passing_bytes = 0;  // that live for others of the slot, besides the workspace
+    // Of what is recomputed at the slot, besides the workspace: less than 0 where it is yet to be made.
+    std::int64_t passing_bytes = 0;
   };
 
   // To the host, of the value of `gap` and for all its later gaps.
@@ -99,7 +100,8 @@ class Layout {
   bool find_room();
   // In use when it is launched, but for its workspace.
   std::uint64_t bytes_before(const Again& again) const {
-    return needed_[again.slot] - problem_.made_bytes(again.slot) + again.passing_bytes;
+    return needed_[again.slot] - problem_.made_bytes(again.slot) +
+           static_cast<std::uint64_t>(again.passing_bytes);
   }
   Fate fate(std::uint32_t gap) const { return decisions_->fates[gap]; }
   const Choice& chosen(OpId op) const { return problem_.choices(op)[choice_[op]]; }

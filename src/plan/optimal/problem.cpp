@@ -160,9 +160,6 @@ void Problem::find_residents() {
 }
 
 void Problem::find_relaunches() {
-  for (const Value& value : tape_.values()) {
-    own_bytes_.push_back(aligned(value.bytes));
-  }
   for (OpId id = 0; id < tape_.ops().size(); ++id) {
     const Op& op = tape_.op(id);
     Relaunch& again = relaunches_.emplace_back();
@@ -170,9 +167,8 @@ void Problem::find_relaunches() {
     std::ranges::copy_if(op.reads, std::back_inserter(again.reads),
                          [&](ValueId read) { return !tape_.value(read).persistent(); });
     for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-      const bool overwrites = overwritten_read(tape_, id, write).has_value();
-      again.makes.push_back(
-          {.value = op.writes[write], .bytes = overwrites ? 0 : own_bytes_[op.writes[write]]});
+      const std::optional<std::uint32_t> read = overwritten_read(tape_, id, write);
+      again.makes.push_back({.value = op.writes[write], .overwrites = read ? op.reads[*read] : kNone});
     }
   }
 }

@@ -60,7 +60,7 @@ struct Relaunch {
   std::vector<ValueId> reads;  // those that are not persistent
   struct Made {
     ValueId value = kNone;
-    std::uint64_t bytes = 0;  // 0: it takes the place of a read
+    ValueId overwrites = kNone;  // the read whose place it takes
   };
   std::vector<Made> makes;
 };
@@ -102,8 +102,8 @@ class Problem {
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // the same, without alignment
   std::uint64_t aligned(std::uint64_t bytes) const;
-  // Of the value by itself, whatever it overwrites.
-  std::uint64_t own_bytes(ValueId value) const { return own_bytes_[value]; }
+  // Of the memory that it lies in, which is larger than the value where that overwrites a larger one.
+  std::int64_t storage_bytes(ValueId value) const { return static_cast<std::int64_t>(storage_[value]); }
   const Relaunch& relaunch(OpId op) const { return relaunches_[op]; }
 
   // In order of `made`; those of one value are neighbours, in order of time.
@@ -133,9 +133,8 @@ class Problem {
   std::vector<std::uint32_t> last_choice_;  // an op
   std::vector<std::uint64_t> resident_;
   std::vector<std::uint64_t> made_;
-  std::vector<std::uint64_t> storage_;    // a value: of the memory that it lies in
-  std::vector<std::uint64_t> own_bytes_;  // a value
-  std::vector<Relaunch> relaunches_;      // an op
+  std::vector<std::uint64_t> storage_;  // a value: of the memory that it lies in
+  std::vector<Relaunch> relaunches_;    // an op
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t parameter_bytes_ = 0;
   std::vector<Gap> gaps_;
