@@ -79,6 +79,20 @@ TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
                                      "cudaGraphInstantiate", "cudaGraphLaunch"}));
 }
 
+// Failed before: there were no such calls, and a thread had the GPU, the mode and the last error of one that
+// had ended.
+TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
+  for (const char* const program : {"managed", "successor"}) {
+    const std::string expected = run(program, "VDNN_STAND_IN_GPUS=2").outcome.text;
+    EXPECT_THAT(expected, StartsWith("checksum ")) << program;
+    for (std::uint64_t i = 0; i < kSeeds; ++i) {
+      const ProgramRun again = run(program, seed(i) + "VDNN_STAND_IN_GPUS=2");
+      EXPECT_EQ(again.outcome.text, expected) << seed(i);
+      EXPECT_THAT(again.wrong, IsEmpty()) << seed(i);
+    }
+  }
+}
+
 // What the other tests find clean is so by this judge.
 TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   const ProgramRun wrong = run("wrong", "");

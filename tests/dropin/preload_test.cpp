@@ -164,6 +164,16 @@ TEST_F(PreloadTest, GpusThatReachEachOtherShareMemoryOfPools) {
   EXPECT_THAT(apart.wrong, Contains(HasSubstr("no access to it")));
 }
 
+TEST_F(PreloadTest, ManagedMemoryStaysTheRuntimes) {
+  const ProgramRun plain = run("programs/managed", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  const ProgramRun preloaded = run("programs/managed", kPreloadBeforeDriver);
+  EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
+  EXPECT_EQ(preloaded.calls.at("cudaMallocManaged"), plain.calls.at("cudaMallocManaged"));
+  EXPECT_EQ(preloaded.calls.at("cudaFree"), plain.calls.at("cudaFree"));
+  EXPECT_THAT(preloaded.wrong, IsEmpty());
+}
+
 // Failed before: each stream that had ended left an event, and what a request cost grew with all before it.
 TEST_F(PreloadTest, StreamsThatComeAndGoLeaveNothingBehind) {
   for (const char* const program : {"programs/requests", "static_programs/requests"}) {

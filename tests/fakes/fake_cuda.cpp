@@ -136,7 +136,7 @@ std::string FakeCuda::failed_call() const {
 
 std::vector<std::string> FakeCuda::ranges() const {
   const std::lock_guard lock(mutex_);
-  const auto it = threads_.find(std::this_thread::get_id());
+  const auto it = threads_.find(thread_number());
   return it == threads_.end() ? std::vector<std::string>() : it->second.ranges;
 }
 
@@ -251,7 +251,7 @@ CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
   }
   const CaptureMode mode = thread().capture_mode;
   const auto forbids = [mode](const std::shared_ptr<Capture>& capture) {
-    const bool is_mine = capture->thread == std::this_thread::get_id();
+    const bool is_mine = capture->thread == thread_number();
     return mode != CaptureMode::kRelaxed &&
            (is_mine ? capture->mode != CaptureMode::kRelaxed
                     : mode == CaptureMode::kGlobal && capture->mode == CaptureMode::kGlobal);
@@ -343,6 +343,9 @@ CudaStatus FakeCuda::device_info(CudaDeviceInfo& info, int ordinal) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cuDeviceGetAttribute"); status != CudaStatus::kSuccess) {
     return status;
+  }
+  if (ordinal < 0 || ordinal >= options_.gpus) {
+    return finish(CudaStatus::kInvalidDevice);
   }
   info = {.name = "Fake GPU " + std::to_string(ordinal),
           .uuid = {0xfa, static_cast<unsigned char>(options_.first_card + ordinal)},
@@ -958,7 +961,7 @@ CudaStatus FakeCuda::stream_begin_capture(CudaStream stream, CaptureMode mode, C
   }
   mine->place.capture = std::make_shared<Capture>();
   mine->place.capture->streams.push_back(mine);
-  mine->place.capture->thread = std::this_thread::get_id();
+  mine->place.capture->thread = thread_number();
   mine->place.capture->mode = mode;
   if (into != nullptr) {
     mine->place.capture->into = find(graphs_, into);
@@ -1017,7 +1020,7 @@ CudaStatus FakeCuda::stream_end_capture(CudaGraph& graph, CudaStream stream) {
   if (capture->streams.front() != mine) {
     return invalidate(*capture, CudaStatus::kStreamCaptureUnmatched);
   }
-  if (capture->thread != std::this_thread::get_id() && capture->mode != CaptureMode::kRelaxed) {
+  if (capture->thread != thread_number() && capture->mode != CaptureMode::kRelaxed) {
     return finish(CudaStatus::kStreamCaptureWrongThread);
   }
   const bool joined = is_joined(*capture);
@@ -1361,6 +1364,18 @@ CudaStatus FakeCuda::malloc(std::uint64_t& address, std::uint64_t bytes) {
     return status;
   }
   return take(address, bytes, thread().ordinal);
+}
+
+CudaStatus FakeCuda::malloc_managed(std::uint64_t& address, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_unsafe("cudaMallocManaged"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const CudaStatus status = take(address, bytes, thread().ordinal);
+  for (int gpu = 0; status == CudaStatus::kSuccess && gpu < options_.gpus; ++gpu) {
+    allow({.begin = address, .bytes = bytes}, gpu);
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream) {

@@ -38,13 +38,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 #include <variant>
 #include <vector>
 
 #include "fakes/cuda_order.h"
 #include "fakes/fake_memory.h"
+#include "fakes/thread_number.h"
 #include "src/base/interval_map.h"
 #include "streams/cuda/cuda_api.h"
 #include "streams/mapping.h"
@@ -123,6 +123,8 @@ class FakeCuda final : public CudaApi {
   // they are.
   CudaStatus finish_work();
 
+  // cudaMallocManaged: as malloc(), and every GPU may touch it.
+  CudaStatus malloc_managed(std::uint64_t& address, std::uint64_t bytes);
   // cudaMallocAsync: memory in the stream's order; where the stream is captured, of the graph.
   CudaStatus malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream);
   // cudaFreeAsync: memory goes in the stream's order. What is freed in a capture must be a graph's.
@@ -291,7 +293,7 @@ class FakeCuda final : public CudaApi {
   using Nodes = std::vector<Node>;
   struct Capture {
     std::vector<const Stream*> streams;  // the first is where it began
-    std::thread::id thread;
+    std::uint64_t thread = 0;            // thread_number()
     CaptureMode mode = CaptureMode::kThreadLocal;
     Graph* into = nullptr;  // null: a graph of its own
     bool valid = true;
@@ -393,7 +395,7 @@ class FakeCuda final : public CudaApi {
   std::function<void()> take_before_next_wait();
   CudaStatus finish(CudaStatus status);
   CudaStatus misuse(std::string_view call, std::string_view what);
-  Thread& thread() { return threads_[std::this_thread::get_id()]; }
+  Thread& thread() { return threads_[thread_number()]; }
 
   // What is known by its address and has not been destroyed, or null.
   template <class Kind>
@@ -482,9 +484,9 @@ class FakeCuda final : public CudaApi {
   const FakeCudaOptions options_;
   mutable std::mutex mutex_;  // guards what follows
   std::mt19937_64 random_;
-  std::map<std::thread::id, Thread> threads_;
-  std::set<int> active_;                 // ordinals of GPUs with a context
-  std::map<int, CudaStatus> corrupted_;  // by ordinal; absent: works
+  std::map<std::uint64_t, Thread> threads_;  // by thread_number()
+  std::set<int> active_;                     // ordinals of GPUs with a context
+  std::map<int, CudaStatus> corrupted_;      // by ordinal; absent: works
   std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::uint64_t all_calls_ = 0;
   std::uint64_t until_failure_ = 0;  // calls; 0: none fails

@@ -721,5 +721,46 @@ TEST(LogicalMemory, IsAddressesAlone) {
   EXPECT_THAT(pairs(*fake), IsEmpty());
 }
 
+// Failed before: a thread that has ended leaves its std::thread::id to the next one, which had its GPU, its
+// mode of captures, its last error and its default stream, too.
+TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
+  FakeCuda fake({.gpus = 2});
+  std::uint64_t first_stream = 0;
+  std::thread([&] {
+    expect(fake.set_device(1));
+    CaptureMode mode = CaptureMode::kRelaxed;
+    expect(fake.thread_exchange_capture_mode(mode));
+    EXPECT_EQ(fake.set_device(7), CudaStatus::kInvalidDevice);
+    expect(fake.stream_id(first_stream, fake.stream_of(handle(2))));
+  }).join();
+  std::thread([&] {
+    int ordinal = -1;
+    expect(fake.get_device(ordinal));
+    EXPECT_EQ(ordinal, 0);
+    CaptureMode mode = CaptureMode::kThreadLocal;
+    expect(fake.thread_exchange_capture_mode(mode));
+    EXPECT_EQ(mode, CaptureMode::kGlobal);
+    expect(fake.get_last_error());
+    expect(fake.set_device(1));
+    std::uint64_t stream = 0;
+    expect(fake.stream_id(stream, fake.stream_of(handle(2))));
+    EXPECT_NE(stream, first_stream);
+  }).join();
+}
+
+// Failed before: a new thread with the number of one that had ended without ending its capture could end it.
+TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
+  FakeCuda fake;
+  CudaStream stream = nullptr;
+  expect(fake.set_device(0));
+  expect(fake.stream_create(stream));
+  std::thread([&] { expect(fake.stream_begin_capture(stream)); }).join();
+  CudaGraph graph = nullptr;
+  std::thread([&] {
+    expect(fake.set_device(0));
+    EXPECT_EQ(fake.stream_end_capture(graph, stream), CudaStatus::kStreamCaptureWrongThread);
+  }).join();
+}
+
 }  // namespace
 }  // namespace vdnn

@@ -44,6 +44,9 @@ cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream) {
 cudaError_t cudaStreamQuery_ptsz(cudaStream_t stream) {
   return cudaStreamQuery(of_thread(stream));
 }
+cudaError_t cudaStreamGetFlags_ptsz(cudaStream_t stream, unsigned* flags) {
+  return cudaStreamGetFlags(of_thread(stream), flags);
+}
 cudaError_t cudaStreamGetId_ptsz(cudaStream_t stream, unsigned long long* id) {
   return cudaStreamGetId(of_thread(stream), id);
 }

@@ -1,5 +1,6 @@
 // The runtime's calls, under CUDA's names.
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -64,6 +65,29 @@ int attribute_of_gpu(cudaDeviceAttr attribute) {
   }
 }
 
+int pci_bus_of(int ordinal) {
+  return ordinal + 1;
+}
+
+cudaDeviceProp properties_of_gpu(const vdnn::CudaDeviceInfo& info) {
+  cudaDeviceProp properties{};
+  info.name.copy(properties.name, sizeof properties.name - 1);
+  std::ranges::copy(info.uuid, properties.uuid.bytes);
+  properties.totalGlobalMem = cuda().memory_bytes();
+  properties.major = attribute_of_gpu(cudaDevAttrComputeCapabilityMajor);
+  properties.minor = attribute_of_gpu(cudaDevAttrComputeCapabilityMinor);
+  properties.warpSize = attribute_of_gpu(cudaDevAttrWarpSize);
+  properties.maxThreadsPerBlock = attribute_of_gpu(cudaDevAttrMaxThreadsPerBlock);
+  properties.maxGridSize[0] = attribute_of_gpu(cudaDevAttrMaxGridDimX);
+  properties.sharedMemPerBlock =
+      static_cast<std::size_t>(attribute_of_gpu(cudaDevAttrMaxSharedMemoryPerBlock));
+  properties.multiProcessorCount = attribute_of_gpu(cudaDevAttrMultiProcessorCount);
+  properties.unifiedAddressing = attribute_of_gpu(cudaDevAttrUnifiedAddressing);
+  properties.managedMemory = attribute_of_gpu(cudaDevAttrManagedMemory);
+  properties.concurrentManagedAccess = attribute_of_gpu(cudaDevAttrConcurrentManagedAccess);
+  return properties;
+}
+
 // What a handle of ours for other processes holds.
 struct IpcContent {
   std::uint64_t address = 0;
@@ -125,7 +149,7 @@ cudaError_t cudaDeviceReset() {
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int ordinal) {
   return cuda().call("cudaDeviceGetPCIBusId", [&] {
-    std::snprintf(id, static_cast<std::size_t>(bytes), "0000:%02x:00.0", ordinal + 1);
+    std::snprintf(id, static_cast<std::size_t>(bytes), "0000:%02x:00.0", pci_bus_of(ordinal));
     return CudaStatus::kSuccess;
   });
 }
@@ -136,6 +160,17 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ord
     const CudaStatus status = cuda().fake().device_info(info, ordinal);
     if (status == CudaStatus::kSuccess) {
       *value = attribute_of_gpu(attribute);
+    }
+    return status;
+  });
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
+  return cuda().call("cudaGetDeviceProperties", [&] {
+    vdnn::CudaDeviceInfo info;
+    const CudaStatus status = cuda().fake().device_info(info, ordinal);
+    if (status == CudaStatus::kSuccess) {
+      *properties = properties_of_gpu(info);
+      properties->pciBusID = pci_bus_of(ordinal);
     }
     return status;
   });
@@ -159,6 +194,9 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 cudaError_t cudaFree(void* address) {
   return cuda().call(
       "cudaFree", [&] { return cuda().free(address); }, address == nullptr ? "" : "cudaFree");
+}
+cudaError_t cudaMallocManaged(void** address, std::size_t bytes, unsigned flags) {
+  return cuda().call("cudaMallocManaged", [&] { return cuda().allocate_managed(address, bytes, flags); });
 }
 cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stream) {
   return cuda().call("cudaMallocAsync", [&] { return cuda().allocate_async(address, bytes, stream); });
@@ -277,6 +315,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return cuda().call("cudaStreamQuery", [&] {
     return with_stream(stream, [](CudaStream mine) { return cuda().fake().stream_query(mine); });
   });
+}
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+  return cuda().call("cudaStreamGetFlags", [&] { return cuda().flags_of(stream, *flags); });
 }
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
   return cuda().call("cudaStreamGetId", [&] {

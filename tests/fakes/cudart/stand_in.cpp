@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "fakes/thread_number.h"
 #include "src/base/environment.h"
 #include "streams/mapping.h"
 #include "vdnn/size.h"
@@ -56,7 +57,7 @@ StandIn::StandIn(Settings settings)
 
 void StandIn::enter_thread() {
   // The runtime makes its context current to each thread that calls it.
-  if (threads_.insert(std::this_thread::get_id()).second) {
+  if (threads_.insert(thread_number()).second) {
     fake_.set_device(ordinal());
   }
 }
@@ -78,14 +79,14 @@ CudaStatus StandIn::next_failure(std::string_view name) {
 cudaError_t StandIn::finish(CudaStatus status) {
   const auto error = static_cast<cudaError_t>(status);
   if (error != cudaSuccess && error != cudaErrorNotReady) {
-    last_errors_[std::this_thread::get_id()] = error;
+    last_errors_[thread_number()] = error;
   }
   return error;
 }
 
 cudaError_t StandIn::take_last_error(bool forget) {
   const std::lock_guard lock(mutex_);
-  cudaError_t& last = last_errors_[std::this_thread::get_id()];
+  cudaError_t& last = last_errors_[thread_number()];
   return forget ? std::exchange(last, cudaSuccess) : last;
 }
 
@@ -120,7 +121,7 @@ CudaStatus StandIn::create(cudaStream_t& handle, bool blocking) {
   const auto free = std::ranges::find(streams_, nullptr, [](const auto& each) { return each->fake; });
   std::unique_ptr<Stream>& place =
       free == streams_.end() ? streams_.emplace_back(std::make_unique<Stream>()) : *free;
-  *place = {.fake = made, .ordinal = ordinal()};
+  *place = {.fake = made, .ordinal = ordinal(), .blocking = blocking};
   handle = reinterpret_cast<cudaStream_t>(place.get());
   return CudaStatus::kSuccess;
 }
@@ -135,6 +136,15 @@ CudaStatus StandIn::destroy(cudaStream_t handle) {
     mine->fake = nullptr;
   }
   return status;
+}
+
+CudaStatus StandIn::flags_of(cudaStream_t handle, unsigned& flags) {
+  if (find(handle) == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const Stream* const made = find_made(handle);
+  flags = made == nullptr || made->blocking ? cudaStreamDefault : cudaStreamNonBlocking;
+  return CudaStatus::kSuccess;
 }
 
 CudaStatus StandIn::launch(cudaStream_t stream) {
@@ -192,6 +202,18 @@ CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, const Make& m
 
 CudaStatus StandIn::allocate(void** address, std::size_t bytes) {
   return allocate_by(address, bytes, [&](std::uint64_t& made) { return fake_.malloc(made, bytes); });
+}
+
+CudaStatus StandIn::allocate_managed(void** address, std::size_t bytes, unsigned flags) {
+  if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
+    return CudaStatus::kInvalidValue;
+  }
+  const CudaStatus status =
+      allocate_by(address, bytes, [&](std::uint64_t& made) { return fake_.malloc_managed(made, bytes); });
+  if (status == CudaStatus::kSuccess) {
+    memory_.at(address_of(*address)).type = cudaMemoryTypeManaged;
+  }
+  return status;
 }
 
 CudaStatus StandIn::allocate_async(void** address, std::size_t bytes, cudaStream_t stream) {
@@ -337,7 +359,7 @@ CudaStatus StandIn::reset() {
   }
   std::ranges::for_each(std::exchange(events_, {}), [&](CudaEvent event) { fake_.event_destroy(event); });
   for (auto it = memory_.begin(); it != memory_.end();) {
-    const bool gone = it->second.ordinal == mine && it->second.type == cudaMemoryTypeDevice &&
+    const bool gone = it->second.ordinal == mine && it->second.type != cudaMemoryTypeHost &&
                       it->second.host_flags == 0 && fake_.free(it->first) == CudaStatus::kSuccess;
     it = gone ? memory_.erase(it) : std::next(it);
   }

@@ -26,7 +26,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -42,6 +41,7 @@ inline constexpr int kThreadsPerBlock = 1024;
 struct Stream {
   CudaStream fake = nullptr;  // null: none
   int ordinal = 0;
+  bool blocking = false;  // takes turns with the legacy default stream
 };
 
 // Marks memory of a device that no other process can be given: what cuMemMap() maps, and what is a graph's.
@@ -106,13 +106,16 @@ class StandIn {
   CudaStream find(cudaStream_t handle);
   CudaStatus create(cudaStream_t& handle, bool blocking);
   CudaStatus destroy(cudaStream_t handle);
+  CudaStatus flags_of(cudaStream_t handle, unsigned& flags);
 
   void add(std::uint64_t address, Memory memory) { memory_.emplace(address, std::move(memory)); }
   void remove(std::uint64_t address) { memory_.erase(address); }
   // What `address` lies in, or null: ordinary memory of the host.
   const std::pair<const std::uint64_t, Memory>* find_memory(std::uint64_t address) const;
 
+  std::uint64_t memory_bytes() const { return settings_.fake.memory_bytes; }
   CudaStatus allocate(void** address, std::size_t bytes);
+  CudaStatus allocate_managed(void** address, std::size_t bytes, unsigned flags);
   CudaStatus allocate_async(void** address, std::size_t bytes, cudaStream_t stream);
   CudaStatus free(void* address);
   CudaStatus free_async(void* address, cudaStream_t stream);
@@ -146,8 +149,8 @@ class StandIn {
   std::uint64_t failable_calls_ = 0;
   std::map<std::string, std::uint64_t> calls_;
   std::vector<std::string> failed_;
-  std::map<std::thread::id, cudaError_t> last_errors_;
-  std::set<std::thread::id> threads_;
+  std::map<std::uint64_t, cudaError_t> last_errors_;  // by thread_number()
+  std::set<std::uint64_t> threads_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::set<CudaEvent> events_;
   std::map<std::uint64_t, Memory> memory_;  // by begin
