@@ -6,15 +6,17 @@
 // does not come to, and while they are given up. Here all three are non-blocking (ncclConfig_t::blocking = 0)
 // and polled with ncclCommGetAsyncError, within a time that the options say; when it is over, or where NCCL
 // reports an error, ncclCommAbort ends the kernels that wait on the GPU. Inside a step the host waits until
-// NCCL has launched a collective, since a stream may be given nothing else before: longest in the first
-// steps, where NCCL connects ranks; but some releases launch every collective of a non-blocking communicator
-// from a thread of their own.
+// NCCL has launched a collective, since a stream may be given nothing else before. Some releases launch every
+// collective of a non-blocking communicator from a thread of their own.
 //
-// Memory: what NCCL takes is measured while ranks find each other. What it takes later, as it connects them,
-// is not in it; NCCL_RUNTIME_CONNECT=0 in its environment makes it connect at once.
+// Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
+// takes the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by size. So before its memory
+// is measured, the ranks make two all-reduces, of one value and of a whole bucket. They need a bucket's size
+// of the GPU's memory, outside the budget, until they are through.
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -32,8 +34,10 @@ struct NcclOptions {
   // Called once on each rank: on return `id` is what rank 0 called it with (a broadcast, as MPI's). It is
   // called before anything else can fail but the check of these options.
   std::function<void(NcclId& id)> exchange_id;
-  double start_seconds = 60;  // in which all ranks must have come; above 0
+  double start_seconds = 60;  // in which all ranks must have come, and then be connected; above 0
   double wait_seconds = 30;   // Communicator::wait(), and what NCCL may take to launch a collective; above 0
+  // Of the largest all-reduce that will be made; the same on every rank.
+  std::uint64_t bucket_bytes = std::uint64_t{25} << 20U;
 };
 
 // Joins `device`, which is the GPU of the options, with those of the other ranks. Throws InvalidArgument for

@@ -146,8 +146,8 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   RunOptions options = to_run_options(arguments.run);
   // Where ranks have different devices, that is what is to be said, and nobody is to wait for them to join.
   if (processes != nullptr && all_on_gpus(arguments.run.device, *processes)) {
-    options.communicator_bytes = [processes](Device& device, int gpu) {
-      return measure_communicator(device, gpu, *processes);
+    options.communicator_bytes = [processes, bytes = options.training.bucket_bytes](Device& device, int gpu) {
+      return measure_communicator(device, gpu, *processes, bytes);
     };
   }
   const PlannedRun run = plan_from(checkpoint, options, is_first(processes));

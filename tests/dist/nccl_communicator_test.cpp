@@ -92,13 +92,22 @@ class Rank {
          .ordinal = kOrdinal,
          .exchange_id = [&board, rank](NcclId& id) { board.exchange(rank, id); },
          .start_seconds = kStartSeconds,
-         .wait_seconds = kWaitSeconds},
+         .wait_seconds = kWaitSeconds,
+         .bucket_bytes = kGranule},
         [&nccl, rank, cuda] { return nccl.api(rank, cuda); }, cuda);
   }
 
   Device& device() { return *device_; }
   Communicator& communicator() { return *communicator_; }
   StreamId communication() const { return communication_; }
+  // Of its GPU.
+  static std::uint64_t free_bytes(FakeCuda& cuda) {
+    std::uint64_t free = 0;
+    std::uint64_t total = 0;
+    cuda.set_device(kOrdinal);
+    EXPECT_EQ(cuda.memory_info(free, total), CudaStatus::kSuccess);
+    return free;
+  }
   AddressRange floats(std::uint64_t count) const {
     return {.begin = memory_.begin, .bytes = count * sizeof(float)};
   }
@@ -306,6 +315,24 @@ TEST_P(Collectives, BroadcastFromEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4),
                          ::testing::PrintToStringParamName());
+
+// Failed before: 0 bytes were counted, and the first collectives then took 6 MiB that no budget knew of.
+TEST_P(Collectives, TakeNoMemoryThatWasNotCounted) {
+  constexpr std::uint64_t kConnection = std::uint64_t{3} << 20;
+  Ranks ranks({.seed = 3, .ranks = GetParam(), .connection_bytes = kConnection});
+  const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
+    FakeCuda& cuda = ranks.cuda(rank.communicator().rank());
+    EXPECT_EQ(rank.communicator().library_bytes(), 2 * kConnection);
+    const std::uint64_t before = Rank::free_bytes(cuda);
+    for (const std::uint64_t count : kCounts) {
+      rank.all_reduce(count);
+      rank.broadcast(count, 0);
+      rank.wait();
+    }
+    EXPECT_EQ(Rank::free_bytes(cuda), before);
+  });
+  EXPECT_THAT(said, Each(kNothing));
+}
 
 TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
   Ranks ranks({.ranks = 2});

@@ -82,9 +82,19 @@ void FakeCuda::name_copies(std::string_view name) {
   copy_name_ = name;
 }
 
+int FakeCuda::gpu_of_thread() {
+  const std::lock_guard lock(mutex_);
+  return thread().ordinal;
+}
+
 void FakeCuda::take_memory(int ordinal, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   taken_[ordinal].add(bytes);
+}
+
+void FakeCuda::return_memory(int ordinal, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_[ordinal].bytes -= bytes;
 }
 
 std::uint64_t FakeCuda::peak_bytes(int ordinal) const {

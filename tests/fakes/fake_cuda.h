@@ -138,8 +138,13 @@ class FakeCuda final : public CudaApi {
   // As drivers of network cards do, for GPUDirect RDMA: refused where a part of it was not created for that.
   CudaStatus register_for_rdma(AddressRange range) const;
 
+  // The calling thread's GPU, which is not a call.
+  int gpu_of_thread();
+
   // Another process takes so much of a GPU.
   void take_memory(int ordinal, std::uint64_t bytes);
+  // Gives back what take_memory() took.
+  void return_memory(int ordinal, std::uint64_t bytes);
   // Whether the process has a context there.
   bool uses(int ordinal) const;
   // The most that the process has had of the GPU at once, mapped or not: what its card saw.

@@ -34,11 +34,23 @@ class FakeNccl::Table final : public NcclApi {
   }
   NcclStatus comm_destroy(NcclComm comm) override {
     return call(
-        "ncclCommDestroy", [&] { return fake_.destroy(comm); }, comm);
+        "ncclCommDestroy",
+        [&] {
+          const NcclStatus status = fake_.destroy(comm);
+          fake_.disconnect(comm);
+          return status;
+        },
+        comm);
   }
   NcclStatus comm_abort(NcclComm comm) override {
     return call(
-        "ncclCommAbort", [&] { return fake_.abort(comm); }, comm);
+        "ncclCommAbort",
+        [&] {
+          const NcclStatus status = fake_.abort(comm);
+          fake_.disconnect(comm);
+          return status;
+        },
+        comm);
   }
   NcclStatus group_start() override {
     return call("ncclGroupStart", [&] {
@@ -111,6 +123,7 @@ class FakeNccl::Table final : public NcclApi {
     if (prepared != NcclStatus::kSuccess) {
       return prepared;
     }
+    fake_.connect(comm, range.bytes);
     if (!group_) {
       return fake_.begin(comm, launching);
     }
@@ -282,7 +295,8 @@ NcclStatus FakeNccl::get_unique_id(NcclId& id) {
   return NcclStatus::kSuccess;
 }
 
-NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int rank, const FakeCuda* cuda) {
+NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int rank, FakeCuda* cuda) {
+  const int ordinal = cuda->gpu_of_thread();
   const std::lock_guard lock(mutex_);
   const auto it = groups_.find(id);
   if (it == groups_.end() || rank < 0 || rank >= size) {
@@ -297,6 +311,7 @@ NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int r
   auto made = std::make_unique<Comm>();
   made->rank = rank;
   made->cuda = cuda;
+  made->ordinal = ordinal;
   made->group = &group;
   comm = made.get();
   comms_.push_back(std::move(made));
@@ -365,6 +380,28 @@ NcclStatus FakeNccl::abort(NcclComm comm) {
 bool FakeNccl::is_alone(const Comm& comm) const {
   const std::lock_guard lock(mutex_);
   return comm.group->size == 1;
+}
+
+void FakeNccl::connect(NcclComm comm, std::uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  Comm* const mine = find(comm);
+  if (bytes == 0 || !mine->connected.insert(bytes >= kLargeBytes).second) {
+    return;
+  }
+  lock.unlock();
+  mine->cuda->take_memory(mine->ordinal, options_.connection_bytes);
+}
+
+void FakeNccl::disconnect(NcclComm comm) {
+  std::unique_lock lock(mutex_);
+  const auto it = std::ranges::find(comms_, comm, [](const auto& each) -> NcclComm { return each.get(); });
+  if (it == comms_.end() || !(*it)->gone) {
+    return;
+  }
+  Comm& mine = **it;
+  const std::uint64_t bytes = std::exchange(mine.connected, {}).size() * options_.connection_bytes;
+  lock.unlock();
+  mine.cuda->return_memory(mine.ordinal, bytes);
 }
 
 NcclStatus FakeNccl::prepare(const std::string& what, AddressRange range, const Outcome& outcome,

@@ -10,6 +10,11 @@
 // All of it is as non-blocking as NCCL is asked to be: starting takes until every rank has called, and by
 // seed a collective is launched only when its rank asks for the communicator's state.
 //
+// Memory comes late: ranks are joined without any. The first collective that one of NCCL's algorithms
+// computes connects the ranks for it, which takes connection_bytes of each GPU until the communicator has
+// gone. NCCL picks the algorithm by size: here the large ones have one, the others another (NCCL 2.22 and
+// later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT).
+//
 // Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
 // because others do not come, never because the machine is busy.
 //
@@ -23,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,12 +44,14 @@ struct FakeNcclOptions {
   // Whether NCCL tells the others of a rank that has aborted, as it does where it hears of it: else they
   // wait.
   bool aborts_are_heard = true;
+  std::uint64_t connection_bytes = std::uint64_t{1} << 20;
 };
 
 // Thread-safe. Outlives the tables that it made.
 class FakeNccl {
  public:
   static constexpr double kTickSeconds = 1;
+  static constexpr std::uint64_t kLargeBytes = 4 << 10;  // from which on a collective is large
 
   explicit FakeNccl(const FakeNcclOptions& options)
       : options_(options), random_(options.seed), ranks_(static_cast<std::size_t>(options.ranks)) {}
@@ -91,8 +99,10 @@ class FakeNccl {
   };
   struct Comm {
     int rank = 0;
-    const FakeCuda* cuda = nullptr;
+    FakeCuda* cuda = nullptr;
+    int ordinal = 0;
     Group* group = nullptr;
+    std::set<bool> connected;  // for what is large, for what is not
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
     NcclStatus error = NcclStatus::kSuccess;  // asynchronous
@@ -115,7 +125,7 @@ class FakeNccl {
   NcclStatus misuse_of_groups(const std::string& what);
   Comm* find(NcclComm comm);
   NcclStatus get_unique_id(NcclId& id);
-  NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank, const FakeCuda* cuda);
+  NcclStatus init_rank(NcclComm& comm, int size, const NcclId& id, int rank, FakeCuda* cuda);
   NcclStatus async_error(NcclComm comm, NcclStatus& status);
   NcclStatus state_of(const Comm& comm) const;
   NcclStatus finalize(NcclComm comm);
@@ -130,6 +140,9 @@ class FakeNccl {
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
+  // Before a collective of so many bytes; locks the GPUs', and so is called without the lock.
+  void connect(NcclComm comm, std::uint64_t bytes);
+  void disconnect(NcclComm comm);
   void excuse(NcclComm comm);
 
   void rest();

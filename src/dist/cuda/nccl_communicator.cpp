@@ -39,6 +39,36 @@ std::uint64_t floats_of(const Collective& collective) {
   return collective.range.bytes / sizeof(float);
 }
 
+// A stream and memory of the GPU, beside the device's own. Calls are made within a scope of the context.
+class ConnectionTrial {
+ public:
+  ConnectionTrial(CudaContext& context, std::uint64_t bytes) : context_(context) {
+    context_.check(context_.api().stream_create(stream_), "cudaStreamCreateWithFlags");
+    const CudaStatus made = context_.api().malloc(address_, bytes);
+    if (made != CudaStatus::kSuccess) {
+      context_.forget(context_.api().stream_destroy(stream_));
+    }
+    context_.check(made, "cudaMalloc", [bytes] { return format_size(bytes); });
+  }
+  ~ConnectionTrial() {
+    context_.forget(context_.api().stream_synchronize(stream_));
+    context_.forget(context_.api().free(address_));
+    context_.forget(context_.api().stream_destroy(stream_));
+  }
+  ConnectionTrial(const ConnectionTrial&) = delete;
+  ConnectionTrial& operator=(const ConnectionTrial&) = delete;
+
+  CudaStream stream() const { return stream_; }
+  Collective all_reduce_of(std::uint64_t bytes) const {
+    return {.name = "connect", .range = {.begin = address_, .bytes = bytes}};
+  }
+
+ private:
+  CudaContext& context_;
+  CudaStream stream_ = nullptr;
+  std::uint64_t address_ = 0;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
@@ -63,6 +93,8 @@ class NcclCommunicator final : public Communicator {
   // Takes part in the exchange of ids whatever has failed here: the others wait for it.
   NcclId exchange_id(const NcclSource& nccl);
   void start(const NcclId& id);
+  void connect();
+  void wait_until_connected(CudaStream stream);
   std::uint64_t free_bytes();
 
   // `call(stream)` makes NCCL's calls.
@@ -173,9 +205,39 @@ void NcclCommunicator::start(const NcclId& id) {
     const std::uint64_t before = free_bytes();
     const NcclStatus begun = api_->comm_init_rank(comm_, options_.size, id, options_.rank);
     finish(begun, "ncclCommInitRankConfig", options_.start_seconds, "all ranks have come");
+    connect();
     library_bytes_ = before - std::min(before, free_bytes());
   } catch (...) {
     fail(std::current_exception());
+  }
+}
+
+void NcclCommunicator::connect() {
+  constexpr std::uint64_t kSmallest = sizeof(float);
+  const std::uint64_t largest = std::max(options_.bucket_bytes, kSmallest);
+  const ConnectionTrial trial(context_, largest);
+  try {
+    for (const std::uint64_t bytes : {kSmallest, largest}) {
+      const Collective part = trial.all_reduce_of(bytes);
+      std::unique_lock lock(mutex_);
+      const NcclStatus begun = all_reduce_as_one({&part, 1}, Reduction::kSum, trial.stream());
+      lock.unlock();
+      finish(begun, "ncclAllReduce", options_.start_seconds, "all ranks were connected");
+    }
+    wait_until_connected(trial.stream());
+  } catch (...) {
+    fail(std::current_exception());  // it ends the work that the trial then waits for
+  }
+}
+
+void NcclCommunicator::wait_until_connected(CudaStream stream) {
+  const double deadline = api_->now_seconds() + options_.start_seconds;
+  while (!context_.is_ready(context_.api().stream_query(stream), "cudaStreamQuery")) {
+    check_async();
+    if (api_->now_seconds() >= deadline) {
+      give_up("ncclAllReduce", options_.start_seconds, "all ranks were connected");
+    }
+    api_->rest();
   }
 }
 
