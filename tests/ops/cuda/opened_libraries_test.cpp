@@ -1,0 +1,94 @@
+// Which libraries asking for engines opens. cudnn-frontend's Graph::check_support() looks for a CUDA runtime
+// by itself and throws where it finds two, of CUDA 12 and of 13, as in an environment of Python with packages
+// of both. Here it would find two: calls of dlopen() come here first. What needs a GPU does not run here, so
+// the sources are read, too.
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/ops/cuda/convolution_engines.h"
+#include "src/ops/cuda/known_gpus.h"
+
+namespace {
+
+std::vector<std::string>& opened() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+bool is_runtime(std::string_view name) {
+  return name.starts_with("libcudart.so");
+}
+
+}  // namespace
+
+// Takes the place of the loader's for all code of this program. Each runtime is there: the program itself.
+extern "C" void* dlopen(const char* name, int mode) noexcept {
+  using Open = void*(const char*, int);
+  static auto* const loader = reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "dlopen"));
+  if (name == nullptr) {
+    return loader(nullptr, mode);
+  }
+  opened().emplace_back(name);
+  return loader(is_runtime(name) ? nullptr : name, mode);
+}
+
+namespace vdnn::cuda {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+EngineQuestion question(Direction direction) {
+  return {.convolution = {.batch = 32,
+                          .input_channels = 64,
+                          .output_channels = 64,
+                          .input = {56, 56},
+                          .output = {56, 56},
+                          .kernel = {3, 3},
+                          .stride = {1, 1},
+                          .padding = {1, 1},
+                          .dilation = {}},
+          .direction = direction,
+          .elements = ElementType::kF32};
+}
+
+TEST(OpenedLibraries, AskingForEnginesOpensNoRuntime) {
+  const KnownGpu& gpu = known_gpus().front();
+  const ConvolutionEngines engines(gpu.cudnn_properties);
+  for (const Direction direction :
+       {Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter}) {
+    EXPECT_FALSE(engines.list(question(direction)).empty());
+    EXPECT_FALSE(engines.operand_shapes(question(direction)).empty());
+  }
+  EXPECT_THAT(opened(), Contains(StartsWith("libcudnn.so"))) << "this test sees what is opened";
+  EXPECT_THAT(opened(), Each(Not(StartsWith("libcudart.so"))));
+}
+
+// Graph::build() of handles and modes calls it as well.
+TEST(OpenedLibraries, NoSourceCallsWhatLooksForARuntime) {
+  int sources = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(VDNN_CUDA_SOURCES)) {
+    if (entry.is_regular_file()) {
+      std::ifstream file(entry.path());
+      const std::string text((std::istreambuf_iterator(file)), std::istreambuf_iterator<char>());
+      EXPECT_EQ(text.find("check_support"), std::string::npos) << entry.path();
+      EXPECT_EQ(text.find("Graph::build("), std::string::npos) << entry.path();
+      ++sources;
+    }
+  }
+  EXPECT_GT(sources, 20);
+}
+
+}  // namespace
+}  // namespace vdnn::cuda
