@@ -190,9 +190,10 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override {
     return status(cudaStreamWaitEvent(native(stream), native_event(event), 0));
   }
-  CudaStatus event_create(CudaEvent& event, bool timed) override {
+  CudaStatus event_create(CudaEvent& event, const CudaEventKind& kind) override {
     cudaEvent_t made = nullptr;
-    const unsigned flags = cudaEventBlockingSync | (timed ? 0U : cudaEventDisableTiming);
+    const unsigned flags =
+        (kind.blocks ? cudaEventBlockingSync : 0U) | (kind.timed ? 0U : cudaEventDisableTiming);
     const CudaStatus result = status(cudaEventCreateWithFlags(&made, flags));
     event = made;
     return result;

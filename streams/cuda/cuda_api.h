@@ -84,6 +84,13 @@ struct CudaMemoryKind {
   bool rdma = false;          // network cards, by GPUDirect RDMA
 };
 
+// An event with neither is the cheapest to record, to wait for on a stream and to query
+// (cudaEventCreateWithFlags).
+struct CudaEventKind {
+  bool timed = false;   // event_elapsed_time() takes it
+  bool blocks = false;  // a host that waits for it sleeps; else it spins (cudaEventBlockingSync)
+};
+
 class CudaApi {
  public:
   CudaApi() = default;
@@ -132,8 +139,7 @@ class CudaApi {
   // Of the calling thread's device: all streams.
   virtual CudaStatus device_synchronize() = 0;
   virtual CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) = 0;
-  // A host that waits for the event sleeps.
-  virtual CudaStatus event_create(CudaEvent& event, bool timed) = 0;
+  virtual CudaStatus event_create(CudaEvent& event, const CudaEventKind& kind) = 0;
   virtual CudaStatus event_destroy(CudaEvent event) = 0;
   virtual CudaStatus event_record(CudaEvent event, CudaStream stream) = 0;
   virtual CudaStatus event_query(CudaEvent event) = 0;

@@ -12,6 +12,7 @@
 #include "streams/cuda/cuda_memory.h"
 #include "streams/cuda/device_clock.h"
 #include "streams/cuda/event_pool.h"
+#include "streams/cuda/host_waits.h"
 #include "streams/failures.h"
 #include "streams/host_memory.h"
 #include "streams/pinned_blocks.h"
@@ -196,7 +197,8 @@ class CudaDevice final : public Device {
         info_(info_of(*context_, context_->ordinal())),
         memory_(*context_, properties().granule_bytes, info_, options.peers),
         pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
-        events_(*context_, /*timed=*/false),
+        events_(*context_, {}),
+        host_waits_(*context_),
         clock_(*context_) {}
   ~CudaDevice() override;
 
@@ -269,6 +271,7 @@ class CudaDevice final : public Device {
   CudaMemory memory_;
   PinnedBlocks pinned_;
   EventPool events_;
+  HostWaits host_waits_;
   DeviceClock clock_;
   Failures failures_;
   mutable std::mutex mutex_;  // guards what follows
@@ -355,11 +358,10 @@ bool CudaDevice::is_past(const Stream& stream, const Ending& ending) {
 }
 
 void CudaDevice::wait_on_host(const Stream& stream, const Ending& ending) {
-  CudaApi& api = context_->api();
   if (ending.event) {
-    context_->check(api.event_synchronize(ending.event.get()), "cudaEventSynchronize");
+    host_waits_.wait(ending.event.get());
   } else {
-    context_->check(api.stream_synchronize(stream.native), "cudaStreamSynchronize");
+    context_->check(context_->api().stream_synchronize(stream.native), "cudaStreamSynchronize");
   }
 }
 

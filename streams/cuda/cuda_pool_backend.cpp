@@ -9,6 +9,7 @@
 #include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_granules.h"
 #include "streams/cuda/event_pool.h"
+#include "streams/cuda/host_waits.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -68,7 +69,8 @@ class CudaPoolBackend final : public PoolBackend {
         options_(options),
         granules_(*context_, properties().granule_bytes, info_of(*context_, context_->ordinal()),
                   options.peer_access && properties().maps ? peers_of(*context_) : std::vector<int>()),
-        events_(*context_, /*timed=*/false) {}
+        events_(*context_, {}),
+        host_waits_(*context_) {}
 
   AddressRange reserve(std::uint64_t bytes) override {
     return beside_captures([&] { return granules_.reserve(bytes); });
@@ -114,7 +116,7 @@ class CudaPoolBackend final : public PoolBackend {
     return beside_captures([&] { return context_->is_ready(api().event_query(event), "cudaEventQuery"); });
   }
   void synchronize(EventHandle event) override {
-    beside_captures([&] { context_->check(api().event_synchronize(event), "cudaEventSynchronize"); });
+    beside_captures([&] { host_waits_.wait(event); });
   }
   void synchronize_all() override {
     within([&] {
@@ -169,6 +171,7 @@ class CudaPoolBackend final : public PoolBackend {
   const CudaBackendOptions options_;
   CudaGranules granules_;
   EventPool events_;
+  HostWaits host_waits_;
 };
 
 }  // namespace

@@ -16,13 +16,13 @@ void DeviceClock::start() {
   // Read before: what the device says is never ahead of the host.
   base_seconds_ = host_seconds();
   const CudaStatus recorded = api.event_record(base.get(), idle);
-  const CudaStatus waited = api.event_synchronize(base.get());
+  const CudaStatus waited = api.stream_synchronize(idle);
   if (waited != CudaStatus::kSuccess) {
     context_.forget(api.stream_synchronize(idle));  // the event goes back, and may still be recorded there
   }
   const CudaStatus destroyed = api.stream_destroy(idle);
   context_.check(recorded, "cudaEventRecord");
-  context_.check(waited, "cudaEventSynchronize");
+  context_.check(waited, "cudaStreamSynchronize");
   context_.check(destroyed, "cudaStreamDestroy");
   base_ = std::move(base);
 }

@@ -17,7 +17,7 @@ namespace vdnn {
 // Thread-safe. Calls are made within a scope of the context.
 class DeviceClock {
  public:
-  explicit DeviceClock(CudaContext& context) : context_(context), stamps_(context, /*timed=*/true) {}
+  explicit DeviceClock(CudaContext& context) : context_(context), stamps_(context, {.timed = true}) {}
 
   double host_seconds() const;
 

@@ -14,7 +14,7 @@ EventPool::Event EventPool::take() {
   CudaEvent event = nullptr;
   if (free_.empty()) {
     free_.reserve(made_ + 1);
-    context_.check(context_.api().event_create(event, timed_), "cudaEventCreateWithFlags");
+    context_.check(context_.api().event_create(event, kind_), "cudaEventCreateWithFlags");
     ++made_;
   } else {
     event = free_.back();

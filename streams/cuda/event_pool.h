@@ -21,7 +21,7 @@ class EventPool {
   // worst.
   using Event = std::unique_ptr<void, GiveBack>;
 
-  EventPool(CudaContext& context, bool timed) : context_(context), timed_(timed) {}
+  EventPool(CudaContext& context, const CudaEventKind& kind) : context_(context), kind_(kind) {}
   // All events must have been given back.
   ~EventPool();
   EventPool(const EventPool&) = delete;
@@ -33,7 +33,7 @@ class EventPool {
   void give_back(CudaEvent event) noexcept;
 
   CudaContext& context_;
-  const bool timed_;
+  const CudaEventKind kind_;
   std::mutex mutex_;  // guards what follows
   std::size_t made_ = 0;
   std::vector<CudaEvent> free_;  // has room for all that were made

@@ -155,6 +155,11 @@ std::vector<std::string> FakeCuda::misuses() const {
   return misuses_;
 }
 
+std::set<std::string> FakeCuda::dear_events() const {
+  const std::lock_guard lock(mutex_);
+  return dear_events_;
+}
+
 std::vector<SimFinding> FakeCuda::findings() const {
   const std::lock_guard lock(mutex_);
   return order_.findings();
@@ -735,6 +740,9 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   if (awaited == nullptr) {
     return misuse("cudaStreamWaitEvent", "no such event");
   }
+  if (awaited->kind.blocks) {
+    dear_events_.emplace("a stream waits for an event that blocks");
+  }
   Stream* const mine = find_stream(stream);
   if (mine != nullptr && (mine->place.capture || awaited->place.capture)) {
     return wait_in_capture(*mine, *awaited);
@@ -747,14 +755,14 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   return status;
 }
 
-CudaStatus FakeCuda::event_create(CudaEvent& event, bool timed) {
+CudaStatus FakeCuda::event_create(CudaEvent& event, const CudaEventKind& kind) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin("cudaEventCreateWithFlags"); status != CudaStatus::kSuccess) {
     return status;
   }
   auto made = std::make_unique<Event>();
   made->ordinal = thread().ordinal;
-  made->timed = timed;
+  made->kind = kind;
   event = made.get();
   events_.emplace(event, std::move(made));
   return CudaStatus::kSuccess;
@@ -811,6 +819,9 @@ CudaStatus FakeCuda::event_query(CudaEvent event) {
   if (const CudaStatus status = check_not_captured(*mine); status != CudaStatus::kSuccess) {
     return status;
   }
+  if (mine->kind.blocks) {
+    dear_events_.emplace("the host asks an event that blocks");
+  }
   if (mine->latest != nullptr && !mine->latest->done) {
     return finish(CudaStatus::kNotReady);
   }
@@ -831,6 +842,9 @@ CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
     return status;
   }
   const std::shared_ptr<const Recording> awaited = mine->latest;
+  if (!mine->kind.blocks) {
+    dear_events_.emplace("the host spins until an event is reached");
+  }
   const CudaStatus status =
       run_until("cudaEventSynchronize", [&awaited] { return awaited == nullptr || awaited->done; });
   if (status == CudaStatus::kSuccess) {
@@ -852,7 +866,7 @@ CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_eve
   }
   for (const CudaEvent each : {begin_event, end_event}) {
     const Event* const event = find_event(each);
-    if (event == nullptr || !event->timed || event->latest == nullptr || !event->latest->done) {
+    if (event == nullptr || !event->kind.timed || event->latest == nullptr || !event->latest->done) {
       return misuse("cudaEventElapsedTime", "an event that has no time");
     }
   }

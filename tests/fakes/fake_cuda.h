@@ -175,6 +175,8 @@ class FakeCuda final : public CudaApi {
 
   // What was done wrong so far.
   std::vector<std::string> misuses() const;
+  // What was done with events of a kind that makes it dear: permitted, and slow. Each sort once.
+  std::set<std::string> dear_events() const;
   // Accesses that nothing orders, and kernels that were given memory that is not there.
   std::vector<SimFinding> findings() const;
   // What has not been given back, but for what a call that was made to fail should have given back.
@@ -208,7 +210,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus stream_is_capturing(bool& capturing, CudaStream stream) override;
   CudaStatus device_synchronize() override;
   CudaStatus stream_wait_event(CudaStream stream, CudaEvent event) override;
-  CudaStatus event_create(CudaEvent& event, bool timed) override;
+  CudaStatus event_create(CudaEvent& event, const CudaEventKind& kind) override;
   CudaStatus event_destroy(CudaEvent event) override;
   CudaStatus event_record(CudaEvent event, CudaStream stream) override;
   CudaStatus event_query(CudaEvent event) override;
@@ -339,7 +341,7 @@ class FakeCuda final : public CudaApi {
   };
   struct Event : Owned {
     int ordinal = 0;
-    bool timed = false;
+    CudaEventKind kind;
     std::shared_ptr<Recording> latest;  // null: never recorded, or in a capture
     Place place;
   };
@@ -502,6 +504,7 @@ class FakeCuda final : public CudaApi {
   std::string losing_name_;
   std::function<void()> before_next_wait_;
   std::vector<std::string> misuses_;
+  std::set<std::string> dear_events_;
   // Never forgotten, so that a handle that was destroyed is known as such.
   std::vector<std::unique_ptr<Stream>> streams_;
   std::map<int, Stream*> legacy_streams_;  // by ordinal

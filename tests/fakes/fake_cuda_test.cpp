@@ -66,7 +66,7 @@ class CudaOrderTest : public ::testing::Test {
       expect(fake_.stream_create(*stream));
     }
     for (CudaEvent* const event : {&event_, &other_event_}) {
-      expect(fake_.event_create(*event, false));
+      expect(fake_.event_create(*event, {}));
     }
     expect(fake_.address_reserve(x_.begin, 2 * kGranule, kGranule));
     y_.begin = x_.begin + kGranule;
@@ -440,7 +440,7 @@ class SharedMemoryTest : public ::testing::TestWithParam<bool> {
     for (CudaStream* const stream : {&a_, &b_, &c_}) {
       expect(fake_.stream_create(*stream));
     }
-    expect(fake_.event_create(event_, false));
+    expect(fake_.event_create(event_, {}));
     expect(fake_.address_reserve(space_.begin, space_.bytes, kGranule));
     expect(fake_.memory_create(handle_, kGranule, {.ordinal = 0}));
     map(x());

@@ -29,7 +29,8 @@ CudaStatus with_stream(cudaStream_t handle, const Work& work) {
 
 CudaStatus create_event(cudaEvent_t* event, unsigned flags) {
   CudaEvent made = nullptr;
-  const CudaStatus status = cuda().fake().event_create(made, (flags & cudaEventDisableTiming) == 0);
+  const CudaStatus status = cuda().fake().event_create(
+      made, {.timed = (flags & cudaEventDisableTiming) == 0, .blocks = (flags & cudaEventBlockingSync) != 0});
   if (status == CudaStatus::kSuccess) {
     cuda().add_event(made);
     *event = static_cast<cudaEvent_t>(made);
