@@ -531,8 +531,8 @@ void FakeCuda::order(Stream& earlier, Stream& later) {
   if (!earlier.pieces.empty()) {
     const auto recording = std::make_shared<Recording>();
     recording->after = order_.recorded(earlier.id);
-    earlier.pieces.emplace_back(Recorded{recording});
-    later.pieces.emplace_back(Waiting{recording});
+    earlier.pieces.push_back({.piece = Recorded{recording}, .seconds = host_seconds_});
+    later.pieces.push_back({.piece = Waiting{recording}, .seconds = host_seconds_});
   }
 }
 
@@ -630,6 +630,7 @@ CudaStatus FakeCuda::stream_query(CudaStream stream) {
   if (!mine->pieces.empty()) {
     return finish(CudaStatus::kNotReady);
   }
+  host_saw(clock_seconds());
   order_.host_waited(order_.recorded(mine->id));
   return CudaStatus::kSuccess;
 }
@@ -708,7 +709,7 @@ CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piec
     return status;
   }
   ++mine->given;
-  mine->pieces.push_back(std::move(piece));
+  mine->pieces.push_back({.piece = std::move(piece), .seconds = host_submits()});
   return CudaStatus::kSuccess;
 }
 
@@ -855,6 +856,7 @@ CudaStatus FakeCuda::event_synchronize(CudaEvent event) {
 
 void FakeCuda::know(const Recording* reached) {
   if (reached != nullptr) {
+    host_saw(reached->seconds);
     order_.host_waited(reached->after);
   }
 }
@@ -1169,10 +1171,10 @@ bool FakeCuda::can_run(const Stream& stream) const {
   if (stream.pieces.empty() || corrupted_.contains(stream.ordinal)) {
     return false;
   }
-  if (const auto* const held = std::get_if<Held>(&stream.pieces.front())) {
+  if (const auto* const held = std::get_if<Held>(&stream.pieces.front().piece)) {
     return held->ready();
   }
-  const auto* const waiting = std::get_if<Waiting>(&stream.pieces.front());
+  const auto* const waiting = std::get_if<Waiting>(&stream.pieces.front().piece);
   return waiting == nullptr || waiting->recording == nullptr || waiting->recording->done;
 }
 
@@ -1188,21 +1190,34 @@ void FakeCuda::run_node(Launched& launched) {
   }
 }
 
+double FakeCuda::host_submits() {
+  host_seconds_ += options_.submission_seconds;
+  return host_seconds_;
+}
+
+void FakeCuda::gpu_waits_until(double seconds) {
+  if (options_.clock) {
+    *options_.clock = std::max(*options_.clock, seconds);
+  }
+}
+
 void FakeCuda::run_one(Stream& stream) {
-  if (auto* const launched = std::get_if<Launched>(&stream.pieces.front());
+  gpu_waits_until(stream.pieces.front().seconds);
+  if (auto* const launched = std::get_if<Launched>(&stream.pieces.front().piece);
       launched != nullptr && !launched->ready.empty()) {
     run_node(*launched);
     return;
   }
-  const Piece piece = std::move(stream.pieces.front());
+  const Piece piece = std::move(stream.pieces.front().piece);
   stream.pieces.pop_front();
   if (const auto* const kernel = std::get_if<Kernel>(&piece)) {
     (*kernel)();
   } else if (const auto* const recorded = std::get_if<Recorded>(&piece)) {
     recorded->recording->when = options_.clock
                                     ? Clock::time_point(std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(options_.clock())))
+                                          std::chrono::duration<double>(*options_.clock)))
                                     : Clock::now();
+    recorded->recording->seconds = clock_seconds();
     recorded->recording->done = true;
   }
 }
@@ -1244,6 +1259,7 @@ CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
       return misuse(call, "waits for what nothing in flight will ever reach");
     }
   }
+  host_saw(clock_seconds());
   return finish(corruption());
 }
 

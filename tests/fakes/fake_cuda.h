@@ -69,8 +69,12 @@ struct FakeCudaOptions {
   std::optional<int> host_node;
   std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
   bool logical_memory = false;
-  // What events are stamped with, in seconds; what moves it on are the test's own kernels. Empty: the time.
-  std::function<double()> clock;
+  // The GPUs' time, in seconds, which events are stamped with. The test's own kernels move it on, and so does
+  // a GPU that has nothing to do until the host gives it more. Null: the time.
+  std::shared_ptr<double> clock;
+  // With a clock: how long the host takes to give a stream a piece of work or an event. No piece begins
+  // before it was given, and a host that waits goes on no sooner than the GPU is through.
+  double submission_seconds = 0;
   // What passes while the host waits and nothing here can run: what other processes do, for which a stream is
   // held. False, or none: it waits for ever, which is misuse.
   std::function<bool()> while_host_waits;
@@ -249,7 +253,8 @@ class FakeCuda final : public CudaApi {
   struct Recording {
     bool done = false;
     Clock::time_point when;
-    Frontier after;  // what it is ordered after
+    double seconds = 0;  // on the clock
+    Frontier after;      // what it is ordered after
   };
   struct Recorded {
     std::shared_ptr<Recording> recording;
@@ -319,6 +324,11 @@ class FakeCuda final : public CudaApi {
   };
   using Piece = std::variant<Kernel, Recorded, Waiting, Held, Launched>;
 
+  struct Given {
+    Piece piece;
+    double seconds = 0;  // on the clock: when the host had given it
+  };
+
   struct Amount {
     std::uint64_t bytes = 0;
     std::uint64_t peak_bytes = 0;
@@ -334,7 +344,7 @@ class FakeCuda final : public CudaApi {
     int ordinal = 0;
     bool blocking = false;  // takes turns with the legacy default stream
     bool is_default = false;
-    std::deque<Piece> pieces;
+    std::deque<Given> pieces;
     std::uint64_t given = 0;                  // pieces
     std::map<StreamId, std::uint64_t> after;  // how many of others' it has waited for in turn
     Place place;
@@ -464,6 +474,12 @@ class FakeCuda final : public CudaApi {
   // The host does, by a wait or a query: a recording is done.
   void know(const Recording* reached);
   bool can_run(const Stream& stream) const;
+  // All: on the clock, where there is one.
+  double host_submits();
+  void gpu_waits_until(double seconds);
+  // The host has learnt what happened then.
+  void host_saw(double seconds) { host_seconds_ = std::max(host_seconds_, seconds); }
+  double clock_seconds() const { return options_.clock ? *options_.clock : 0; }
   void run_one(Stream& stream);
   void run_node(Launched& launched);
   // Runs a piece of a stream that is drawn; false where nothing can run.
@@ -503,6 +519,7 @@ class FakeCuda final : public CudaApi {
   std::uint64_t until_loss_ = 0;  // calls; 0: none is lost
   std::string losing_name_;
   std::function<void()> before_next_wait_;
+  double host_seconds_ = 0;  // on the clock
   std::vector<std::string> misuses_;
   std::set<std::string> dear_events_;
   // Never forgotten, so that a handle that was destroyed is known as such.

@@ -587,7 +587,7 @@ class ScriptedTimes : public TimedByDefault {
  protected:
   ScriptedTimes() { take(kSmallIsFaster); }
   void take(const ScriptedLibrary::Seconds& seconds) {
-    cuda_ = std::make_shared<FakeCuda>(FakeCudaOptions{.clock = [clock = clock_] { return *clock; }});
+    cuda_ = std::make_shared<FakeCuda>(FakeCudaOptions{.clock = clock_});
     have_library([=, this] { return std::make_shared<ScriptedLibrary>(seconds, clock_); });
   }
   void forget_times() { std::filesystem::remove_all(cache_.parent_path()); }

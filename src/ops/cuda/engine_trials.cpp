@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "src/base/median.h"
 #include "src/base/random.h"
 #include "src/ops/cuda/sampled_convolution.h"
 #include "vdnn/size.h"
@@ -99,6 +98,18 @@ class HostBlock {
   AddressRange range_;
 };
 
+// An engine so many times slower than the best is not compared more closely.
+constexpr double kTooSlow = 3;
+
+// How an engine is timed that follows others.
+struct TimingPlan {
+  int runs = 1;
+  double best_seconds = std::numeric_limits<double>::infinity();  // of the engines before
+  const std::function<bool()>& go_on;
+
+  bool is_worth_more_runs(double seconds) const { return seconds < kTooSlow * best_seconds && go_on(); }
+};
+
 // The operands of one question on a device, and what their result has to be.
 class Bench {
  public:
@@ -144,9 +155,11 @@ class Bench {
     upload(first_, 0);
     upload(second_, second_phase());
     std::ranges::fill(staging_.values(), std::numeric_limits<float>::quiet_NaN());
+    begin_timing();
   }
 
-  EngineTrial run(const Engine& engine, int timed_runs) {
+  // Timed where `plan` says how.
+  EngineTrial run(const Engine& engine, const TimingPlan* plan) {
     const std::unique_ptr<VendorOp> op = library_.convolution(question_, engine.name);
     if (op->workspace_bytes() > workspace_.bytes) {
       return {.failure = "it wants " + format_size(op->workspace_bytes()) + " of workspace on this device, " +
@@ -155,11 +168,12 @@ class Bench {
     // What it does not write, and what it reads before it has written it, shows.
     upload(result_, 0);
     upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
-    launch(*op);
+    // CUDA loads an engine's kernels with its first run, which says nothing of the next.
+    const std::optional<double> second_run = plan == nullptr ? run_once(*op) : seconds_of(*op, 1);
     EngineTrial trial{.worst_error = worst_error(),
                       .tolerance = trial_tolerance(engine, longest_sum(question_), rms_product_)};
-    if (timed_runs > 0 && trial.right()) {
-      trial.seconds = seconds_of(*op, timed_runs);
+    if (plan != nullptr && trial.right()) {
+      trial.seconds = plan->is_worth_more_runs(*second_run) ? seconds_of(*op, plan->runs) : *second_run;
     }
     return trial;
   }
@@ -208,18 +222,26 @@ class Bench {
     synchronize();
   }
 
-  void launch(const VendorOp& op) {
+  std::optional<double> run_once(const VendorOp& op) {
+    launch(op, 1);
+    synchronize();
+    return std::nullopt;
+  }
+
+  // As one submission.
+  void launch(const VendorOp& op, int runs) {
     const std::array reads{first_, second_};
     const std::array read{Access{.range = first_}, Access{.range = second_}};
     const std::array written{Access{.range = result_}, Access{.range = workspace_}};
     const auto run = [&](void* native_stream) {
-      op.run({.reads = reads,
-              .write = result_,
-              .workspace = {.begin = workspace_.begin, .bytes = op.workspace_bytes()}},
-             native_stream);
+      for (int i = 0; i < runs; ++i) {
+        op.run({.reads = reads,
+                .write = result_,
+                .workspace = {.begin = workspace_.begin, .bytes = op.workspace_bytes()}},
+               native_stream);
+      }
     };
     device_.submit(stream_, {.name = "trial", .reads = read, .writes = written, .cost = {}, .run = run});
-    synchronize();
   }
 
   double worst_error() {
@@ -240,19 +262,27 @@ class Bench {
     return worst;
   }
 
+  // Of one of `runs`, which the GPU makes back to back between two events. The run before the first event is
+  // not counted: while the GPU makes that, the host submits the others.
   double seconds_of(const VendorOp& op, int runs) {
+    launch(op, 1);
     device_.set_tracing(true);
-    for (int i = 0; i < runs; ++i) {
-      launch(op);
-    }
+    launch(op, runs);
     device_.set_tracing(false);
-    std::vector<double> seconds;
+    synchronize();
+    double seconds = 0;
     for (const TraceEvent& event : device_.take_trace()) {
-      if (event.kind == TraceEvent::Kind::kWork) {
-        seconds.push_back(event.end_seconds - event.begin_seconds);
-      }
+      seconds += event.kind == TraceEvent::Kind::kWork ? event.end_seconds - event.begin_seconds : 0;
     }
-    return median(std::move(seconds));
+    return seconds / runs;
+  }
+
+  // Tracing waits for the device when it begins; here nothing is to be timed yet.
+  void begin_timing() {
+    device_.set_tracing(true);
+    upload(result_, 0);
+    device_.set_tracing(false);
+    device_.take_trace();
   }
 
   Device& device_;
@@ -294,20 +324,23 @@ class DeviceTrials final : public EngineTrials {
     }
     bench.allocate(workspace_bytes);
     std::vector<EngineTrial> trials;
+    TimingPlan plan{.runs = options_.timed_runs, .go_on = go_on};
     for (const Engine& engine : engines) {
       if (!go_on()) {
         break;
       }
-      trials.push_back(bench.fits(engine) ? run_one(*device, bench, engine, kind)
-                                          : without_room(engine, *device));
+      trials.push_back(bench.fits(engine)
+                           ? run_one(*device, bench, engine, kind == TrialKind::kTimed ? &plan : nullptr)
+                           : without_room(engine, *device));
+      plan.best_seconds = std::min(plan.best_seconds, trials.back().seconds.value_or(plan.best_seconds));
     }
     return trials;
   }
 
  private:
-  EngineTrial run_one(Device& device, Bench& bench, const Engine& engine, TrialKind kind) const {
+  static EngineTrial run_one(Device& device, Bench& bench, const Engine& engine, const TimingPlan* plan) {
     try {
-      return bench.run(engine, kind == TrialKind::kTimed ? options_.timed_runs : 0);
+      return bench.run(engine, plan);
     } catch (const DeviceError& error) {
       if (error.lost()) {
         throw;
@@ -326,6 +359,7 @@ class DeviceTrials final : public EngineTrials {
   static void clear_up(Device& device) {
     device.set_tracing(false);
     device.recover();
+    device.take_trace();  // of what had begun
   }
 
   static EngineTrial without_room(const Engine& engine, const Device& device) {

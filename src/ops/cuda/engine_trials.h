@@ -4,6 +4,10 @@
 // elements of what it writes, corners among them, are held to sums in double precision, and one that is right
 // is timed.
 //
+// Time. Runs are queued back to back between two events, after one that is not counted: what the host needs
+// to submit them passes while the GPU has work. An engine whose second run takes three times as long as a run
+// of the best before it is not run again; that run is its time. (The first loads its kernels.)
+//
 // Tolerance. Operands are independent, uniform in [-1, 1). Rounding errors of a sum of n products of root
 // mean square s then add up as a random walk does (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019), with
 // deviations of at most u n s in all, u the unit roundoff of the sum, and of r sqrt(n) s where operands are
@@ -32,7 +36,7 @@ struct EngineTrial {
   bool no_room = false;    // it failed for want of memory, though the operands had theirs
   double worst_error = 0;  // of the sampled elements; infinite where one of them is no number
   double tolerance = 0;
-  std::optional<double> seconds;  // median, where it was timed
+  std::optional<double> seconds;  // of a run, where it was timed
   // It was to be timed, but so many seconds of trials were over: in a run that keeps fp32, and in one that
   // permits TF32, which has other engines to compare. Of one that is right.
   std::optional<double> untimed_within_seconds;
@@ -59,8 +63,9 @@ class EngineTrials {
  public:
   virtual ~EngineTrials() = default;
   // A trial for each of the engines, which are of this question, until go_on() says no: it is asked before
-  // each engine, and the trials are then those of the engines before. Throws OutOfMemory where not even the
-  // operands fit, DeviceError where the device is lost.
+  // each engine, and the trials are then those of the engines before. It is asked once more while an engine
+  // is timed, whose time is then that of its second run. Throws OutOfMemory where not even the operands fit,
+  // DeviceError where the device is lost.
   virtual std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
                                        TrialKind kind, const std::function<bool()>& go_on) = 0;
   std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
@@ -70,7 +75,7 @@ class EngineTrials {
 };
 
 struct DeviceTrialOptions {
-  // Of a timed trial, after the first run, whose result is looked at; at least 1.
+  // Of a timed trial, after the first two and one that is not counted; at least 1.
   int timed_runs = 5;
 };
 
