@@ -5,17 +5,40 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
+#include <atomic>
+#include <exception>
 #include <limits>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "vdnn/size.h"
 
 namespace vdnn {
 
+namespace {
+
+void unmap(AddressRange pages) noexcept {
+  if (pages.bytes != 0) {
+    munmap(pointer_to<void>(pages.begin), pages.bytes);
+  }
+}
+
+void touch_part(AddressRange range) noexcept {
+  for (std::uint64_t at = range.begin; at < range.end(); at += kPageBytes) {
+    // Not madvise(MADV_POPULATE_WRITE), which older kernels do not know. To read first would be a fault more.
+    // A compiler may make a load of an addition of 0, and keeps this.
+    std::uint8_t none = 0;
+    std::atomic_ref(*pointer_to<std::uint8_t>(at)).compare_exchange_strong(none, 0);
+  }
+}
+
+}  // namespace
+
 std::optional<Mapping> Mapping::make(std::uint64_t bytes, std::uint64_t alignment, Kind kind) {
-  // mmap aligns to pages; what a larger alignment needs besides is only address space.
+  // mmap aligns to pages; what a larger alignment needs besides goes back at once.
   const std::uint64_t mapped_bytes = checked_add(round_up(bytes, kPageBytes), alignment - kPageBytes);
   const bool reserved = kind == Kind::kReserved;
   const int access = reserved ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -25,17 +48,23 @@ std::optional<Mapping> Mapping::make(std::uint64_t bytes, std::uint64_t alignmen
     return std::nullopt;
   }
   const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address));
-  return Mapping({.begin = begin, .bytes = mapped_bytes},
-                 {.begin = round_up(begin, alignment), .bytes = bytes});
+  const AddressRange range{.begin = round_up(begin, alignment), .bytes = bytes};
+  const std::uint64_t end = round_up(range.end(), kPageBytes);
+  unmap({.begin = begin, .bytes = range.begin - begin});
+  unmap({.begin = end, .bytes = begin + mapped_bytes - end});
+  return Mapping({.begin = range.begin, .bytes = end - range.begin}, range);
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
     : mapped_(std::exchange(other.mapped_, {})), range_(std::exchange(other.range_, {})) {}
 
+AddressRange Mapping::release() {
+  mapped_ = {};
+  return std::exchange(range_, {});
+}
+
 Mapping::~Mapping() {
-  if (mapped_.bytes != 0) {
-    munmap(pointer_to<void>(mapped_.begin), mapped_.bytes);
-  }
+  unmap(mapped_);
 }
 
 void prefer_node(AddressRange range, int node) noexcept {
@@ -49,11 +78,37 @@ void prefer_node(AddressRange range, int node) noexcept {
   syscall(SYS_mbind, range.begin, range.bytes, MPOL_PREFERRED, nodes.data(), kBits * nodes.size() + 1, 0);
 }
 
-void touch_pages(AddressRange range) {
-  for (std::uint64_t at = range.begin; at < range.end(); at += kPageBytes) {
-    volatile std::byte& byte = *pointer_to<std::byte>(at);
-    byte = byte;  // not madvise(MADV_POPULATE_WRITE), which older kernels do not know
+void prefer_huge_pages(AddressRange range) noexcept {
+  const std::uint64_t begin = round_up(range.begin, kHugePageBytes);
+  const std::uint64_t end = range.end() / kHugePageBytes * kHugePageBytes;
+  if (begin < end) {
+    madvise(pointer_to<void>(begin), end - begin, MADV_HUGEPAGE);
   }
+}
+
+void touch_pages(AddressRange range, unsigned threads) {
+  const std::uint64_t part_bytes = round_up(range.bytes / std::max(threads, 1U) + 1, kHugePageBytes);
+  std::vector<std::thread> others;
+  std::uint64_t at = range.begin;
+  try {
+    while (range.end() - at > part_bytes) {
+      others.emplace_back(touch_part, AddressRange{.begin = at, .bytes = part_bytes});
+      at += part_bytes;
+    }
+  } catch (const std::exception&) {
+    // The system has no thread more, or no memory for one: the rest is this thread's.
+  }
+  touch_part({.begin = at, .bytes = range.end() - at});
+  std::ranges::for_each(others, [](std::thread& each) { each.join(); });
+}
+
+void touch_pages(AddressRange range) {
+  touch_pages(range, touching_threads(range.bytes, std::thread::hardware_concurrency()));
+}
+
+unsigned touching_threads(std::uint64_t bytes, unsigned processors) {
+  constexpr std::uint64_t kWorthAThread = std::uint64_t{64} << 20;
+  return static_cast<unsigned>(std::clamp<std::uint64_t>(bytes / kWorthAThread, 1, std::max(processors, 1U)));
 }
 
 }  // namespace vdnn

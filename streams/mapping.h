@@ -9,6 +9,7 @@
 namespace vdnn {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
+inline constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 
 class Mapping {
  public:
@@ -26,11 +27,13 @@ class Mapping {
   ~Mapping();
 
   AddressRange range() const { return range_; }
+  // It stays until the process ends.
+  AddressRange release();
 
  private:
   Mapping(AddressRange mapped, AddressRange range) : mapped_(mapped), range_(range) {}
 
-  AddressRange mapped_;  // includes what alignment cost
+  AddressRange mapped_;  // whole pages
   AddressRange range_;
 };
 
@@ -38,8 +41,17 @@ class Mapping {
 // `node` while it has any. From anywhere, as before, where the system has no such node or does not permit it.
 void prefer_node(AddressRange range, int node) noexcept;
 
-// Makes every page of `range`, which is accessible, be there; what it holds stays. No other thread may write
-// to it meanwhile.
+// Pages of `range` that are not there yet may come as huge ones, where the system has these (MADV_HUGEPAGE):
+// those that lie in it as a whole.
+void prefer_huge_pages(AddressRange range) noexcept;
+
+// Makes every page of `range`, which is accessible, be there, by writing; what it holds stays, and other
+// threads may use it meanwhile. By so many threads, the calling one among them, or fewer where the system has
+// no more.
+void touch_pages(AddressRange range, unsigned threads);
+// By touching_threads().
 void touch_pages(AddressRange range);
+// How many threads are worth starting for so many bytes on a system with `processors`; 0: it does not say.
+unsigned touching_threads(std::uint64_t bytes, unsigned processors);
 
 }  // namespace vdnn

@@ -13,7 +13,8 @@ PinnedBlocks::PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mappin
     : owner_(std::move(owner)), budget_bytes_(budget_bytes), kind_(kind) {}
 
 AddressRange PinnedBlocks::take(std::uint64_t bytes) {
-  std::optional<Mapping> mapping = Mapping::make(bytes, kPageBytes, kind_);
+  const bool may_be_huge = kind_ == Mapping::Kind::kUntouched && bytes >= kHugePageBytes;
+  std::optional<Mapping> mapping = Mapping::make(bytes, may_be_huge ? kHugePageBytes : kPageBytes, kind_);
   if (!mapping) {
     throw OutOfMemory(owner_ + ": page-locked memory of the machine",
                       {.asked = bytes, .budget = budget_bytes_});
@@ -36,6 +37,13 @@ void PinnedBlocks::check(AddressRange block) const {
 void PinnedBlocks::give_back(AddressRange block) {
   const std::lock_guard lock(mutex_);
   blocks_.erase(block.begin);
+}
+
+void PinnedBlocks::leave_to_driver(AddressRange block) {
+  const std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(block.begin);
+  it->second.release();
+  blocks_.erase(it);
 }
 
 bool PinnedBlocks::contain(AddressRange range) const {

@@ -252,6 +252,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   void range_pop() override { nvtxRangePop(); }
 
   CudaStatus host_register(AddressRange range) override {
+    prefer_huge_pages(range);
     touch_pages(range);
     return status(cudaHostRegister(pointer_to<void>(range.begin), range.bytes, cudaHostRegisterPortable));
   }

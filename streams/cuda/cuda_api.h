@@ -167,8 +167,8 @@ class CudaApi {
   virtual void range_push(const std::string& name) = 0;
   virtual void range_pop() = 0;
 
-  // Page-locks what is mapped already, for every device; its pages are made to be there first, which is
-  // faster than leaving that to CUDA.
+  // Page-locks what is mapped already, for every device. Its pages are made to be there first, huge ones
+  // where the system has them, by several threads: CUDA would bring them one by one.
   virtual CudaStatus host_register(AddressRange range) = 0;
   virtual CudaStatus host_unregister(std::uint64_t address) = 0;
 

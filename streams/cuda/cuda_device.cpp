@@ -291,7 +291,11 @@ CudaDevice::~CudaDevice() {
   }
   streams_.clear();
   for (const AddressRange block : pinned_.all()) {
-    context_->forget(api.host_unregister(block.begin));
+    const CudaStatus unlocked = api.host_unregister(block.begin);
+    context_->forget(unlocked);
+    if (unlocked != CudaStatus::kSuccess) {
+      pinned_.leave_to_driver(block);
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 #include "fakes/fake_cuda.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -15,6 +17,13 @@ namespace {
 constexpr std::uint64_t kMallocAlignment = std::uint64_t{2} << 20;
 // The handles of default streams are 0, cudaStreamLegacy, and
 constexpr std::uintptr_t kStreamPerThread = 2;
+
+// Whether the process has something at each address.
+bool is_mapped(AddressRange range) {
+  const std::uint64_t begin = range.begin / kPageBytes * kPageBytes;
+  std::vector<unsigned char> pages((range.end() - begin + kPageBytes - 1) / kPageBytes);
+  return mincore(pointer_to<void>(begin), range.end() - begin, pages.data()) == 0;
+}
 
 }  // namespace
 
@@ -206,6 +215,9 @@ std::vector<std::string> FakeCuda::leaks() const {
   }
   for (const auto& [begin, registered] : pinned_) {
     look(registered, "page-locked memory", registered.bytes);
+    if (!is_mapped({.begin = begin, .bytes = registered.bytes})) {
+      leaks.emplace_back("memory that was unmapped and is still page-locked");
+    }
   }
   return leaks;
 }

@@ -1018,6 +1018,17 @@ TEST(CudaDevice, ProfilersSeeTheNameOfWhatIsSubmitted) {
 // --- failures
 // -------------------------------------------------------------------------------------------------
 
+// Failed before: it was unmapped, also while the process ends and CUDA with it. The next mapping at the
+// address would be what CUDA takes for page-locked.
+TEST(CudaDevice, MemoryThatCudaKeepsPageLockedStaysMapped) {
+  const auto fake = strict_fake();
+  auto device = make_device(fake);
+  device->allocate_pinned(5000);
+  fake->fail_call(1, CudaStatus::kContextIsDestroyed, "cudaHostUnregister");
+  device.reset();
+  EXPECT_EQ(fake->failed_call(), "cudaHostUnregister");
+}
+
 TEST(CudaDevice, AFailedPageLockLeavesNoErrorForTheNextLaunchToFind) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);

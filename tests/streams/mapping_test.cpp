@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
+#include "streams/pinned_blocks.h"
 #include "tests/streams/memory_policy.h"
 
 namespace vdnn {
@@ -17,9 +23,35 @@ Mapping make(Mapping::Kind kind) {
   return Mapping::make(kPages * kPageBytes, kPageBytes, kind).value();
 }
 
+// The value that the kernel has for `field` of the mapping at `address` (proc(5), smaps), with a space at
+// either end.
+std::string kernel_value(std::uint64_t address, const std::string& field) {
+  std::ifstream file("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      inside = begin <= address && address < end;
+    } else if (inside && line.starts_with(field + ":")) {
+      return line.substr(field.size() + 1) + " ";
+    }
+  }
+  return "";
+}
+
+bool has_flag(std::uint64_t address, const std::string& flag) {
+  return kernel_value(address, "VmFlags").find(" " + flag + " ") != std::string::npos;
+}
+
+// Of memory that is this process's alone, not the page of zeros that all read.
+std::uint64_t written_bytes(std::uint64_t address) {
+  return std::stoull(kernel_value(address, "Anonymous")) * 1024;
+}
+
 // How many pages of it are there.
 std::ptrdiff_t resident(const Mapping& mapping) {
-  std::vector<unsigned char> pages(kPages);
+  std::vector<unsigned char> pages(mapping.range().bytes / kPageBytes);
   EXPECT_EQ(mincore(pointer_to<void>(mapping.range().begin), mapping.range().bytes, pages.data()), 0);
   return std::ranges::count_if(pages, [](unsigned char page) { return (page & 1U) != 0; });
 }
@@ -39,6 +71,58 @@ TEST(MappingTest, TouchingBringsEveryPageAndKeepsWhatItHolds) {
   touch_pages({.begin = mapping.range().begin, .bytes = 3 * kPageBytes + 1});
   EXPECT_EQ(resident(mapping), 4);
   EXPECT_EQ(*pointer_to<std::uint8_t>(second), 7);
+}
+
+// Of the calling thread; each brings memory that was not there.
+std::int64_t page_faults() {
+  rusage usage{};
+  EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_minflt;
+}
+
+// Failed before: a page was read before it was written, which is two faults.
+TEST(MappingTest, TouchingIsAFaultForEachPage) {
+  constexpr std::int64_t kMany = 256;
+  const Mapping mapping = Mapping::make(kMany * kPageBytes, kPageBytes, Mapping::Kind::kUntouched).value();
+  madvise(pointer_to<void>(mapping.range().begin), mapping.range().bytes, MADV_NOHUGEPAGE);
+  const std::int64_t before = page_faults();
+  touch_pages(mapping.range(), 1);
+  EXPECT_LE(page_faults() - before, kMany + kMany / 8);
+}
+
+TEST(MappingTest, SeveralThreadsTouchEveryPageAndNothingElse) {
+  constexpr std::uint64_t kBytes = 5 * kHugePageBytes;
+  for (const unsigned threads : {1U, 2U, 3U, 100U}) {
+    const Mapping mapping = Mapping::make(kBytes, kPageBytes, Mapping::Kind::kUntouched).value();
+    madvise(pointer_to<void>(mapping.range().begin), kBytes, MADV_NOHUGEPAGE);
+    const AddressRange inner{.begin = mapping.range().begin + kPageBytes, .bytes = kBytes - 2 * kPageBytes};
+    *pointer_to<std::uint8_t>(inner.begin + 5) = 9;
+    touch_pages(inner, threads);
+    EXPECT_EQ(resident(mapping), static_cast<std::ptrdiff_t>(kBytes / kPageBytes) - 2) << threads;
+    EXPECT_GE(written_bytes(inner.begin), inner.bytes);
+    EXPECT_EQ(*pointer_to<std::uint8_t>(inner.begin + 5), 9);
+  }
+}
+
+TEST(MappingTest, MoreMemoryIsTouchedByMoreThreads) {
+  EXPECT_EQ(touching_threads(1, 64), 1U);
+  EXPECT_GT(touching_threads(std::uint64_t{1} << 30, 64), 1U);
+  EXPECT_LE(touching_threads(std::uint64_t{1} << 40, 64), 64U);
+  EXPECT_EQ(touching_threads(std::uint64_t{1} << 40, 0), 1U) << "a system that does not say how many it has";
+}
+
+// Failed before: pages of 4 KiB alone, and blocks that lay across huge pages.
+TEST(MappingTest, BlocksLieOnHugePagesWhereThereAreAny) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "the system has no transparent huge pages";
+  }
+  PinnedBlocks blocks("test", 0, Mapping::Kind::kUntouched);
+  const AddressRange block = blocks.take(3 * kHugePageBytes + 5);
+  EXPECT_EQ(block.begin % kHugePageBytes, 0U);
+  prefer_huge_pages(block);
+  EXPECT_TRUE(has_flag(block.begin, "hg"));
+  EXPECT_FALSE(has_flag(block.begin + 3 * kHugePageBytes, "hg")) << "no more memory than was asked for";
+  prefer_huge_pages({.begin = block.begin + 1, .bytes = kPageBytes});  // none fits
 }
 
 TEST(MappingTest, PagesComeFromTheNodeThatIsPreferred) {
