@@ -51,38 +51,44 @@ Gpu::Gpu(const NextRuntime& next_, int ordinal_, std::unique_ptr<PoolBackend> ba
 
 void Gpu::put_off(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
-  if (!pool.find(address) || std::ranges::find(put_off_, address) != put_off_.end()) {
+  if (!pool.find(address) || !put_off_.emplace(address, ++last_put_off_).second) {
     throw InvalidArgument("no block in use begins there");
   }
-  put_off_.push_back(address);
   has_put_off_ = true;
 }
 
 bool Gpu::is_put_off(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::find(put_off_, address) != put_off_.end();
+  return put_off_.contains(address);
 }
 
 cudaError_t Gpu::synchronize() {
-  std::vector<std::uint64_t> idle;
+  std::uint64_t last = 0;
   if (has_put_off_) {
     const std::lock_guard lock(mutex_);
-    idle = put_off_;
+    last = last_put_off_;
   }
   const cudaError_t error = next.cudaDeviceSynchronize();
-  if (error != cudaSuccess || idle.empty()) {
+  if (error != cudaSuccess || last == 0) {
     return error;
   }
+  // A block that another thread has freed in the meantime may be in use again, and put off once more: work
+  // may use it that was not waited for.
   const std::lock_guard lock(mutex_);
-  std::erase_if(put_off_, [&](std::uint64_t address) {
-    if (std::ranges::find(idle, address) == idle.end()) {
-      return false;
-    }
-    attempt([&] { pool.free_idle(address); });
-    return true;
-  });
+  std::erase_if(put_off_, [&](const auto& block) { return block.second <= last && free_idle(block.first); });
   has_put_off_ = !put_off_.empty();
   return error;
+}
+
+bool Gpu::free_idle(std::uint64_t address) {
+  try {
+    pool.free_idle(address);
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::exception&) {
+    return true;  // it is not in use
+  }
+  return true;
 }
 
 Pools::Pools(const Settings& settings_) : settings(settings_), host(settings_.host_cache_bytes) {}

@@ -28,6 +28,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "allocator/dropin/preload/captures.h"
@@ -70,8 +71,13 @@ class Gpu {
   StreamPool pool;
 
  private:
+  // False: there is no memory to do it now.
+  bool free_idle(std::uint64_t address);
+
   mutable std::mutex mutex_;  // guards what follows
-  std::vector<std::uint64_t> put_off_;
+  // Addresses, and when each was put off, as a number of all.
+  std::unordered_map<std::uint64_t, std::uint64_t> put_off_;
+  std::uint64_t last_put_off_ = 0;
   std::atomic<bool> has_put_off_{false};
 };
 

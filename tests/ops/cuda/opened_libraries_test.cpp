@@ -16,6 +16,7 @@
 
 #include "src/ops/cuda/convolution_engines.h"
 #include "src/ops/cuda/known_gpus.h"
+#include "tests/ops/cuda/listed_engines.h"
 
 namespace {
 
@@ -49,27 +50,15 @@ using ::testing::Each;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-EngineQuestion question(Direction direction) {
-  return {.convolution = {.batch = 32,
-                          .input_channels = 64,
-                          .output_channels = 64,
-                          .input = {56, 56},
-                          .output = {56, 56},
-                          .kernel = {3, 3},
-                          .stride = {1, 1},
-                          .padding = {1, 1},
-                          .dilation = {}},
-          .direction = direction,
-          .elements = ElementType::kF32};
-}
-
 TEST(OpenedLibraries, AskingForEnginesOpensNoRuntime) {
   const KnownGpu& gpu = known_gpus().front();
   const ConvolutionEngines engines(gpu.cudnn_properties);
   for (const Direction direction :
        {Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter}) {
-    EXPECT_FALSE(engines.list(question(direction)).empty());
-    EXPECT_FALSE(engines.operand_shapes(question(direction)).empty());
+    EngineQuestion question = plane_question(3, ElementType::kF32);
+    question.direction = direction;
+    EXPECT_FALSE(engines.list(question).empty());
+    EXPECT_FALSE(engines.operand_shapes(question).empty());
   }
   EXPECT_THAT(opened(), Contains(StartsWith("libcudnn.so"))) << "this test sees what is opened";
   EXPECT_THAT(opened(), Each(Not(StartsWith("libcudart.so"))));
