@@ -22,6 +22,7 @@ constexpr std::uint64_t kNearEnough = 500;
 // A search places everything at most kMostRounds times an order, and looks at about kMostVisits neighbours.
 constexpr std::size_t kMostRounds = 400;
 constexpr std::size_t kMostVisits = 4'000'000;
+constexpr int kLessRoom = 2;  // attempts with less room for small buffers
 // The part of the search in which small buffers lie among large ones.
 constexpr std::size_t kTogether = 10;
 // Where more pairs of buffers meet, they are not placed by first fit.
@@ -430,10 +431,9 @@ Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t
   return part(all, by_size, fits);
 }
 
-// The small ones below the large ones.
-Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t live,
+// The small ones, which have `room` bytes, below the large ones.
+Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room,
                       std::uint64_t goal) {
-  const std::uint64_t room = live / kNearEnough + (goal - std::min(goal, live)) / 2;
   const Parts parts = part(all, alignment, room);
   const Placement below = search(parts.small, alignment, room, kMostVisits);
   const Placement above = search(parts.large, alignment, goal - std::min(goal, below.bytes), kMostVisits);
@@ -459,8 +459,14 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   if (best.bytes > enough) {
     take(place_by_sweeps(all, alignment, enough));
   }
+  std::uint64_t room = crowd.bytes / kNearEnough + (enough - std::min(enough, crowd.bytes)) / 2;
   if (best.bytes > enough) {
-    take(place_apart(all, alignment, crowd.bytes, enough));
+    take(place_apart(all, alignment, room, enough));
+  }
+  // What is short of a little may have it from the room of the small ones.
+  for (int less = 0; less < kLessRoom && best.bytes > enough && best.bytes - enough <= room; ++less) {
+    room /= 4;
+    take(place_apart(all, alignment, room, enough));
   }
   return best;
 }

@@ -300,6 +300,9 @@ std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& pl
     }
   }
   if (placement.bytes > most) {
+    placement = find_placement(all, alignment, most);
+  }
+  if (placement.bytes > most) {
     return std::nullopt;
   }
   assign(schedule, all, placement);

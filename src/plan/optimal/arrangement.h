@@ -43,8 +43,9 @@ inline constexpr std::array kWaysToGive{GiveWay{},
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most = ~std::uint64_t{0});
 
-// The schedule of `plan`, which differs from that of `before` in algorithms alone: everything lies where it
-// lay, and new workspaces where there is room for them within `most` bytes. Nothing: for one there is none.
+// The schedule of `plan`, which differs from that of `before` in algorithms alone. Everything lies where it
+// lay if there is room for new workspaces then, within `most` bytes; else all is placed anew. Nothing: no
+// addresses are found.
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
                                           std::uint64_t most);
 
