@@ -54,6 +54,7 @@ PoolStream& StreamOrder::at(StreamHandle handle) {
     const auto before = by_handle_.find(handle);
     if (before != by_handle_.end() && !before->second->of_thread) {
       vanish(*before->second);
+      limit_vanished();
     }
     stream = &add(handle, backend_.stream_id(handle));
   }
@@ -109,11 +110,20 @@ PoolStream& StreamOrder::new_stream() {
 }
 
 void StreamOrder::recycle(PoolStream& stream) {
-  const std::lock_guard lock(stream.mutex);
-  if (!stream.ended || stream.number != 0 || !stream.tally.empty() || stream.readings != 0 ||
-      stream.cache.bytes() != 0 || stream.is_spare) {
-    return;
+  {
+    const std::lock_guard lock(stream.mutex);
+    if ((!stream.ended && !stream.known_by_handle) || stream.number != 0 || !stream.tally.empty() ||
+        stream.readings != 0 || stream.cache.bytes() != 0 || stream.is_spare) {
+      return;
+    }
   }
+  // Nothing enters a stream without a number but under the pool's lock. Where it turns up again it is a new
+  // one.
+  if (stream.known_by_handle) {
+    forget_handle(stream);
+  }
+  const std::lock_guard lock(stream.mutex);
+  stream.ended = true;
   recycled_.absorb(std::exchange(stream.tally, {}));
   recycled_reused_ += std::exchange(stream.reused_from_cache, 0);
   stream.known.clear();
@@ -253,27 +263,13 @@ void StreamOrder::park_if_quiet(PoolStream& stream) {
     stream.keeps_cache = false;
   }
   if (is_settled(stream)) {
-    settle_parked(stream);
+    settle(stream);
     return;
   }
   keep_last_event(stream);
   stream.is_parked = true;
   parked_.push_back(stream);
   limit_parked();
-}
-
-void StreamOrder::settle_parked(PoolStream& stream) {
-  bool is_idle = false;
-  {
-    const std::lock_guard lock(stream.mutex);
-    is_idle = stream.tally.empty() && stream.readings == 0;
-    stream.ended = is_idle;
-  }
-  // Where it turns up again it is a new one.
-  if (is_idle) {
-    forget_handle(stream);
-  }
-  settle(stream);
 }
 
 void StreamOrder::keep_last_event(PoolStream& stream) {
@@ -295,13 +291,15 @@ bool StreamOrder::is_covered(const PoolStream& stream) const {
 
 void StreamOrder::retire(PoolStream& stream) {
   unpark(stream);
-  if (!stream.vanished) {
-    if (is_settled(stream)) {
-      settle(stream);
-      return;
-    }
-    keep_last_event(stream);
+  if (stream.vanished) {
+    vanished_.push_back(stream);
+    return;
   }
+  if (is_settled(stream)) {
+    settle(stream);
+    return;
+  }
+  keep_last_event(stream);
   retired_.push_back(stream);
   limit_retired();
 }
@@ -331,10 +329,6 @@ void StreamOrder::limit_retired() noexcept {
   try {
     while (retired_.size() > kMaxRetired) {
       PoolStream& oldest = *retired_.front();
-      if (oldest.vanished) {
-        wait_until_all_is_done();
-        return;
-      }
       if (!is_settled(oldest)) {
         wait_for(*oldest.events.back());
       }
@@ -342,6 +336,17 @@ void StreamOrder::limit_retired() noexcept {
       if (retired_.front() == &oldest) {
         return;
       }
+    }
+  } catch (...) {
+    return;
+  }
+}
+
+// That is refused as long as a stream is captured: there may be more meanwhile.
+void StreamOrder::limit_vanished() noexcept {
+  try {
+    if (vanished_.size() > kMaxVanished) {
+      wait_until_all_is_done();
     }
   } catch (...) {
     return;
@@ -362,7 +367,7 @@ void StreamOrder::limit_parked() noexcept {
       if (!is_settled(oldest)) {
         wait_for(*oldest.events.back());
       }
-      settle_parked(oldest);
+      settle(oldest);
     }
   } catch (...) {
     return;
@@ -448,10 +453,6 @@ void StreamOrder::wait_until_done(const Frontier& frontier) {
   }
 }
 
-bool StreamOrder::is_captured(const PoolStream& stream) {
-  return stream.known_by_handle && is_there(stream) && backend_.is_capturing(stream.handle);
-}
-
 void StreamOrder::wait_beside_captures() {
   for (PoolStream& stream : streams_) {
     if (stream.known_by_handle && is_there(stream) && !backend_.is_capturing(stream.handle)) {
@@ -474,15 +475,35 @@ void StreamOrder::wait_for(StreamEvent& event) {
   reached_.join(event.after);
 }
 
-// Streams that have points which are not done have freed since the device was waited for the last time, or
-// have retired or are parked.
-void StreamOrder::wait_until_all_is_done() {
-  for (const PoolStream& stream : streams_) {
-    if (is_captured(stream)) {
-      throw CaptureConflict(backend_.properties().name + ": while stream " + std::to_string(stream.id) +
-                            " is being captured, all streams cannot be waited for");
+// Any stream that is there may have been captured since the pool saw it: each is asked. One that has gone is
+// found out once.
+void StreamOrder::refuse_any_capture() {
+  std::vector<PoolStream*> gone;
+  const PoolStream* captured = nullptr;
+  for (const auto& [id, stream] : by_id_) {
+    ++counters_.streams_visited;
+    if (!is_there(*stream)) {
+      if (!stream->of_thread) {
+        gone.push_back(stream);
+      }
+    } else if (backend_.is_capturing(stream->handle)) {
+      captured = stream;
+      break;
     }
   }
+  for (PoolStream* const stream : gone) {
+    vanish(*stream);
+  }
+  if (captured != nullptr) {
+    throw CaptureConflict(backend_.properties().name + ": while stream " + std::to_string(captured->id) +
+                          " is being captured, all streams cannot be waited for");
+  }
+}
+
+// Streams that have points which are not done have freed since the device was waited for the last time, or
+// have ended or vanished or are parked.
+void StreamOrder::wait_until_all_is_done() {
+  refuse_any_capture();
   PoolStream* const freed = freed_.take_all();
   for (PoolStream* stream = freed; stream != nullptr; stream = stream->next_freed) {
     const std::lock_guard lock(stream->mutex);
@@ -519,17 +540,19 @@ void StreamOrder::wait_until_all_is_done() {
   while (StreamEvent* const event = held_.front()) {
     let_go(*event);
   }
+  while (PoolStream* const stream = vanished_.front()) {
+    vanished_.erase(*stream);
+    retired_.push_back(*stream);
+    stream->vanished = false;
+    const std::lock_guard lock(stream->mutex);
+    stream->ended = true;
+  }
   const auto settle_all = [&](const auto& streams) {
     for (PoolStream *next = nullptr, *stream = streams.front(); stream != nullptr; stream = next) {
       next = streams.next(*stream);
       ++counters_.streams_visited;
-      {
-        const std::lock_guard lock(stream->mutex);
-        stream->ended = stream->ended || stream->vanished;
-      }
-      stream->vanished = false;
       is_done({.stream = stream->number, .count = stream->epoch});
-      stream->is_parked ? settle_parked(*stream) : settle(*stream);
+      settle(*stream);
     }
   };
   settle_all(retired_);
@@ -567,7 +590,7 @@ Point StreamOrder::freed_by_unknown() {
       throw;
     }
     stream.vanished = true;
-    retired_.push_back(stream);
+    vanished_.push_back(stream);
     unknown_ = &stream;
   }
   const std::lock_guard lock(unknown_->mutex);

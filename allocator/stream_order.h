@@ -7,7 +7,10 @@
 // have been reached. Its number is another's then and goes on counting, so that points of the one before are
 // points that have been reached. At most kMaxRetired streams are retired and not settled: for the next one,
 // the host makes sure of the oldest. Streams that have been quiet while many others came, and whose end
-// nobody may tell, are *parked* in the same way; the host makes sure of the oldest only where it is gone.
+// nobody may tell, are *parked* in the same way; the host makes sure of the oldest only where it is gone or a
+// thread's default stream, or there are very many numbers. A stream that has gone without notice has
+// *vanished*: no event stands for it, and who needs its memory waits for the device. So does the host where
+// more than kMaxVanished have, which settles them; during a capture there may be more.
 // Number 0 is that of the host and of streams that have none: what they are ordered after has been reached.
 //
 // Events. Of what is known, two clocks are kept. `done_` is what decides: it changes where the program's
@@ -16,8 +19,10 @@
 // each event that is recorded two others are looked at. At most kMaxEvents exist.
 //
 // Cost. Clocks are as wide as there are numbers. A call joins one for each event that it waits for, and
-// copies one for each that it records. Nothing else visits all streams, but statistics; flushing caches and
-// waiting for the device visit those that have freed since they were visited last.
+// copies one for each that it records. Flushing caches visits the streams that have freed since they were
+// visited last. Waiting for the device visits all that are there, since any may have been captured meanwhile,
+// and those that have freed, ended or vanished or are parked. Nothing else visits all streams, but statistics
+// and the end of a pool during a capture.
 //
 // Guarded by the pool's lock, but for find(). The lock of a stream may be taken under it.
 
@@ -114,6 +119,7 @@ class StreamOrder {
   static constexpr std::size_t kMaxEventsOfStream = 16;
   static constexpr std::size_t kMaxRetired = 128;  // as many as a GPU runs kernels at once
   static constexpr std::size_t kMaxParked = 256;
+  static constexpr std::size_t kMaxVanished = 128;
   static constexpr std::size_t kMaxEvents = kMaxOpenEvents + kMaxRetired + kMaxParked;
 
   // `flush` empties the cache of a stream; it is called under the pool's lock.
@@ -175,8 +181,8 @@ class StreamOrder {
   }
   // The stream is about to go: an event stands for what blocks say of it.
   void end(PoolStream& stream);
-  // Nothing of it may be left: then it can be another one. To be called where a block of one that has ended
-  // is freed.
+  // Nothing of it may be left: then it can be another one, and is not known any more. To be called where a
+  // block of one that may have ended or be settled is freed.
   void recycle(PoolStream& stream);
 
   // --- their order -----------------------------------------------------------------------------------------
@@ -263,7 +269,6 @@ class StreamOrder {
   // Some numbers, in turn.
   void look_for_quiet_streams() noexcept;
   void park_if_quiet(PoolStream& stream);
-  void settle_parked(PoolStream& stream);
   void unpark(PoolStream& stream);
   void limit_parked() noexcept;
   // It has ended or vanished.
@@ -272,6 +277,7 @@ class StreamOrder {
   // It is used again.
   void come_back(PoolStream& stream);
   void limit_retired() noexcept;
+  void limit_vanished() noexcept;
   // All that it was given is done.
   void settle(PoolStream& stream);
   bool is_settled(const PoolStream& stream) const;
@@ -298,7 +304,7 @@ class StreamOrder {
   void wait_for(StreamEvent& event);
   void collect_missing(const PoolStream& requester, const Frontier& behind);
   void refuse_capture(const PoolStream& stream, const char* what) const;
-  bool is_captured(const PoolStream& stream);
+  void refuse_any_capture();
 
   PoolBackend& backend_;
   const bool ends_are_told_;
@@ -314,7 +320,8 @@ class StreamOrder {
   std::vector<StreamId> free_numbers_;  // has room for all
   std::size_t hand_ = 0;                // among numbers: see look_for_quiet_streams()
   // The oldest first.
-  IntrusiveList<PoolStream, &PoolStream::of_retired> retired_;  // ended or vanished
+  IntrusiveList<PoolStream, &PoolStream::of_retired> retired_;  // ended
+  IntrusiveList<PoolStream, &PoolStream::of_retired> vanished_;
   IntrusiveList<PoolStream, &PoolStream::of_retired> parked_;
   PoolStream* unknown_ = nullptr;                              // that has vanished, see freed_by_unknown()
   IntrusiveStack<PoolStream, &PoolStream::next_freed> freed_;  // since the last wait for the device

@@ -126,7 +126,8 @@ struct CudaBackendOptions {
   // little faster.
   bool peer_access = true;
   // Whether a stream of the program is being captured: asked before all of the GPU is waited for, by any
-  // thread. Empty: known of blocking streams, and of those that the pool serves.
+  // thread and under the pool's lock: it must not call the pool. Empty: known of blocking streams, and of
+  // those that the pool serves.
   std::function<bool()> is_capturing_any;
 };
 

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "bench/stream_programs.h"
+#include "vdnn/forwarding_backend.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
 namespace {
 
+using bench::CountingStreams;
 using bench::Done;
 using bench::ManyStreams;
 using bench::RequestLoop;
@@ -123,6 +125,151 @@ TEST(StreamPoolScaleTest, TheHostIsFarAheadBeforeItWaits) {
   RequestLoop late({.bytes = std::uint64_t{4} << 20, .done = Done::kLate});
   late.run(1000);
   EXPECT_EQ(late.statistics().host_waits, 0U);
+}
+
+// --- streams that have vanished ----------------------------------------------------------------------------
+
+// While a stream is captured nobody can wait for the device.
+class OneIsCaptured final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  void capture(StreamHandle stream) { captured_ = stream; }
+
+  bool is_capturing(StreamHandle stream) override { return stream == captured_; }
+  void synchronize_all() override {
+    if (captured_ != nullptr) {
+      throw CaptureConflict("a stream is being captured");
+    }
+    ForwardingBackend::synchronize_all();
+  }
+
+ private:
+  StreamHandle captured_ = nullptr;
+};
+
+// Of handle 0 there is a stream that stays, which has a small block; what streams leave is never done.
+class StreamPoolVanished : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kHandles = 400;
+  static constexpr std::uint64_t kSmall = 4096;
+  static constexpr std::uint64_t kLarge = std::uint64_t{4} << 20;
+
+  StreamPoolVanished() : stays_(streams_.create(0)) { pool_.allocate(kSmall, stays_); }
+
+  void come_and_go(int streams) {
+    for (int i = 0; i < streams; ++i) {
+      const StreamHandle stream = streams_.create(1);
+      pool_.free(pool_.allocate(kLarge, stream)->begin);
+      pool_.forget(stream);
+      streams_.destroy(stream);
+    }
+  }
+  // Their handles are given to others, which have a block each.
+  void vanish(std::size_t streams) {
+    for (std::size_t handle = 2; handle < 2 + streams; ++handle) {
+      pool_.free(pool_.allocate(kLarge, streams_.create(handle))->begin);
+      pool_.allocate(kSmall, streams_.create(handle));
+    }
+  }
+
+  CountingStreams streams_{kHandles, Done::kNever, /*of_thread=*/false};
+  OneIsCaptured backend_{streams_};
+  StreamPool pool_{backend_, {}};
+  const StreamHandle stays_;
+};
+
+// Failed before: the device was to be waited for in their stead, which a capture forbids, and nothing behind
+// them was settled.
+TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettled) {
+  pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
+  backend_.capture(stays_);
+  come_and_go(3000);
+  EXPECT_LE(pool_.statistics().events_held, kMaxRetired + 1);
+  EXPECT_LE(pool_.statistics().streams_tracked, kMaxRetired + 3);
+  EXPECT_EQ(pool_.statistics().device_waits, 0U);
+}
+
+TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettledBesideMany) {
+  constexpr std::size_t kMany = 300;
+  backend_.capture(stays_);
+  vanish(kMany);
+  come_and_go(3000);
+  EXPECT_LE(pool_.statistics().events_held, kMaxEvents);
+  EXPECT_LE(pool_.statistics().streams_tracked, 2 * kMany + kMaxRetired + 3);
+  EXPECT_EQ(pool_.statistics().device_waits, 0U);
+  backend_.capture(nullptr);
+  vanish(1);
+  EXPECT_GT(pool_.statistics().device_waits, 0U);
+  EXPECT_LE(pool_.statistics().streams_tracked, kMany + kMaxRetired + 5);
+}
+
+// Failed before: the 128th end after it waited for the device.
+TEST_F(StreamPoolVanished, WhatNobodyTakesIsWaitedForByNobody) {
+  pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
+  come_and_go(3000);
+  EXPECT_EQ(pool_.statistics().device_waits, 0U);
+  pool_.allocate(kSmall, streams_.create(1));
+  EXPECT_EQ(pool_.statistics().device_waits, 1U);
+}
+
+// Each that is there is asked whether it is captured, and counts. Failed before: it did not count.
+TEST_F(StreamPoolVanished, AWaitForTheDeviceVisitsStreamsThatAreThere) {
+  constexpr std::size_t kThere = 50;
+  come_and_go(3000);
+  const auto visited_by_wait = [&] {
+    pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
+    const StreamPoolStatistics before = pool_.statistics();
+    pool_.allocate(kSmall, streams_.create(1));
+    EXPECT_EQ(pool_.statistics().device_waits, before.device_waits + 1);
+    return pool_.statistics().streams_visited - before.streams_visited;
+  };
+  visited_by_wait();  // those that have ended, too
+  EXPECT_LE(visited_by_wait(), 8U);
+  for (std::size_t i = 0; i < kThere; ++i) {
+    pool_.allocate(kSmall, streams_.create(2 + i));
+  }
+  const std::uint64_t visited = visited_by_wait();
+  EXPECT_GE(visited, kThere);
+  EXPECT_LE(visited, kThere + 8);
+}
+
+// --- threads whose blocks others free ----------------------------------------------------------------------
+
+enum class FreedBy : std::uint8_t { kOtherStream, kIdle, kUnordered };
+
+class StreamPoolThreads : public ::testing::TestWithParam<FreedBy> {};
+
+INSTANTIATE_TEST_SUITE_P(All, StreamPoolThreads,
+                         ::testing::Values(FreedBy::kOtherStream, FreedBy::kIdle, FreedBy::kUnordered));
+
+// Failed before: a thread's stream that was quiet while it had a block was known for ever.
+TEST_P(StreamPoolThreads, AreForgottenOnceTheirBlocksAreFreed) {
+  constexpr std::size_t kThreads = 10000;
+  constexpr std::size_t kBehind = 1000;  // blocks in use
+  CountingStreams streams(kThreads + 1, Done::kAtOnce, /*of_thread=*/true);
+  StreamPool pool(streams, {});
+  const StreamHandle other = streams.create(kThreads);
+  std::vector<std::uint64_t> blocks;
+  const auto free = [&](std::uint64_t block) {
+    GetParam() == FreedBy::kOtherStream ? pool.free(block, other)
+    : GetParam() == FreedBy::kIdle      ? pool.free_idle(block)
+                                        : pool.free_unordered(block);
+  };
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    blocks.push_back(pool.allocate(4096, streams.create(i)).value().begin);
+    if (i >= kBehind) {
+      free(blocks[i - kBehind]);
+    }
+  }
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    const StreamHandle thread = stream_handle(static_cast<StreamId>(i));
+    known += pool.statistics(thread).all.blocks.added != 0 ? 1U : 0U;
+  }
+  EXPECT_LE(known, kBehind + kMaxTracked);
+  EXPECT_EQ(pool.statistics().all.blocks.added, kThreads) << "also by those that are forgotten";
+  EXPECT_EQ(pool.statistics().all.blocks.removed, kThreads - kBehind);
 }
 
 }  // namespace
