@@ -306,11 +306,11 @@ class StreamOrder {
   void refuse_capture(const PoolStream& stream, const char* what) const;
   void refuse_any_capture();
 
+  PoolStream host_;
   PoolBackend& backend_;
   const bool ends_are_told_;
   const std::function<void(PoolStream&)> flush_;
 
-  PoolStream host_;
   std::deque<PoolStream> streams_;
   std::vector<PoolStream*> spare_streams_;  // has room for all
   std::unordered_map<std::uint64_t, PoolStream*> by_id_;

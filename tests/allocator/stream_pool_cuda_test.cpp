@@ -212,7 +212,8 @@ void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
   EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
   EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
-  // Failed before: all events blocked, and what is fast for a host that sleeps is slow for streams and queries.
+  // Failed before: all events blocked, and what is fast for a host that sleeps is slow for streams and
+  // queries.
   EXPECT_THAT(cuda->dear_events(), IsEmpty());
 }
 
