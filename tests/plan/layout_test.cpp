@@ -85,7 +85,7 @@ TEST(Layout, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
     EXPECT_TRUE(layout.evaluate(decisions, bytes).feasible());
     return layout.next_load();
   };
-  const std::uint64_t all = 4 * 4096 + 256;
+  const std::uint64_t all = std::uint64_t{4} * 4096 + 256;
   EXPECT_EQ(first_slot(all), op_named(*tape, "backward3"));
   const double seconds_of_all = layout.evaluate(decisions, all).seconds;
   EXPECT_EQ(first_slot(all - 4096), op_named(*tape, "backward2"));
@@ -149,9 +149,10 @@ TEST(Bound, KnowsThatWhatHasNoRoomBesideAnOpComesAfterIt) {
   const TapePtr tape = draft.finish();
   const PlanCosts costs = costs_of(*tape, 4096 / 2.5);  // an op takes 1 s, the map takes 2.5 s
   const double both = 1 / (1 / 1.0 + 1 / 2.5);
-  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192), 4 + both, 1e-9);
-  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192 + 2048), 4 + both / 2, 1e-9) << "half of it stays";
-  EXPECT_NEAR(lower_bound_seconds(*tape, costs, 2 * 8192 + 4096), 4, 1e-9) << "all of it stays";
+  constexpr std::uint64_t kOperands = 2 * std::uint64_t{8192};
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands), 4 + both, 1e-9);
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 2048), 4 + both / 2, 1e-9) << "half of it stays";
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 4096), 4, 1e-9) << "all of it stays";
 }
 
 // What overwrites the result of a costly op is not to be had again without that op.
