@@ -1477,7 +1477,7 @@ CudaStatus FakeCuda::free(std::uint64_t address) {
     end_life(*of_graph);
     return CudaStatus::kSuccess;
   }
-  if (it == allocated_.end() || mine->destroyed) {
+  if (it == allocated_.end() || it->second.destroyed) {
     return misuse("cudaFree", "no such memory");
   }
   order_.host_accesses(it->second.range, "cudaFree");
