@@ -39,7 +39,8 @@ class StreamClock {
   std::vector<std::uint64_t> counts_;  // by stream
 };
 
-// What a requester is ordered after: what its stream knows, and all that the host knows to be done.
+// The points that a requester is ordered after: those that its stream knows, and those that the host knows to
+// be done.
 class StreamKnowledge {
  public:
   // Both must outlive it.

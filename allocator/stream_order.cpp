@@ -197,7 +197,7 @@ void StreamOrder::vanish(PoolStream& stream) {
     try {
       flush_(stream);
     } catch (const std::bad_alloc&) {
-      // What is left is flushed later.
+      // The rest of the cache is flushed later.
     }
   }
   retire(stream);
@@ -232,7 +232,7 @@ void StreamOrder::end(PoolStream& stream) {
   try {
     flush_(stream);
   } catch (const std::bad_alloc&) {
-    // What is left is flushed later.
+    // The rest of the cache is flushed later.
   }
   retire(stream);
 }
@@ -324,7 +324,7 @@ void StreamOrder::come_back(PoolStream& stream) {
   stream.keeps_cache = true;
 }
 
-// What fails here is tried again with the next stream.
+// A wait that fails is tried again with the next stream.
 void StreamOrder::limit_retired() noexcept {
   try {
     while (retired_.size() > kMaxRetired) {
@@ -507,7 +507,7 @@ void StreamOrder::wait_until_all_is_done() {
   PoolStream* const freed = freed_.take_all();
   for (PoolStream* stream = freed; stream != nullptr; stream = stream->next_freed) {
     const std::lock_guard lock(stream->mutex);
-    // What is freed from here on may have been submitted too late.
+    // The uses of a block that is freed from here on may be submitted after the wait has begun.
     stream->epoch += std::exchange(stream->freed_in_epoch, false) ? 1U : 0U;
     stream->cut = stream->epoch;
     ++counters_.streams_visited;
@@ -644,7 +644,7 @@ const StreamClock* StreamOrder::stands_for(Point point) const {
   if (point.count > stream->epoch) {
     return &stream->known;  // at the least: its event is to come
   }
-  // Who knows the point may know it of an event that was dropped, and less than a later one stands for.
+  // A stream may know the point by an event that was dropped. A later event stands for more than that.
   const StreamEvent* const event = existing_event(point);
   return event != nullptr && event->epoch == point.count ? &event->after : nullptr;
 }

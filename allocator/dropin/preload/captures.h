@@ -1,5 +1,5 @@
 #pragma once
-// How many captures of streams the program has begun and not ended, whichever way it comes to CUDA. CUDA
+// How many captures of streams the program has begun and not ended, by the functions that are hooked. CUDA
 // itself does not say; and while there is one, all of its GPU may not be waited for.
 
 #include <atomic>
