@@ -279,6 +279,9 @@ std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& pl
   const std::uint64_t alignment = problem.costs().alignment_bytes;
   Schedule schedule = lower_layer_wise(problem.tape(), plan, nullptr);
   const std::vector<Lifetime> all = lifetimes(schedule);
+  if (most_live_bytes(all, alignment) > most) {
+    return std::nullopt;
+  }
   std::map<Key, const Buffer*> known;
   const std::vector<Lifetime> all_before = lifetimes(before);
   visit_keys(before, all_before, [&](std::size_t each, Key key) {

@@ -74,12 +74,10 @@ void Candidates::consider_without_last_resorts(PlannedSchedule known, std::uint6
 }
 
 bool Candidates::replace_last_resort(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
-  const std::vector<Choice>& choices = problem_.choices(op);
-  const auto others = std::span(choices).first(problem_.last_choice(op) + 1);
-  const auto is_used = [&](const Choice& choice) { return choice.algorithm == known.plan.algorithms[op]; };
-  if (std::ranges::any_of(others, is_used)) {
+  if (!problem_.is_last_resort(op, known.plan.algorithms[op])) {
     return false;
   }
+  const auto others = std::span(problem_.choices(op)).first(problem_.last_choice(op) + 1);
   return std::ranges::any_of(others, [&](const Choice& choice) {
     Plan plan = known.plan;
     plan.algorithms[op] = choice.algorithm;

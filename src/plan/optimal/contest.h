@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "vdnn/forecast.h"
 #include "vdnn/optimal_plan.h"
@@ -23,21 +24,30 @@ class Contest {
   // Page-locked memory of the plan that was entered first.
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // Of the fastest that fits; infinite: none does.
-  double best_seconds() const { return best_seconds_; }
+  double best_seconds() const { return best_rank().first; }
   // Its seconds and its peak: a better one has less.
-  std::pair<double, std::uint64_t> best_rank() const { return {best_seconds_, best_peak_bytes_}; }
+  std::pair<double, std::uint64_t> best_rank() const {
+    return leaders_.empty() ? std::pair(std::numeric_limits<double>::infinity(), std::uint64_t{0})
+                            : leaders_.front().rank;
+  }
   // The lowest of all.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
   // The fastest that fits, else the one with the lowest peak. At least one was entered.
   PlannedSchedule winner() const;
+  // The fastest that fit, a few, the fastest first.
+  std::vector<PlannedSchedule> leaders() const;
 
  private:
+  struct Leader {
+    std::pair<double, std::uint64_t> rank;
+    PlannedSchedule schedule;
+  };
+  void place(const PlannedSchedule& candidate, const Forecast& said);
+
   const Tape& tape_;
   const Budgets& budgets_;
   const Forecaster& forecaster_;
-  std::optional<PlannedSchedule> best_;
-  double best_seconds_ = std::numeric_limits<double>::infinity();
-  std::uint64_t best_peak_bytes_ = 0;
+  std::vector<Leader> leaders_;
   std::optional<PlannedSchedule> smallest_;
   bool smallest_exceeds_host_ = false;
   std::uint64_t smallest_peak_bytes_ = std::numeric_limits<std::uint64_t>::max();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -28,6 +29,10 @@ constexpr std::size_t kSmallTape = 300;  // ops
 
 // A tape of fewer ops is searched sooner than a thread is started.
 constexpr std::size_t kLongTape = 100;
+
+// So many plans are arranged again whose time, by the model, is at most so far above the fastest.
+constexpr std::size_t kCloser = 4;
+constexpr double kNear = 0.03;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
@@ -106,9 +111,10 @@ class Chooser {
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
     choose_among_sizes();
     consider_static_policies();
-    if (contest_.best_seconds() < std::numeric_limits<double>::infinity()) {
-      problems_.front()->candidates().consider_without_last_resorts(contest_.winner(),
-                                                                    contest_.budgets().device_bytes);
+    for (const PlannedSchedule& leader : contest_.leaders()) {
+      for (const std::unique_ptr<Limited>& limited : problems_) {
+        limited->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
+      }
     }
     find_smallest();
     return contest_.winner();
@@ -193,8 +199,16 @@ class Chooser {
     for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin(); size > 0; --size) {
       choose_among_limits(static_cast<std::size_t>(size - 1));
     }
-    if (fastest_.limited != nullptr) {
-      fastest_.limited->candidates().consider_closer(fastest_.found.decisions, fastest_.found.bytes, device);
+    consider_closer();
+  }
+
+  // Addresses that lie closer together may turn the order of those that are near the fastest.
+  void consider_closer() {
+    std::ranges::stable_sort(found_, {}, [](const Candidate& each) { return each.found.seconds; });
+    for (const auto& [limited, found] : std::span(found_).first(std::min(found_.size(), kCloser))) {
+      if (found.seconds * (1 - kNear) < contest_.best_seconds()) {
+        limited->candidates().consider_closer(found.decisions, found.bytes, contest_.budgets().device_bytes);
+      }
     }
   }
 
@@ -215,17 +229,12 @@ class Chooser {
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
   void consider(std::vector<Candidate> candidates) {
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    for (Candidate& each : candidates) {
-      const auto& [limited, found] = each;
-      if (at_least(found.seconds) >= contest_.best_seconds()) {
-        return;
-      }
-      const std::pair before = contest_.best_rank();
-      limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
-      if (contest_.best_rank() < before) {
-        fastest_ = std::move(each);
+    for (const auto& [limited, found] : candidates) {
+      if (at_least(found.seconds) < contest_.best_seconds()) {
+        limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
       }
     }
+    std::ranges::move(candidates, std::back_inserter(found_));
   }
 
   // At once where that is faster.
@@ -331,7 +340,7 @@ class Chooser {
   std::vector<std::unique_ptr<Limited>> problems_;  // the user's limit, if any, then ever less
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
   std::uint64_t host_bytes_ = 0;                    // for offloads
-  Candidate fastest_;
+  std::vector<Candidate> found_;
 };
 
 }  // namespace

@@ -17,6 +17,10 @@ constexpr std::uint64_t kSmallest = 20000;
 // Times the fastest.
 constexpr double kMuchSlower = 3;
 
+bool is_much_slower(double seconds, double fastest) {
+  return seconds > kMuchSlower * fastest;
+}
+
 }  // namespace
 
 Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit)
@@ -61,6 +65,10 @@ std::uint64_t Problem::least_bytes() const {
   return least;
 }
 
+bool Problem::is_last_resort(OpId op, std::uint32_t algorithm) const {
+  return is_much_slower(costs_.op_seconds[op][algorithm], fastest(op));
+}
+
 std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
   const std::vector<Choice>& all = choices_[op];
   const std::uint32_t last = last_choice(op);
@@ -101,7 +109,7 @@ void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
     }
     kept.erase(kept.begin(), kept.begin() + first_within(id, limit));
     const auto much_slower = [&kept](const Choice& choice) {
-      return choice.seconds > kMuchSlower * kept.front().seconds;
+      return is_much_slower(choice.seconds, kept.front().seconds);
     };
     const auto last = std::ranges::find_if(kept, much_slower) - kept.begin() - 1;
     last_choice_.push_back(static_cast<std::uint32_t>(last));

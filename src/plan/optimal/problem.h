@@ -85,6 +85,7 @@ class Problem {
   // The last way that an op uses of free will: those after it take several times as long as the first, and
   // are for where nothing else fits.
   std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
+  bool is_last_resort(OpId op, std::uint32_t algorithm) const;
   // The first way whose workspace has at most `limit` bytes; the last where all have more. An index like
   // `choice`.
   std::uint32_t first_within(OpId op, std::uint64_t limit) const;
