@@ -25,8 +25,12 @@ constexpr std::size_t kMostVisits = 4'000'000;
 constexpr int kLessRoom = 2;  // attempts with less room for small buffers
 // The part of the search in which small buffers lie among large ones.
 constexpr std::size_t kTogether = 10;
-// Where more pairs of buffers meet, they are not placed by first fit.
+// Where more pairs of buffers meet, they are not placed by first fit; nor more buffers, for which it keeps a
+// bit for each two.
 constexpr std::size_t kTooManyPairs = 4'000'000;
+constexpr std::size_t kTooManyBuffers = 16'384;
+// Neighbours are sorted where all that are placed are at least so many times as many.
+constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
 
@@ -113,8 +117,11 @@ class Neighbours {
   std::size_t pairs_ = 0;
 };
 
-// Would there be more pairs of neighbours than first fit is for?
+// Are there more buffers, or would there be more pairs of neighbours, than first fit is for?
 bool too_many(std::span<const Lifetime> all) {
+  if (all.size() > kTooManyBuffers) {
+    return true;
+  }
   std::vector<std::uint32_t> ends;
   std::size_t pairs = 0;
   for (const Lifetime& each : all) {
@@ -133,31 +140,70 @@ bool too_many(std::span<const Lifetime> all) {
   return pairs > kTooManyPairs;
 }
 
+// A row of bits for each buffer: whom it must not lie over.
+class Conflicts {
+ public:
+  explicit Conflicts(std::size_t count)
+      : words_in_row_((count + kBits - 1) / kBits), words_(count * words_in_row_) {}
+
+  void add(std::uint32_t me, std::uint32_t other) {
+    words_[me * words_in_row_ + other / kBits] |= std::uint64_t{1} << (other % kBits);
+  }
+
+  class Row {
+   public:
+    explicit Row(const std::uint64_t* words) : words_(words) {}
+    // All ones or 0, for arithmetic without a branch.
+    std::uint64_t mask(std::uint32_t other) const {
+      return 0 - ((words_[other / kBits] >> (other % kBits)) & 1U);
+    }
+
+   private:
+    const std::uint64_t* words_;
+  };
+  Row row(std::uint32_t me) const { return Row(&words_[me * words_in_row_]); }
+
+ private:
+  static constexpr std::size_t kBits = 64;
+
+  std::size_t words_in_row_;
+  std::vector<std::uint64_t> words_;
+};
+
 class FirstFit {
  public:
   FirstFit(std::span<const Lifetime> all, std::uint64_t alignment)
-      : neighbours_(all), begins_(all.size()), placed_(all.size()) {
-    for (const Lifetime& each : all) {
-      sizes_.push_back(round_up(each.bytes, alignment));
+      : neighbours_(all), may_(all.size()), must_(all.size()), boxes_(all.size()), beside_(all.size()) {
+    for (std::uint32_t me = 0; me < all.size(); ++me) {
+      sizes_.push_back(round_up(all[me].bytes, alignment));
+      for (const auto& [who, must] : neighbours_.of(me)) {
+        may_.add(me, who);
+        if (must) {
+          must_.add(me, who);
+        }
+      }
     }
   }
 
   // In that order, each at the lowest offset where nothing that lives at the same time lies: nothing that
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
-    placed_.assign(placed_.size(), false);
+    boxes_.assign(sizes_.size(), {});
+    in_order_.clear();
     std::uint64_t reach = 0;
     for (const std::uint32_t me : order) {
-      find_boxes(me);
-      std::uint64_t begin = lowest_offset(sizes_[me], false);
+      const std::span<const Box> others = boxes_in_order(me);
+      std::uint64_t begin = lowest_offset(sizes_[me], others, may_.row(me));
       if (begin + sizes_[me] > goal) {
-        begin = lowest_offset(sizes_[me], true);
+        begin = lowest_offset(sizes_[me], others, must_.row(me));
       }
-      begins_[me] = begin;
-      placed_[me] = true;
-      reach = std::max(reach, begin + sizes_[me]);
+      boxes_[me] = {.begin = begin, .end = begin + sizes_[me], .who = me};
+      in_order_.insert(std::ranges::upper_bound(in_order_, begin, {}, &Box::begin), boxes_[me]);
+      reach = std::max(reach, boxes_[me].end);
     }
-    return {.offsets = begins_, .bytes = reach};
+    Placement result{.offsets = std::vector<std::uint64_t>(sizes_.size()), .bytes = reach};
+    std::ranges::transform(boxes_, result.offsets.begin(), &Box::begin);
+    return result;
   }
 
   std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
@@ -166,41 +212,49 @@ class FirstFit {
 
  private:
   struct Box {
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-    bool must = false;
+    std::uint64_t begin = kEndless;  // not placed
+    std::uint64_t end = kEndless;
+    std::uint32_t who = 0;
   };
 
-  void find_boxes(std::uint32_t me) {
-    boxes_.clear();
-    for (const auto& [who, must] : neighbours_.of(me)) {
-      if (placed_[who]) {
-        boxes_.push_back({.begin = begins_[who], .end = begins_[who] + sizes_[who], .must = must});
-      }
+  // At least all neighbours that are placed, by offset: all that are placed, unless the neighbours are so few
+  // that it takes less time to sort them.
+  std::span<const Box> boxes_in_order(std::uint32_t me) {
+    const std::vector<Neighbours::Other>& neighbours = neighbours_.of(me);
+    if (neighbours.size() * kFewNeighbours >= in_order_.size()) {
+      return in_order_;
     }
-    std::ranges::sort(boxes_, {}, &Box::begin);
+    std::size_t count = 0;
+    for (const Neighbours::Other& other : neighbours) {
+      beside_[count] = boxes_[other.who];
+      count += beside_[count].begin != kEndless ? 1 : 0;  // no branch: none could foretell it
+    }
+    const std::span<Box> beside = std::span(beside_).first(count);
+    std::ranges::sort(beside, {}, &Box::begin);
+    return beside;
   }
 
   // The boxes are in order, so that the first hole that is large enough is the lowest.
-  std::uint64_t lowest_offset(std::uint64_t size, bool must_alone) const {
+  static std::uint64_t lowest_offset(std::uint64_t size, std::span<const Box> boxes,
+                                     const Conflicts::Row& conflicts) {
     std::uint64_t offset = 0;
-    for (const Box& other : boxes_) {
-      if (must_alone && !other.must) {
-        continue;
-      }
-      if (other.begin >= offset + size) {
+    for (const Box& other : boxes) {
+      const std::uint64_t mask = conflicts.mask(other.who);
+      if ((other.begin & mask) >= offset + size) {
         break;
       }
-      offset = std::max(offset, other.end);
+      offset = std::max(offset, other.end & mask);
     }
     return offset;
   }
 
   Neighbours neighbours_;
+  Conflicts may_;
+  Conflicts must_;
   std::vector<std::uint64_t> sizes_;
-  std::vector<std::uint64_t> begins_;
-  std::vector<bool> placed_;
-  std::vector<Box> boxes_;  // of neighbours that are placed
+  std::vector<Box> boxes_;     // a buffer
+  std::vector<Box> in_order_;  // those that are placed, by offset
+  std::vector<Box> beside_;    // room for boxes_in_order()
 };
 
 std::uint32_t length(const Lifetime& lifetime) {

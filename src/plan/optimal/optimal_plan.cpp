@@ -34,6 +34,11 @@ constexpr std::size_t kLongTape = 100;
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
+// Where so many sizes one after the other give plans so many times as slow as the fastest, smaller ones are
+// left out: the search is no exact one, but what it finds in less memory is hardly ever that much faster.
+constexpr std::size_t kHopelessSizes = 2;
+constexpr double kHopeless = 1.3;
+
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
@@ -196,8 +201,11 @@ class Chooser {
   void choose_among_sizes() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     const std::uint64_t most = device - std::min(device, problems_.front()->problem().persistent_bytes());
-    for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin(); size > 0; --size) {
-      choose_among_limits(static_cast<std::size_t>(size - 1));
+    std::size_t hopeless = 0;
+    for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin();
+         size > 0 && hopeless < kHopelessSizes; --size) {
+      const double seconds = choose_among_limits(static_cast<std::size_t>(size - 1));
+      hopeless = seconds > kHopeless * contest_.best_seconds() ? hopeless + 1 : 0;
     }
     consider_closer();
   }
@@ -220,21 +228,26 @@ class Chooser {
     optimal::Found found;
   };
 
-  // First without a limit but the user's: what is found there may rule out the others.
-  void choose_among_limits(std::size_t size) {
-    consider(find(first_problem(), size));
-    consider(find(Problems(problems_).subspan(1), size));
+  // First without a limit but the user's: what is found there may rule out the others. The model's time of
+  // the fastest.
+  double choose_among_limits(std::size_t size) {
+    const double first = consider(find(first_problem(), size));
+    return std::min(first, consider(find(Problems(problems_).subspan(1), size)));
   }
 
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
-  void consider(std::vector<Candidate> candidates) {
+  // Returns the least.
+  double consider(std::vector<Candidate> candidates) {
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
     for (const auto& [limited, found] : candidates) {
       if (at_least(found.seconds) < contest_.best_seconds()) {
         limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
       }
     }
+    const double least =
+        candidates.empty() ? std::numeric_limits<double>::infinity() : candidates.front().found.seconds;
     std::ranges::move(candidates, std::back_inserter(found_));
+    return least;
   }
 
   // At once where that is faster.
