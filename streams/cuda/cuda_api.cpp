@@ -139,6 +139,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     return cudaGetErrorName(static_cast<cudaError_t>(error));
   }
   CudaStatus get_last_error() override { return status(cudaGetLastError()); }
+  CudaStatus peek_at_last_error() override { return status(cudaPeekAtLastError()); }
 
   CudaStatus driver_version(int& version) override { return status(cudaDriverGetVersion(&version)); }
   int runtime_version() const override {
@@ -340,8 +341,10 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
         cudaGetDriverEntryPointByVersion == nullptr
             ? cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &answer)
             : cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
-    if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
+    if (error != cudaSuccess) {
       cudaGetLastError();  // is told by why_missing(), not by somebody's next check
+    }
+    if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
       return false;
     }
     function = reinterpret_cast<Function>(found);

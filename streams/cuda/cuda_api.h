@@ -102,8 +102,10 @@ class CudaApi {
   virtual std::string why_missing() const = 0;
   // Of cudaError_t: "cudaErrorMemoryAllocation".
   virtual std::string error_name(CudaStatus status) const = 0;
-  // Forgets the calling thread's last error.
+  // Of the calls of the runtime that the calling thread has made, the program's own too. Calls of the driver
+  // (cu...) leave none, nor does kNotReady. The first forgets it.
   virtual CudaStatus get_last_error() = 0;
+  virtual CudaStatus peek_at_last_error() = 0;
 
   // 1000 * major + 10 * minor. Of the driver 0: there is none.
   virtual CudaStatus driver_version(int& version) = 0;

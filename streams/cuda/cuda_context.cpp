@@ -33,6 +33,13 @@ bool corrupts(CudaStatus status) {
   }
 }
 
+// A call of the driver that fails leaves nothing to be forgotten; then the last error is the program's own.
+void forget_last_error(CudaApi& api, CudaStatus failed) {
+  if (failed != CudaStatus::kSuccess && api.peek_at_last_error() == failed) {
+    api.get_last_error();
+  }
+}
+
 }  // namespace
 
 CudaContext::Scope::Scope(Scope&& other) noexcept
@@ -48,9 +55,7 @@ CudaContext::Scope::~Scope() {
   if (status == CudaStatus::kSuccess && active) {
     status = api_->set_device(previous_);
   }
-  if (status != CudaStatus::kSuccess) {
-    api_->get_last_error();
-  }
+  forget_last_error(*api_, status);
 }
 
 CudaContext::CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal)
@@ -86,7 +91,6 @@ CudaContext::Scope CudaContext::enter_anyway() noexcept {
 
 bool CudaContext::is_ready(CudaStatus status, const char* call) {
   if (status == CudaStatus::kNotReady) {
-    forget(status);
     return false;
   }
   check(status, call);
@@ -94,9 +98,7 @@ bool CudaContext::is_ready(CudaStatus status, const char* call) {
 }
 
 void CudaContext::forget(CudaStatus status) noexcept {
-  if (status != CudaStatus::kSuccess) {
-    api_->get_last_error();
-  }
+  forget_last_error(*api_, status);
 }
 
 void CudaContext::fail(CudaStatus status, const char* call, const std::string& numbers) {

@@ -69,7 +69,8 @@ class CudaContext {
   }
   // Likewise of what is not ready: false.
   bool is_ready(CudaStatus status, const char* call);
-  // Whatever `status` says, nobody's next check of a launch is to find it.
+  // Whatever `status` says, nobody's next check of a launch is to find it. An error that the program has left
+  // stays for the program's own check, unless it is the same one.
   void forget(CudaStatus status) noexcept;
 
  private:

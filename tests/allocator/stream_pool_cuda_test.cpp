@@ -601,5 +601,40 @@ TEST(StreamPoolWithoutVirtualMemory, ProgramsAreInOrderAndNothingLeaksWhateverCa
   }
 }
 
+// Failed before: the pool forgot the thread's last error after queries of events that were not ready, which
+// leave none (CUDA Programming Guide, "Error Checking"), and after failures of the driver's calls. A program
+// that checks its launches later never saw its own error.
+TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
+  constexpr std::uint64_t kBudget = 64 * kMiB;
+  const auto cuda =
+      std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = kBudget, .logical_memory = true});
+  ASSERT_EQ(cuda->set_device(0), CudaStatus::kSuccess);
+  CudaStream stream = nullptr;
+  ASSERT_EQ(cuda->stream_create(stream), CudaStatus::kSuccess);
+  {
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    FakeCuda::launch(stream, [] {});
+    const EventHandle event = backend->record(stream);
+    cuda->fail_call(1, CudaStatus::kInvalidDevice, "cudaMalloc");
+    std::uint64_t address = 0;
+    EXPECT_EQ(cuda->malloc(address, kMiB), CudaStatus::kInvalidDevice);
+    EXPECT_FALSE(backend->reached(event));
+    EXPECT_EQ(cuda->peek_at_last_error(), CudaStatus::kInvalidDevice) << "after a query";
+    std::vector<GranuleHandle> granules;
+    EXPECT_THROW(
+        for (std::uint64_t i = 0; i <= kBudget / backend->properties().granule_bytes;
+             ++i) { granules.push_back(backend->create_granule()); },
+        OutOfMemory);
+    EXPECT_EQ(cuda->get_last_error(), CudaStatus::kInvalidDevice) << "after a call of the driver";
+    for (const GranuleHandle each : granules) {
+      backend->destroy_granule(each);
+    }
+    backend->synchronize(event);
+    backend->release(event);
+  }
+  EXPECT_EQ(cuda->stream_destroy(stream), CudaStatus::kSuccess);
+  EXPECT_THAT(cuda->misuses(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace vdnn

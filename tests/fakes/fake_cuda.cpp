@@ -35,6 +35,7 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, con
   {
     const std::lock_guard lock(self.mutex_);
     self.run_awhile();
+    self.thread().calls_runtime = true;
     if (self.finish(self.corruption()) == CudaStatus::kSuccess) {
       self.give("cudaLaunchKernel", stream, std::move(kernel), accesses);
     }
@@ -251,6 +252,7 @@ CudaStatus FakeCuda::begin(std::string_view name, Owned* releases) {
 }
 
 CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* releases) {
+  thread().calls_runtime = name.starts_with("cuda");
   ++all_calls_;
   auto count = calls_.find(name);
   if (count == calls_.end()) {
@@ -293,7 +295,8 @@ CudaStatus FakeCuda::begin_unsafe(std::string_view name, Owned* releases) {
 }
 
 CudaStatus FakeCuda::finish(CudaStatus status) {
-  if (status != CudaStatus::kSuccess) {
+  const bool is_error = status != CudaStatus::kSuccess && status != CudaStatus::kNotReady;
+  if (is_error && thread().calls_runtime) {
     thread().last_error = status;
   }
   return status;
@@ -322,6 +325,11 @@ CudaStatus FakeCuda::get_last_error() {
   const CudaStatus last = std::exchange(thread().last_error, CudaStatus::kSuccess);
   // Which nothing clears.
   return corruption() == CudaStatus::kSuccess ? last : corruption();
+}
+
+CudaStatus FakeCuda::peek_at_last_error() {
+  const std::lock_guard lock(mutex_);
+  return corruption() == CudaStatus::kSuccess ? thread().last_error : corruption();
 }
 
 CudaStatus FakeCuda::driver_version(int& version) {

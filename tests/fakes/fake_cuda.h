@@ -194,6 +194,7 @@ class FakeCuda final : public CudaApi {
   std::string why_missing() const override { return ""; }
   std::string error_name(CudaStatus status) const override;
   CudaStatus get_last_error() override;
+  CudaStatus peek_at_last_error() override;
   CudaStatus driver_version(int& version) override;
   int runtime_version() const override { return 13000; }
   CudaStatus device_count(int& count) override;
@@ -393,7 +394,8 @@ class FakeCuda final : public CudaApi {
     int ordinal = 0;
     bool has_context = false;
     CaptureMode capture_mode = CaptureMode::kGlobal;
-    CudaStatus last_error = CudaStatus::kSuccess;
+    CudaStatus last_error = CudaStatus::kSuccess;  // of calls of the runtime, and of nothing else
+    bool calls_runtime = true;                     // now; else the driver, or its management library
     std::vector<std::string> ranges;
     std::map<int, Stream*> default_streams;  // by ordinal
   };

@@ -207,7 +207,6 @@ TEST_F(CudaOrderTest, AQueryThatSaysNotYetOrdersNothing) {
   kernel(a_, "makes x", {}, {x_});
   record(a_);
   EXPECT_EQ(fake_.event_query(event_), CudaStatus::kNotReady);
-  EXPECT_EQ(fake_.get_last_error(), CudaStatus::kNotReady);
   kernel(b_, "reads x", {x_}, {});
   EXPECT_THAT(pairs(fake_), ElementsAre("makes x, reads x"));
 }
@@ -760,6 +759,29 @@ TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
     expect(fake.set_device(0));
     EXPECT_EQ(fake.stream_end_capture(graph, stream), CudaStatus::kStreamCaptureWrongThread);
   }).join();
+}
+
+// CUDA Programming Guide, "Error Checking": cudaErrorNotReady is no error. Runtime API, cudaGetLastError():
+// the error of a call of the runtime.
+TEST(FakeCuda, LastErrorsAreOfTheRuntimesCallsAlone) {
+  FakeCuda fake;
+  CudaStream stream = nullptr;
+  CudaEvent event = nullptr;
+  expect(fake.set_device(0));
+  expect(fake.stream_create(stream));
+  expect(fake.event_create(event, {}));
+  EXPECT_EQ(FakeCuda::launch(stream, [] {}), CudaStatus::kSuccess);
+  expect(fake.event_record(event, stream));
+  EXPECT_EQ(fake.event_query(event), CudaStatus::kNotReady);
+  EXPECT_EQ(fake.stream_query(stream), CudaStatus::kNotReady);
+  std::uint64_t handle = 0;
+  EXPECT_EQ(fake.memory_create(handle, std::uint64_t{1} << 40U, {}), CudaStatus::kMemoryAllocation);
+  expect(fake.peek_at_last_error());
+  EXPECT_EQ(fake.set_device(7), CudaStatus::kInvalidDevice);
+  EXPECT_EQ(fake.event_query(event), CudaStatus::kNotReady);
+  EXPECT_EQ(fake.peek_at_last_error(), CudaStatus::kInvalidDevice);
+  EXPECT_EQ(fake.get_last_error(), CudaStatus::kInvalidDevice);
+  expect(fake.get_last_error());
 }
 
 }  // namespace

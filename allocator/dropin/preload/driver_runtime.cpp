@@ -135,7 +135,7 @@ cudaError_t find_in_driver(const char* symbol, void** function, unsigned version
 }
 
 // The driver keeps none.
-cudaError_t get_last_error() {
+cudaError_t last_error() {
   return cudaSuccess;
 }
 
@@ -207,8 +207,9 @@ const auto& entries() {
       VDNN_PRELOAD_OWN(cudaGetDevice, get_device),
       own<cuda::FindInDriverByVersion>("cudaGetDriverEntryPointByVersion", find_in_driver),
       VDNN_PRELOAD_OWN(cudaGetErrorName, error_name),
-      VDNN_PRELOAD_OWN(cudaGetLastError, get_last_error),
+      VDNN_PRELOAD_OWN(cudaGetLastError, last_error),
       VDNN_PRELOAD_OWN(cudaMemcpyAsync, copy_async),
+      VDNN_PRELOAD_OWN(cudaPeekAtLastError, last_error),
       VDNN_PRELOAD_OWN(cudaRuntimeGetVersion, runtime_version),
       VDNN_PRELOAD_OWN(cudaSetDevice, set_device),
   };

@@ -76,9 +76,10 @@ CudaStatus StandIn::next_failure(std::string_view name) {
                              : static_cast<CudaStatus>(cudaErrorOperatingSystem);
 }
 
-cudaError_t StandIn::finish(CudaStatus status) {
+// The driver's calls leave no last error.
+cudaError_t StandIn::finish(std::string_view name, CudaStatus status) {
   const auto error = static_cast<cudaError_t>(status);
-  if (error != cudaSuccess && error != cudaErrorNotReady) {
+  if (error != cudaSuccess && error != cudaErrorNotReady && name.starts_with("cuda")) {
     last_errors_[thread_number()] = error;
   }
   return error;

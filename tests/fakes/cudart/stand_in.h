@@ -81,13 +81,13 @@ class StandIn {
     ++calls_[std::string(name)];
     const CudaStatus failure = next_failure(name);
     if (failure != CudaStatus::kSuccess && releases.empty()) {
-      return finish(failure);
+      return finish(name, failure);
     }
     if (failure != CudaStatus::kSuccess) {
       fake_.fail_call(1, failure, releases);
     }
     fake_.get_last_error();  // what a launch returns is to be its own
-    const cudaError_t error = finish(work());
+    const cudaError_t error = finish(name, work());
     fake_.fail_call(0, CudaStatus::kSuccess);  // where it was not reached
     return error;
   }
@@ -138,7 +138,7 @@ class StandIn {
   template <class Make>
   CudaStatus allocate_by(void** address, std::size_t bytes, const Make& make);
   CudaStatus next_failure(std::string_view name);
-  cudaError_t finish(CudaStatus status);
+  cudaError_t finish(std::string_view name, CudaStatus status);
   CudaStatus synchronize_used();
   Stream* find_made(cudaStream_t handle);
 
