@@ -32,15 +32,18 @@ bool is_mapped(AddressRange range) {
 
 CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, const FakeAccesses& accesses) {
   FakeCuda& self = *static_cast<Stream*>(stream)->owner;
-  {
-    const std::lock_guard lock(self.mutex_);
-    self.run_awhile();
-    self.thread().calls_runtime = true;
-    if (self.finish(self.corruption()) == CudaStatus::kSuccess) {
-      self.give("cudaLaunchKernel", stream, std::move(kernel), accesses);
-    }
+  const std::lock_guard lock(self.mutex_);
+  self.run_awhile();
+  Thread& mine = self.thread();
+  mine.calls_runtime = true;
+  CudaStatus status = self.finish(self.corruption());
+  if (status == CudaStatus::kSuccess) {
+    status = self.give("cudaLaunchKernel", stream, std::move(kernel), accesses);
   }
-  return self.get_last_error();
+  if (status != CudaStatus::kSuccess) {
+    mine.last_error = CudaStatus::kSuccess;
+  }
+  return status;
 }
 
 CudaStatus FakeCuda::hold(CudaStream stream, std::function<bool()> ready) {

@@ -96,8 +96,8 @@ class FakeCuda final : public CudaApi {
   explicit FakeCuda(const FakeCudaOptions& options = {}) : options_(options), random_(options.seed) {}
 
   // --- what a test does -----------------------------------------------------------------------------------
-  // As <<<>>> and a check of the launch do: `kernel` runs in its turn; returns, and forgets, the calling
-  // thread's last error. `stream` is one of a FakeCuda. The kernel makes no calls.
+  // As cudaLaunchKernel(): `kernel` runs in its turn. An error that it returns has been taken off the thread;
+  // one that an earlier call has left stays. `stream` is one of a FakeCuda. The kernel makes no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
                            const FakeAccesses& accesses = {});
   // The stream goes on no sooner than ready() says, as behind a kernel that waits for other GPUs. ready()

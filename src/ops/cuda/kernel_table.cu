@@ -77,8 +77,13 @@ void submit(const Kernel& kernel, cudaStream_t stream) {
   if (blocks > kMostBlocks) {
     fail(Kernel::kName, blocks, cudaErrorInvalidConfiguration);
   }
-  run<<<static_cast<unsigned>(blocks), kBlockThreads, 0, stream>>>(kernel);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
+  // Not <<<>>>, of which only the thread's last error tells: that may be of another call, of the program's
+  // own.
+  void* argument = const_cast<Kernel*>(&kernel);
+  const cudaError_t error = cudaLaunchKernel(run<Kernel>, dim3(static_cast<unsigned>(blocks)),
+                                             dim3(kBlockThreads), &argument, 0, stream);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // is told here
     fail(Kernel::kName, blocks, error);
   }
 }
