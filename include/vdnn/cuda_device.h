@@ -21,9 +21,12 @@
 // (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every later call
 // throws DeviceError with lost() and the first cause.
 //
-// Calls set the GPU for the calling thread and put back the one that it had, if the process uses that one: to
-// put back another would be to begin to use it, and take memory there. `times` and traces are measured
-// with timed events, and only while tracing: timing what nobody looks at would hold up the streams.
+// Calls set the GPU for the calling thread and put back the context that it had, primary or not. Where it had
+// none, they put back its GPU if the process uses that one: to put back another would be to begin to use it,
+// and take memory there. Captures of other threads, in whatever mode, are not disturbed.
+//
+// `times` and traces are measured with timed events, and only while tracing: timing what nobody looks at
+// would hold up the streams.
 
 #include <cstdint>
 #include <memory>

@@ -134,7 +134,8 @@ struct CudaBackendOptions {
 // The streams of a program that uses the GPU `ordinal` by CUDA. Blocks are aligned to 512 bytes, as
 // cudaMalloc aligns them. Of the default streams the legacy one, handle 0 or cudaStreamLegacy, is a stream
 // like any other: that blocking streams wait for it is not relied on. Calls set the GPU for the calling
-// thread and put back the one that it had.
+// thread and put back the context that it had, primary or not, or, where it had none, its GPU if the process
+// uses that one.
 //
 // Where the GPU has no virtual memory management, a pool takes its whole budget at once (cudaMalloc) and
 // gives nothing back before it dies; `memory_bytes` is a little less than what is free then.

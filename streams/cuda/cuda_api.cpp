@@ -150,6 +150,15 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus device_count(int& count) override { return status(cudaGetDeviceCount(&count)); }
   CudaStatus get_device(int& ordinal) override { return status(cudaGetDevice(&ordinal)); }
   CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
+  CudaStatus current_context(CudaContextHandle& context) override {
+    CUcontext found = nullptr;
+    const CudaStatus result = status(current_context_(&found));
+    context = found;
+    return result;
+  }
+  CudaStatus set_current_context(CudaContextHandle context) override {
+    return status(set_context_(static_cast<CUcontext>(context)));
+  }
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
   CudaStatus device_reset() override { return status(cudaDeviceReset()); }
@@ -317,6 +326,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
         add_name(missing, name);
       }
     };
+    load("cuCtxGetCurrent", current_context_);
+    load("cuCtxSetCurrent", set_context_);
     load("cuDeviceGet", device_get_);
     load("cuDeviceGetAttribute", device_attribute_);
     load("cuDeviceGetName", device_name_);
@@ -352,6 +363,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   }
 
   std::string missing_;
+  PFN_cuCtxGetCurrent_v4000 current_context_ = nullptr;
+  PFN_cuCtxSetCurrent_v4000 set_context_ = nullptr;
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
   PFN_cuDeviceGetName_v2000 device_name_ = nullptr;
   PFN_cuDeviceGetUuid_v9020 device_uuid_ = nullptr;

@@ -62,10 +62,11 @@ enum class CudaStatus : int {
 // of all threads, in kThreadLocal its own, in kRelaxed none. The numbers are those of cudaStreamCaptureMode.
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
-using CudaStream = void*;  // a cudaStream_t
-using CudaEvent = void*;   // a cudaEvent_t
-using CudaGraph = void*;   // a cudaGraph_t
-using CudaExec = void*;    // a cudaGraphExec_t
+using CudaContextHandle = void*;  // a CUcontext
+using CudaStream = void*;         // a cudaStream_t
+using CudaEvent = void*;          // a cudaEvent_t
+using CudaGraph = void*;          // a cudaGraph_t
+using CudaExec = void*;           // a cudaGraphExec_t
 
 struct CudaDeviceInfo {
   std::string name;
@@ -112,7 +113,12 @@ class CudaApi {
   virtual int runtime_version() const = 0;
   virtual CudaStatus device_count(int& count) = 0;
   virtual CudaStatus get_device(int& ordinal) = 0;
+  // Makes the GPU's primary context current to the calling thread, in place of any other.
   virtual CudaStatus set_device(int ordinal) = 0;
+  // The calling thread's; null: it has none. Where it has none, calls of the runtime begin to use the
+  // thread's GPU.
+  virtual CudaStatus current_context(CudaContextHandle& context) = 0;
+  virtual CudaStatus set_current_context(CudaContextHandle context) = 0;
   virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
   // Whether the process uses the GPU already (its primary context).
   virtual CudaStatus context_is_active(bool& active, int ordinal) = 0;

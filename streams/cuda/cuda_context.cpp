@@ -43,23 +43,45 @@ void forget_last_error(CudaApi& api, CudaStatus failed) {
 }  // namespace
 
 CudaContext::Scope::Scope(Scope&& other) noexcept
-    : api_(other.api_), previous_(other.previous_), changed_(std::exchange(other.changed_, false)) {}
+    : api_(other.api_),
+      context_(other.context_),
+      gpu_(other.gpu_),
+      is_changed_(std::exchange(other.is_changed_, false)),
+      mode_(std::exchange(other.mode_, std::nullopt)) {}
 
 CudaContext::Scope::~Scope() {
-  if (!changed_) {
+  if (mode_) {
+    forget_last_error(*api_, api_->thread_exchange_capture_mode(*mode_));
+  }
+  if (!is_changed_) {
+    return;
+  }
+  if (context_ != nullptr) {
+    forget_last_error(*api_, api_->set_current_context(context_));
     return;
   }
   // A GPU that nobody has begun to use has no context, and to set it would make one there.
   bool active = false;
-  CudaStatus status = api_->context_is_active(active, previous_);
+  CudaStatus status = api_->context_is_active(active, gpu_);
   if (status == CudaStatus::kSuccess && active) {
-    status = api_->set_device(previous_);
+    status = api_->set_device(gpu_);
   }
   forget_last_error(*api_, status);
 }
 
-CudaContext::CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal)
-    : owner_(std::move(owner)), api_(std::move(api)), ordinal_(ordinal) {}
+CudaStatus CudaContext::Scope::see_change(int ordinal) {
+  if (context_ == nullptr) {
+    is_changed_ = gpu_ != ordinal;
+    return CudaStatus::kSuccess;
+  }
+  CudaContextHandle now = nullptr;
+  const CudaStatus status = api_->current_context(now);
+  is_changed_ = status != CudaStatus::kSuccess || now != context_;
+  return status;
+}
+
+CudaContext::CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal, CaptureMode captures)
+    : owner_(std::move(owner)), api_(std::move(api)), ordinal_(ordinal), captures_(captures) {}
 
 CudaContext::Scope CudaContext::enter() {
   return enter(ordinal_);
@@ -73,19 +95,33 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
     }
   }
   Scope scope(*api_);
-  check(api_->get_device(scope.previous_), "cudaGetDevice");
+  CaptureMode mode = captures_;
+  check(api_->thread_exchange_capture_mode(mode), "cudaThreadExchangeStreamCaptureMode");
+  scope.mode_ = mode;
+  check(api_->current_context(scope.context_), "cuCtxGetCurrent");
+  check(api_->get_device(scope.gpu_), "cudaGetDevice");
   // Also where it is set already: on a thread that has not used it yet, this makes its context current.
   check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
-  scope.changed_ = scope.previous_ != ordinal;
+  check(scope.see_change(ordinal), "cuCtxGetCurrent");
   return scope;
 }
 
 CudaContext::Scope CudaContext::enter_anyway() noexcept {
   Scope scope(*api_);
-  const CudaStatus known = api_->get_device(scope.previous_);
-  forget(known);
+  CaptureMode mode = captures_;
+  const CudaStatus exchanged = api_->thread_exchange_capture_mode(mode);
+  forget(exchanged);
+  if (exchanged == CudaStatus::kSuccess) {
+    scope.mode_ = mode;
+  }
+  const CudaStatus had_context = api_->current_context(scope.context_);
+  forget(had_context);
+  const CudaStatus had_gpu = api_->get_device(scope.gpu_);
+  forget(had_gpu);
   forget(api_->set_device(ordinal_));
-  scope.changed_ = known == CudaStatus::kSuccess && scope.previous_ != ordinal_;
+  if (had_context == CudaStatus::kSuccess && had_gpu == CudaStatus::kSuccess) {
+    forget(scope.see_change(ordinal_));
+  }
   return scope;
 }
 

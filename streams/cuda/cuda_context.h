@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "streams/cuda/cuda_api.h"
@@ -16,8 +17,9 @@ namespace vdnn {
 // Thread-safe.
 class CudaContext {
  public:
-  // Until it dies the calling thread's GPU is the context's; then the one before, if the process uses that:
-  // since CUDA 12, to set a GPU is to begin to use it.
+  // Until it dies the calling thread has the GPU's primary context and obeys captures as the context says.
+  // Then it has what it had before: its own context, which need not be a primary one, or, where it had none,
+  // the GPU before, if the process uses that. Since CUDA 12, to set a GPU is to begin to use it.
   class Scope {
    public:
     Scope(Scope&& other) noexcept;
@@ -27,14 +29,20 @@ class CudaContext {
    private:
     friend class CudaContext;
     explicit Scope(CudaApi& api) : api_(&api) {}
+    // The thread has set this GPU.
+    CudaStatus see_change(int ordinal);
 
     CudaApi* api_;
-    int previous_ = 0;
-    bool changed_ = false;
+    CudaContextHandle context_ = nullptr;  // before
+    int gpu_ = 0;                          // before
+    bool is_changed_ = false;              // one of these
+    std::optional<CaptureMode> mode_;      // before; empty: not changed
   };
 
-  // `owner` names the device in errors.
-  CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal);
+  // `owner` names the device in errors. Calls are made in the mode `captures`: by default those are refused
+  // that a capture of the calling thread forbids, and captures of other threads go on beside them.
+  CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal,
+              CaptureMode captures = CaptureMode::kThreadLocal);
 
   CudaApi& api() const { return *api_; }
   int ordinal() const { return ordinal_; }
@@ -79,6 +87,7 @@ class CudaContext {
   const std::string owner_;
   const std::shared_ptr<CudaApi> api_;
   const int ordinal_;
+  const CaptureMode captures_;
   std::mutex mutex_;  // guards what follows
   std::exception_ptr lost_;
 };

@@ -27,21 +27,6 @@ bool is_default(StreamHandle stream) {
   return reinterpret_cast<std::uintptr_t>(stream) <= kPerThread;
 }
 
-// What the calling thread captures is not disturbed by what the pool does meanwhile, which is no part of it.
-class BesideCaptures {
- public:
-  explicit BesideCaptures(CudaContext& context) : context_(context) {
-    context_.check(context_.api().thread_exchange_capture_mode(mode_), "cudaThreadExchangeStreamCaptureMode");
-  }
-  ~BesideCaptures() { context_.forget(context_.api().thread_exchange_capture_mode(mode_)); }
-  BesideCaptures(const BesideCaptures&) = delete;
-  BesideCaptures& operator=(const BesideCaptures&) = delete;
-
- private:
-  CudaContext& context_;
-  CaptureMode mode_ = CaptureMode::kRelaxed;  // then the thread's own
-};
-
 PoolBackendProperties properties_of(CudaContext& context) {
   require_gpu(context);
   const CudaContext::Scope scope = context.enter();
@@ -73,27 +58,27 @@ class CudaPoolBackend final : public PoolBackend {
         host_waits_(*context_) {}
 
   AddressRange reserve(std::uint64_t bytes) override {
-    return beside_captures([&] { return granules_.reserve(bytes); });
+    return within([&] { return granules_.reserve(bytes); });
   }
   void unreserve(AddressRange reservation) override {
-    beside_captures([&] { granules_.unreserve(reservation); });
+    within([&] { granules_.unreserve(reservation); });
   }
   GranuleHandle create_granule() override {
-    return beside_captures([&] { return granules_.create(); });
+    return within([&] { return granules_.create(); });
   }
   void destroy_granule(GranuleHandle granule) override {
-    beside_captures([&] { granules_.destroy(granule); });
+    within([&] { granules_.destroy(granule); });
   }
   void map(AddressRange range, std::span<const GranuleHandle> granules) override {
-    beside_captures([&] { granules_.map(range, granules); });
+    within([&] { granules_.map(range, granules); });
   }
   void unmap(AddressRange range) override {
-    beside_captures([&] { granules_.unmap(range); });
+    within([&] { granules_.unmap(range); });
   }
 
   std::uint64_t stream_id(StreamHandle stream) override {
     // A stream is of one GPU, whatever the thread's is; default streams are of the thread's.
-    return is_default(stream) ? within([&] { return id_of(stream); }) : id_of(stream);
+    return is_default(stream) || !has_context() ? within([&] { return id_of(stream); }) : id_of(stream);
   }
   bool is_of_thread(StreamHandle stream) const override {
     return reinterpret_cast<std::uintptr_t>(stream) == kPerThread;
@@ -113,10 +98,10 @@ class CudaPoolBackend final : public PoolBackend {
     within([&] { context_->check(api().stream_wait_event(stream, event), "cudaStreamWaitEvent"); });
   }
   bool reached(EventHandle event) override {
-    return beside_captures([&] { return context_->is_ready(api().event_query(event), "cudaEventQuery"); });
+    return within([&] { return context_->is_ready(api().event_query(event), "cudaEventQuery"); });
   }
   void synchronize(EventHandle event) override {
-    beside_captures([&] { host_waits_.wait(event); });
+    within([&] { host_waits_.wait(event); });
   }
   void synchronize_all() override {
     within([&] {
@@ -131,6 +116,13 @@ class CudaPoolBackend final : public PoolBackend {
 
  private:
   CudaApi& api() const { return context_->api(); }
+
+  // The calling thread. Where it has none, each call of the runtime begins to use its GPU, which may be any.
+  bool has_context() {
+    CudaContextHandle context = nullptr;
+    context_->check(api().current_context(context), "cuCtxGetCurrent");
+    return context != nullptr;
+  }
 
   // Of the legacy stream, also whether a blocking stream of the GPU is.
   bool is_captured(StreamHandle stream) {
@@ -160,12 +152,6 @@ class CudaPoolBackend final : public PoolBackend {
     const CudaContext::Scope scope = context_->enter();
     return call();
   }
-  template <class Call>
-  std::invoke_result_t<const Call&> beside_captures(const Call& call) {
-    const CudaContext::Scope scope = context_->enter();
-    const BesideCaptures beside(*context_);
-    return call();
-  }
 
   std::unique_ptr<CudaContext> context_;
   const CudaBackendOptions options_;
@@ -179,7 +165,11 @@ class CudaPoolBackend final : public PoolBackend {
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api,
                                                     const CudaBackendOptions& options) {
   return std::make_unique<CudaPoolBackend>(
-      std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal), options);
+      // What the calling thread captures is not disturbed by what the pool does meanwhile, which is no part
+      // of it.
+      std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal,
+                                    CaptureMode::kRelaxed),
+      options);
 }
 
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options) {

@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fakes/fake_cuda.h"
@@ -319,7 +320,7 @@ TEST_F(OnCuda, AFreeCallsNothing) {
   pool_->free(large.begin);
   EXPECT_EQ(cuda_->calls(), calls);
   pool_->allocate(1000, streams_[0]);
-  EXPECT_EQ(cuda_->calls(), calls + 1) << "who the stream is";
+  EXPECT_EQ(cuda_->calls(), calls + 2) << "whether the thread has a context, and who the stream is";
 }
 
 TEST_F(OnCuda, WhereEndsAreToldNobodyIsAskedWhoAStreamIs) {
@@ -634,6 +635,71 @@ TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
   }
   EXPECT_EQ(cuda->stream_destroy(stream), CudaStatus::kSuccess);
   EXPECT_THAT(cuda->misuses(), IsEmpty());
+}
+
+// Failed before: cudaSetDevice() makes the primary context current in place of the program's own, such as a
+// green one, and the pool left it there.
+TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
+  const auto cuda = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});
+  for (const int gpu : {0, 1}) {
+    const CudaContextHandle own = cuda->make_context(gpu);
+    ASSERT_EQ(cuda->set_current_context(own), CudaStatus::kSuccess);
+    const auto current = [&] {
+      CudaContextHandle found = nullptr;
+      EXPECT_EQ(cuda->current_context(found), CudaStatus::kSuccess);
+      return found;
+    };
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    EXPECT_EQ(current(), own);
+    backend->destroy_granule(backend->create_granule());
+    EXPECT_EQ(current(), own);
+    EXPECT_EQ(cuda->gpu_of_thread(), gpu);
+  }
+}
+
+// Failed before: what a stream's id is was asked on the thread as it was, and the runtime then begins to use
+// the first GPU where the thread has none.
+TEST(StreamPoolOnCuda, AThreadWithoutAGpuBeginsToUseNoOther) {
+  const auto cuda = std::make_shared<FakeCuda>(
+      FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});
+  ASSERT_EQ(cuda->set_device(1), CudaStatus::kSuccess);
+  CudaStream stream = nullptr;
+  ASSERT_EQ(cuda->stream_create(stream), CudaStatus::kSuccess);
+  const auto backend = make_cuda_pool_backend(1, cuda);
+  StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
+  std::thread([&] {
+    const std::optional<AddressRange> block = pool.allocate(1000, stream);
+    ASSERT_TRUE(block);
+    pool.free(block->begin, stream);
+  }).join();
+  EXPECT_FALSE(cuda->uses(0));
+}
+
+// Failed before: waiting for a stream and giving memory back are calls that a capture in the mode
+// cudaStreamCaptureModeGlobal forbids all other threads, and that end it.
+TEST(StreamPoolOnCuda, ItsEndLeavesCapturesOfOtherThreadsAlone) {
+  const auto cuda =
+      std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = 64 * kMiB, .logical_memory = true});
+  ASSERT_EQ(cuda->set_device(0), CudaStatus::kSuccess);
+  CudaStream stream = nullptr;
+  CudaStream captured = nullptr;
+  ASSERT_EQ(cuda->stream_create(stream), CudaStatus::kSuccess);
+  ASSERT_EQ(cuda->stream_create(captured), CudaStatus::kSuccess);
+  auto backend = make_cuda_pool_backend(0, cuda);
+  FakeCuda::launch(stream, [] {});
+  const EventHandle event = backend->record(stream);
+  backend->synchronize(event);  // on a stream of the backend's own
+  backend->release(event);
+  backend->reserve(4 * kMiB);
+  ASSERT_EQ(cuda->stream_begin_capture(captured, CaptureMode::kGlobal), CudaStatus::kSuccess);
+  std::thread([&] { backend.reset(); }).join();
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda->stream_end_capture(graph, captured), CudaStatus::kSuccess);
+  EXPECT_EQ(cuda->graph_destroy(graph), CudaStatus::kSuccess);
+  cuda->stream_destroy(stream);
+  cuda->stream_destroy(captured);
+  EXPECT_THAT(cuda->leaks(), IsEmpty());
 }
 
 }  // namespace

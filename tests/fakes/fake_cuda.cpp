@@ -36,6 +36,7 @@ CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, con
   self.run_awhile();
   Thread& mine = self.thread();
   mine.calls_runtime = true;
+  self.use_gpu();
   CudaStatus status = self.finish(self.corruption());
   if (status == CudaStatus::kSuccess) {
     status = self.give("cudaLaunchKernel", stream, std::move(kernel), accesses);
@@ -251,7 +252,31 @@ CudaStatus FakeCuda::corruption() {
 
 CudaStatus FakeCuda::begin(std::string_view name, Owned* releases) {
   const CudaStatus status = begin_without_context(name, releases);
-  return status != CudaStatus::kSuccess ? status : finish(corruption());
+  if (status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (thread().calls_runtime) {
+    use_gpu();
+  }
+  return finish(corruption());
+}
+
+CudaContextHandle FakeCuda::primary_context(int ordinal) {
+  int*& mine = primary_contexts_[ordinal];
+  if (mine == nullptr) {
+    mine = &contexts_.emplace_back(ordinal);
+  }
+  return mine;
+}
+
+void FakeCuda::use_gpu() {
+  Thread& mine = thread();
+  if (mine.context == nullptr) {
+    mine.context = primary_context(mine.ordinal);
+  }
+  if (mine.context == primary_context(mine.ordinal) && active_.insert(mine.ordinal).second) {
+    taken_[mine.ordinal].add(options_.context_bytes);
+  }
 }
 
 CudaStatus FakeCuda::begin_without_context(std::string_view name, Owned* releases) {
@@ -342,8 +367,9 @@ CudaStatus FakeCuda::driver_version(int& version) {
 
 CudaStatus FakeCuda::device_count(int& count) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaGetDeviceCount"); status != CudaStatus::kSuccess) {
-    return status;
+  if (const CudaStatus status = begin_without_context("cudaGetDeviceCount");
+      status != CudaStatus::kSuccess || corruption() != CudaStatus::kSuccess) {
+    return status != CudaStatus::kSuccess ? status : finish(corruption());
   }
   if (options_.driver_version < runtime_version()) {
     return finish(CudaStatus::kInsufficientDriver);
@@ -370,9 +396,38 @@ CudaStatus FakeCuda::set_device(int ordinal) {
     return finish(CudaStatus::kInvalidDevice);
   }
   thread().ordinal = ordinal;
-  thread().has_context = true;
-  if (active_.insert(ordinal).second) {
-    taken_[ordinal].add(options_.context_bytes);
+  thread().context = primary_context(ordinal);
+  use_gpu();
+  return CudaStatus::kSuccess;
+}
+
+CudaContextHandle FakeCuda::make_context(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  return &contexts_.emplace_back(ordinal);
+}
+
+CudaStatus FakeCuda::current_context(CudaContextHandle& context) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_without_context("cuCtxGetCurrent"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  context = thread().context;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus FakeCuda::set_current_context(CudaContextHandle context) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_without_context("cuCtxSetCurrent"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  const auto found =
+      std::ranges::find(contexts_, context, [](const int& each) -> const void* { return &each; });
+  if (context != nullptr && found == contexts_.end()) {
+    return misuse("cuCtxSetCurrent", "no such context");
+  }
+  thread().context = context;
+  if (context != nullptr) {
+    thread().ordinal = *found;
   }
   return CudaStatus::kSuccess;
 }
@@ -1044,7 +1099,7 @@ void FakeCuda::end(Capture& capture) {
 
 CudaStatus FakeCuda::thread_exchange_capture_mode(CaptureMode& mode) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin("cudaThreadExchangeStreamCaptureMode");
+  if (const CudaStatus status = begin_without_context("cudaThreadExchangeStreamCaptureMode");
       status != CudaStatus::kSuccess) {
     return status;
   }
@@ -1639,7 +1694,7 @@ CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes
   if (const CudaStatus status = begin_unsafe("cuMemAddressReserve"); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (!thread().has_context) {
+  if (thread().context == nullptr) {
     return finish(CudaStatus::kInvalidContext);
   }
   std::optional<Mapping> space = Mapping::make(bytes, alignment, Mapping::Kind::kReserved);
@@ -1679,7 +1734,7 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, c
   if (const CudaStatus status = begin_unsafe("cuMemCreate"); status != CudaStatus::kSuccess) {
     return status;
   }
-  if (!thread().has_context) {
+  if (thread().context == nullptr) {
     return finish(CudaStatus::kInvalidContext);
   }
   if (bytes % options_.granule_bytes != 0) {

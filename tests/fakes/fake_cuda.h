@@ -142,6 +142,10 @@ class FakeCuda final : public CudaApi {
   // As drivers of network cards do, for GPUDirect RDMA: refused where a part of it was not created for that.
   CudaStatus register_for_rdma(AddressRange range) const;
 
+  // cuCtxCreate(), or cuCtxFromGreenCtx(): a context of the GPU that is not its primary one. No thread has
+  // it.
+  CudaContextHandle make_context(int ordinal);
+
   // The calling thread's GPU, which is not a call.
   int gpu_of_thread();
 
@@ -200,6 +204,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus device_count(int& count) override;
   CudaStatus get_device(int& ordinal) override;
   CudaStatus set_device(int ordinal) override;
+  CudaStatus current_context(CudaContextHandle& context) override;
+  CudaStatus set_current_context(CudaContextHandle context) override;
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
   CudaStatus device_reset() override;
@@ -392,7 +398,7 @@ class FakeCuda final : public CudaApi {
   };
   struct Thread {
     int ordinal = 0;
-    bool has_context = false;
+    CudaContextHandle context = nullptr;
     CaptureMode capture_mode = CaptureMode::kGlobal;
     CudaStatus last_error = CudaStatus::kSuccess;  // of calls of the runtime, and of nothing else
     bool calls_runtime = true;                     // now; else the driver, or its management library
@@ -409,6 +415,10 @@ class FakeCuda final : public CudaApi {
   // Likewise, for a call that may be unsafe while streams are captured: in CUDA's words that is one which
   // their graphs would not know of.
   CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
+  // A call of the runtime that needs a context has begun: a thread that has none begins to use its GPU, the
+  // first where it has set none (CUDA Programming Guide, "Initialization").
+  void use_gpu();
+  CudaContextHandle primary_context(int ordinal);
   // Of the calling thread's GPU.
   CudaStatus corruption();
   std::function<void()> take_before_next_wait();
@@ -510,7 +520,9 @@ class FakeCuda final : public CudaApi {
   mutable std::mutex mutex_;  // guards what follows
   std::mt19937_64 random_;
   std::map<std::uint64_t, Thread> threads_;  // by thread_number()
-  std::set<int> active_;                     // ordinals of GPUs with a context
+  std::deque<int> contexts_;                 // their ordinals; a handle is an address of one
+  std::map<int, int*> primary_contexts_;     // by ordinal
+  std::set<int> active_;                     // ordinals of GPUs whose primary context is in use
   std::map<int, CudaStatus> corrupted_;      // by ordinal; absent: works
   std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::uint64_t all_calls_ = 0;

@@ -24,6 +24,17 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
   return static_cast<CUresult>(cuda().call(name, work, releases));
 }
 
+CUresult current_context(CUcontext* context) {
+  vdnn::CudaContextHandle found = nullptr;
+  const CudaStatus status = cuda().quietly([&] { return cuda().fake().current_context(found); });
+  *context = static_cast<CUcontext>(found);
+  return static_cast<CUresult>(status);
+}
+
+CUresult set_context(CUcontext context) {
+  return static_cast<CUresult>(cuda().quietly([&] { return cuda().fake().set_current_context(context); }));
+}
+
 CUresult device_get(CUdevice* device, int ordinal) {
   *device = ordinal;
   return CUDA_SUCCESS;
@@ -172,6 +183,8 @@ void* pointer(Function* function) {
 
 void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
+      {"cuCtxGetCurrent", pointer(current_context)},
+      {"cuCtxSetCurrent", pointer(set_context)},
       {"cuDeviceGet", pointer(device_get)},
       {"cuDeviceGetName", pointer(device_get_name)},
       {"cuDeviceGetUuid", pointer(device_get_uuid)},
