@@ -13,6 +13,7 @@
 
 #include "streams/cuda/cuda_runtime_table.h"
 #include "streams/cuda/nvml.h"
+#include "streams/cuda/uuid_text.h"
 #include "streams/mapping.h"
 
 namespace vdnn {
@@ -318,11 +319,13 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   // As old as virtual memory management. Runtimes before 12.5 give the functions that were the newest for
   // them, which have the same signatures.
   static constexpr unsigned kVersion = 10020;
+  // Since then the uuid is that of an instance of a divided GPU (MIG), and not the GPU's.
+  static constexpr unsigned kVersionOfInstances = 11040;
 
   void load_driver() {
     std::string missing;
-    const auto load = [this, &missing](const char* name, auto& function) {
-      if (!find_in_driver(name, function)) {
+    const auto load = [this, &missing](const char* name, auto& function, unsigned version = kVersion) {
+      if (!find_in_driver(name, version, function)) {
         add_name(missing, name);
       }
     };
@@ -332,6 +335,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     load("cuDeviceGetAttribute", device_attribute_);
     load("cuDeviceGetName", device_name_);
     load("cuDeviceGetUuid", device_uuid_);
+    load("cuDeviceGetUuid", instance_uuid_, kVersionOfInstances);
     load("cuDevicePrimaryCtxGetState", context_state_);
     load("cuMemGetAllocationGranularity", granularity_);
     load("cuMemAddressReserve", address_reserve_);
@@ -345,13 +349,13 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   }
 
   template <class Function>
-  bool find_in_driver(const char* name, Function& function) {
+  bool find_in_driver(const char* name, unsigned version, Function& function) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t error =
         cudaGetDriverEntryPointByVersion == nullptr
             ? cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &answer)
-            : cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
+            : cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &answer);
     if (error != cudaSuccess) {
       cudaGetLastError();  // is told by why_missing(), not by somebody's next check
     }
@@ -362,12 +366,16 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     return true;
   }
 
+  using UuidOf = PFN_cuDeviceGetUuid_v9020;
+  CudaStatus uuid_of(std::array<unsigned char, 16>& uuid, int ordinal, UuidOf ask);
+
   std::string missing_;
   PFN_cuCtxGetCurrent_v4000 current_context_ = nullptr;
   PFN_cuCtxSetCurrent_v4000 set_context_ = nullptr;
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
   PFN_cuDeviceGetName_v2000 device_name_ = nullptr;
-  PFN_cuDeviceGetUuid_v9020 device_uuid_ = nullptr;
+  UuidOf device_uuid_ = nullptr;
+  UuidOf instance_uuid_ = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
   PFN_cuDevicePrimaryCtxGetState_v7000 context_state_ = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
@@ -390,11 +398,9 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
     return status(result);
   }
   info.name = name.data();
-  CUuuid uuid{};
-  if (const CUresult result = device_uuid_(&uuid, device); result != CUDA_SUCCESS) {
-    return status(result);
+  if (const CudaStatus result = uuid_of(info.uuid, ordinal, device_uuid_); result != CudaStatus::kSuccess) {
+    return result;
   }
-  std::ranges::copy(uuid.bytes, info.uuid.begin());
   int major = 0;
   int minor = 0;
   if (device_attribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
@@ -418,6 +424,17 @@ CudaStatus RealCudaApi::device_info(CudaDeviceInfo& info, int ordinal) {
   return status(result);
 }
 
+CudaStatus RealCudaApi::uuid_of(std::array<unsigned char, 16>& uuid, int ordinal, UuidOf ask) {
+  CUdevice device = 0;
+  if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  CUuuid found{};
+  const CUresult result = ask(&found, device);
+  std::ranges::copy(found.bytes, uuid.begin());
+  return status(result);
+}
+
 CudaStatus RealCudaApi::context_is_active(bool& active, int ordinal) {
   CUdevice device = 0;
   if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
@@ -436,7 +453,11 @@ CudaStatus RealCudaApi::card_free_bytes(std::uint64_t& free, int ordinal) {
       error != cudaSuccess) {
     return status(error);
   }
-  const std::optional<std::uint64_t> found = nvml_free_bytes(bus_id.data());
+  std::array<unsigned char, 16> uuid{};
+  if (const CudaStatus result = uuid_of(uuid, ordinal, instance_uuid_); result != CudaStatus::kSuccess) {
+    return result;
+  }
+  const std::optional<std::uint64_t> found = nvml_free_bytes(bus_id.data(), "MIG-" + uuid_text(uuid));
   free = found.value_or(0);
   return found ? CudaStatus::kSuccess : CudaStatus::kNotSupported;
 }

@@ -1,11 +1,9 @@
 #include "src/ops/cuda/gpu_system.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "src/ops/cuda/tried_engines.h"
@@ -13,6 +11,7 @@
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_device.h"
 #include "streams/cuda/cuda_gpus.h"
+#include "streams/cuda/uuid_text.h"
 
 namespace vdnn {
 
@@ -83,20 +82,6 @@ class TrialsOnGpu final : public EngineTrials {
   OnGpu<EngineTrials> trials_;
 };
 
-// As nvidia-smi writes it.
-std::string text_of(const std::array<unsigned char, 16>& uuid) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    if (i >= 4 && i <= 10 && i % 2 == 0) {
-      text += '-';
-    }
-    text += kDigits[uuid[i] / 16];
-    text += kDigits[uuid[i] % 16];
-  }
-  return text;
-}
-
 class CudaGpus final : public GpuSystem {
  public:
   explicit CudaGpus(GpuParts parts) : parts_(std::move(parts)) {}
@@ -110,7 +95,9 @@ class CudaGpus final : public GpuSystem {
   int compute_capability(int ordinal) override {
     return info_of(*context_of(ordinal), ordinal).compute_capability;
   }
-  std::string gpu_uuid(int ordinal) override { return text_of(info_of(*context_of(ordinal), ordinal).uuid); }
+  std::string gpu_uuid(int ordinal) override {
+    return "GPU-" + uuid_text(info_of(*context_of(ordinal), ordinal).uuid);
+  }
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) override {
     CudaDeviceOptions measured = options;
     if (!measured.library_bytes) {

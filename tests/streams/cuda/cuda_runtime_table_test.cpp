@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,9 @@ namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 TEST(CudaRuntimeTable, WhatARuntimeLacksIsSaid) {
@@ -55,6 +58,30 @@ TEST(CudaRuntimeTable, ARuntimeNeedsNotFindFunctionsOfTheDriverByVersion) {
   CudaDeviceInfo info;
   EXPECT_EQ(api->device_info(info, 0), CudaStatus::kSuccess);
   EXPECT_TRUE(info.virtual_memory);
+}
+
+// NVML finds an instance of a divided GPU by the uuid that cuDeviceGetUuid() gives since CUDA 11.4; before,
+// it is the GPU's.
+TEST(CudaRuntimeTable, UuidsAreAskedForOfGpusAndOfTheirInstances) {
+  static std::multimap<std::string, unsigned> versions;
+  static cuda::FindInDriverByVersion next = nullptr;
+  void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  next = reinterpret_cast<cuda::FindInDriverByVersion>(dlsym(library, "cudaGetDriverEntryPointByVersion"));
+  const cuda::FindInDriverByVersion find = [](const char* name, void** function, unsigned version,
+                                              unsigned long long flags,
+                                              cudaDriverEntryPointQueryResult* answer) {
+    versions.emplace(name, version);
+    return next(name, function, version, flags, answer);
+  };
+  const auto api = cuda::make_cuda_api([&](const char* name) {
+    return std::string_view(name) == "cudaGetDriverEntryPointByVersion" ? reinterpret_cast<void*>(find)
+                                                                        : dlsym(library, name);
+  });
+  ASSERT_EQ(api->why_missing(), "");
+  EXPECT_EQ(versions.count("cuDeviceGetUuid"), 2U);
+  EXPECT_THAT(versions,
+              AllOf(Contains(Pair("cuDeviceGetUuid", 10020U)), Contains(Pair("cuDeviceGetUuid", 11040U))));
 }
 
 // The same table on the stand-in, where calls have effects: memory of the driver's, filled and read back.

@@ -1,0 +1,92 @@
+// The driver's management library (NVML) with one GPU, as far as it is called. By the environment the GPU is
+// divided into instances (MIG): its own handle then tells of all of them together.
+//
+//   VDNN_STAND_IN_MIG=1  it is
+//   VDNN_STAND_IN_MIG=0  the GPU can be divided and is not
+//   otherwise            it cannot be divided
+
+#include <cstdlib>
+#include <string_view>
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kUninitialized = 1;
+constexpr int kInvalidArgument = 2;
+constexpr int kNotSupported = 3;
+constexpr int kNotFound = 6;
+
+constexpr unsigned long long kGiB = 1ULL << 30U;
+
+struct Device {
+  unsigned long long total;
+  unsigned long long free;
+};
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+constinit Device gpu{.total = 80 * kGiB, .free = 70 * kGiB};
+constinit Device instance{.total = 10 * kGiB, .free = 9 * kGiB};
+constinit int users = 0;
+
+std::string_view mig() {
+  const char* const said = std::getenv("VDNN_STAND_IN_MIG");
+  return said == nullptr ? "" : said;
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+  ++users;
+  return kSuccess;
+}
+int nvmlShutdown() {
+  if (users == 0) {
+    return kUninitialized;
+  }
+  --users;
+  return kSuccess;
+}
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, Device** device) {
+  if (users == 0) {
+    return kUninitialized;
+  }
+  *device = &gpu;
+  return std::string_view(bus_id) == "0000:3b:00.0" ? kSuccess : kNotFound;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, Device** device) {
+  if (users == 0) {
+    return kUninitialized;
+  }
+  *device = &instance;
+  return mig() == "1" && std::string_view(uuid) == "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f" ? kSuccess
+                                                                                              : kNotFound;
+}
+int nvmlDeviceGetMigMode(Device* device, unsigned* mode, unsigned* mode_to_come) {
+  if (users == 0) {
+    return kUninitialized;
+  }
+  if (device != &gpu) {
+    return kInvalidArgument;
+  }
+  if (mig().empty()) {
+    return kNotSupported;
+  }
+  *mode = mig() == "1" ? 1 : 0;
+  *mode_to_come = *mode;
+  return kSuccess;
+}
+int nvmlDeviceGetMemoryInfo(const Device* device, Memory* memory) {
+  if (users == 0) {
+    return kUninitialized;
+  }
+  *memory = {.total = device->total, .free = device->free, .used = device->total - device->free};
+  return kSuccess;
+}
+
+}  // extern "C"
