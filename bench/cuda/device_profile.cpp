@@ -216,6 +216,8 @@ double product_rate(cublasHandle_t handle, const Stream& stream, const Precision
   for (const DeviceMemory* memory : {&a, &b}) {
     check(cudaMemcpy(memory->data(), operands.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   }
+  // A copy from pageable memory may be under way when the call returns, and `stream` does not wait for it.
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   const float one = 1;
   const float zero = 0;
   const double seconds = device_seconds(stream, [&] {
