@@ -216,7 +216,8 @@ class StreamPool {
   //
   // Where a handle turns up that means another stream than before, or an event cannot be recorded since the
   // stream is not there any more, it has gone without notice: what it has freed, or still holds, is given to
-  // others after a synchronisation of the whole device.
+  // others after a synchronisation of the whole device. On CUDA that rests on drivers, which answer calls
+  // with the handle of a stream that was destroyed by an error; its documentation calls them undefined.
   void forget(StreamHandle stream);
 
   // Empties the caches and gives wholly free granules back until at most `keep_bytes` are committed, waiting

@@ -139,7 +139,9 @@ class CudaPoolBackend final : public PoolBackend {
   std::uint64_t id_of(StreamHandle stream) {
     std::uint64_t id = 0;
     const CudaStatus status = api().stream_id(id, stream);
-    if (status == CudaStatus::kInvalidResourceHandle) {
+    // What becomes of the handle of a stream that was destroyed CUDA leaves open; drivers say either. Where
+    // the context has really gone, the next call of another kind tells.
+    if (status == CudaStatus::kInvalidResourceHandle || status == CudaStatus::kContextIsDestroyed) {
       context_->forget(status);
       throw InvalidArgument(properties().name + ": no such stream");
     }

@@ -702,5 +702,22 @@ TEST(StreamPoolOnCuda, ItsEndLeavesCapturesOfOtherThreadsAlone) {
   EXPECT_THAT(cuda->leaks(), IsEmpty());
 }
 
+// Failed before where the driver said cudaErrorContextIsDestroyed: the GPU was taken for lost, and every
+// later call of the pool failed.
+TEST(StreamPoolOnCuda, AStreamThatHasGoneIsNoLostGpu) {
+  for (const std::uint64_t seed : {0U, 1U}) {
+    const auto cuda = std::make_shared<FakeCuda>(
+        FakeCudaOptions{.seed = seed, .memory_bytes = 64 * kMiB, .logical_memory = true});
+    ASSERT_EQ(cuda->set_device(0), CudaStatus::kSuccess);
+    CudaStream stream = nullptr;
+    ASSERT_EQ(cuda->stream_create(stream), CudaStatus::kSuccess);
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    ASSERT_EQ(cuda->stream_destroy(stream), CudaStatus::kSuccess);
+    EXPECT_THROW(backend->stream_id(stream), InvalidArgument);
+    EXPECT_NO_THROW(backend->destroy_granule(backend->create_granule()));
+    EXPECT_EQ(cuda->get_last_error(), CudaStatus::kSuccess);
+  }
+}
+
 }  // namespace
 }  // namespace vdnn

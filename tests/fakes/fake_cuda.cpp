@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -720,7 +721,9 @@ CudaStatus FakeCuda::stream_id(std::uint64_t& id, CudaStream stream) {
   }
   const Stream* const mine = find_stream(stream);
   if (mine == nullptr) {
-    return finish(CudaStatus::kInvalidResourceHandle);
+    // CUDA leaves open what becomes of the handle of a stream that has gone. Drivers have said either.
+    return finish(options_.seed % 2 == 0 ? CudaStatus::kInvalidResourceHandle
+                                         : CudaStatus::kContextIsDestroyed);
   }
   id = std::uint64_t{mine->id} + 1;
   return CudaStatus::kSuccess;
@@ -1447,9 +1450,13 @@ CudaStatus FakeCuda::host_register(AddressRange range) {
   }
   Registered made;
   made.bytes = range.bytes;
-  if (range.bytes == 0 || !pinned_.emplace(range.begin, made).second) {
-    return misuse("cudaHostRegister", "nothing, or registered already");
+  const auto next = pinned_.lower_bound(range.end());
+  const bool overlaps =
+      next != pinned_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > range.begin;
+  if (range.bytes == 0 || overlaps) {
+    return misuse("cudaHostRegister", "nothing, or a part is registered already");
   }
+  pinned_.emplace(range.begin, made);
   pinned_amount_.add(range.bytes);
   return CudaStatus::kSuccess;
 }
@@ -1697,6 +1704,9 @@ CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes
   if (thread().context == nullptr) {
     return finish(CudaStatus::kInvalidContext);
   }
+  if (bytes == 0 || bytes % kPageBytes != 0 || !std::has_single_bit(alignment)) {
+    return misuse("cuMemAddressReserve", "not whole pages, or an alignment that is no power of two");
+  }
   std::optional<Mapping> space = Mapping::make(bytes, alignment, Mapping::Kind::kReserved);
   if (!space) {
     return finish(CudaStatus::kMemoryAllocation);
@@ -1737,7 +1747,7 @@ CudaStatus FakeCuda::memory_create(std::uint64_t& handle, std::uint64_t bytes, c
   if (thread().context == nullptr) {
     return finish(CudaStatus::kInvalidContext);
   }
-  if (bytes % options_.granule_bytes != 0) {
+  if (bytes == 0 || bytes % options_.granule_bytes != 0) {
     return misuse("cuMemCreate", "not whole granules");
   }
   if ((kind.file_handles && !options_.file_handles) || (kind.rdma && !options_.rdma)) {
@@ -1819,8 +1829,8 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   if (block == nullptr || block->bytes != range.bytes) {
     return misuse("cuMemMap", "no such memory, or not all of it");
   }
-  if (!is_reserved(range)) {
-    return misuse("cuMemMap", "not inside a reservation");
+  if (!is_reserved(range) || range.begin % options_.granule_bytes != 0) {
+    return misuse("cuMemMap", "not inside a reservation, or within a granule");
   }
   bool any = false;
   cover(mapped_, range, [&any](std::uint64_t, const Mapped&) { any = true; });
