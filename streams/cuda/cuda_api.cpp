@@ -162,7 +162,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   }
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
-  CudaStatus device_reset() override { return status(cudaDeviceReset()); }
+  CudaStatus gpu_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
 
@@ -321,6 +321,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   static constexpr unsigned kVersion = 10020;
   // Since then the uuid is that of an instance of a divided GPU (MIG), and not the GPU's.
   static constexpr unsigned kVersionOfInstances = 11040;
+  static constexpr unsigned kVersionOfRelease = 11000;  // the first that is declared
 
   void load_driver() {
     std::string missing;
@@ -330,6 +331,8 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
       }
     };
     load("cuCtxGetCurrent", current_context_);
+    load("cuCtxPopCurrent", pop_context_);
+    load("cuCtxPushCurrent", push_context_);
     load("cuCtxSetCurrent", set_context_);
     load("cuDeviceGet", device_get_);
     load("cuDeviceGetAttribute", device_attribute_);
@@ -337,6 +340,9 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
     load("cuDeviceGetUuid", device_uuid_);
     load("cuDeviceGetUuid", instance_uuid_, kVersionOfInstances);
     load("cuDevicePrimaryCtxGetState", context_state_);
+    load("cuDevicePrimaryCtxRelease", release_context_, kVersionOfRelease);
+    load("cuDevicePrimaryCtxRetain", retain_context_);
+    load("cuMemGetInfo", memory_info_);
     load("cuMemGetAllocationGranularity", granularity_);
     load("cuMemAddressReserve", address_reserve_);
     load("cuMemAddressFree", address_free_);
@@ -372,12 +378,17 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   std::string missing_;
   PFN_cuCtxGetCurrent_v4000 current_context_ = nullptr;
   PFN_cuCtxSetCurrent_v4000 set_context_ = nullptr;
+  PFN_cuCtxPushCurrent_v4000 push_context_ = nullptr;
+  PFN_cuCtxPopCurrent_v4000 pop_context_ = nullptr;
   PFN_cuDeviceGet_v2000 device_get_ = nullptr;
   PFN_cuDeviceGetName_v2000 device_name_ = nullptr;
   UuidOf device_uuid_ = nullptr;
   UuidOf instance_uuid_ = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_attribute_ = nullptr;
   PFN_cuDevicePrimaryCtxGetState_v7000 context_state_ = nullptr;
+  PFN_cuDevicePrimaryCtxRetain_v7000 retain_context_ = nullptr;
+  PFN_cuDevicePrimaryCtxRelease_v11000 release_context_ = nullptr;
+  PFN_cuMemGetInfo_v3020 memory_info_ = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 granularity_ = nullptr;
   PFN_cuMemAddressReserve_v10020 address_reserve_ = nullptr;
   PFN_cuMemAddressFree_v10020 address_free_ = nullptr;
@@ -460,6 +471,28 @@ CudaStatus RealCudaApi::card_free_bytes(std::uint64_t& free, int ordinal) {
   const std::optional<std::uint64_t> found = nvml_free_bytes(bus_id.data(), "MIG-" + uuid_text(uuid));
   free = found.value_or(0);
   return found ? CudaStatus::kSuccess : CudaStatus::kNotSupported;
+}
+
+// By the driver alone, which counts who uses the context. The runtime would use it until the process ends.
+CudaStatus RealCudaApi::gpu_free_bytes(std::uint64_t& free, int ordinal) {
+  CUdevice device = 0;
+  if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  CUcontext context = nullptr;
+  if (const CUresult result = retain_context_(&context, device); result != CUDA_SUCCESS) {
+    return status(result);
+  }
+  std::size_t free_bytes = 0;
+  CUresult asked = push_context_(context);
+  if (asked == CUDA_SUCCESS) {
+    std::size_t total_bytes = 0;
+    asked = memory_info_(&free_bytes, &total_bytes);
+    pop_context_(&context);
+  }
+  free = free_bytes;
+  const CUresult released = release_context_(device);
+  return status(asked == CUDA_SUCCESS ? released : asked);
 }
 
 CudaStatus RealCudaApi::memory_info(std::uint64_t& free, std::uint64_t& total) {

@@ -122,8 +122,9 @@ class CudaApi {
   virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
   // Whether the process uses the GPU already (its primary context).
   virtual CudaStatus context_is_active(bool& active, int ordinal) = 0;
-  // Gives back all that the process has on the calling thread's device.
-  virtual CudaStatus device_reset() = 0;
+  // What the GPU has free, a primary context included. One is made where the process has none, and ends with
+  // the call unless another thread has begun to use it by then.
+  virtual CudaStatus gpu_free_bytes(std::uint64_t& free, int ordinal) = 0;
   // What the card has free, asked of the driver's management library (NVML), which does not begin to use the
   // GPU. kNotSupported where there is none.
   virtual CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) = 0;

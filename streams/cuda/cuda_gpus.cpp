@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <future>
 #include <optional>
 
 namespace vdnn {
@@ -142,16 +141,10 @@ std::uint64_t free_bytes_of_gpu(CudaContext& context) {
   if (const std::optional<std::uint64_t> free = card_free_bytes(context)) {
     return *free;
   }
-  // On a thread of its own, so that the caller's goes on with the GPU that it had.
-  const auto ask = [&context] {
-    CudaApi& api = context.api();
-    context.check(api.set_device(context.ordinal()), "cudaSetDevice",
-                  [&] { return std::to_string(context.ordinal()); });
-    const std::uint64_t free = memory_of(context).free;
-    context.check(api.device_reset(), "cudaDeviceReset");
-    return free;
-  };
-  return std::async(std::launch::async, ask).get();
+  std::uint64_t free = 0;
+  context.check(context.api().gpu_free_bytes(free, context.ordinal()), "cuMemGetInfo",
+                [&] { return std::to_string(context.ordinal()); });
+  return free;
 }
 
 std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& begin) {

@@ -43,8 +43,7 @@ CardMemory memory_of(CudaContext& context);
 
 // What cudaMemGetInfo says of the context's GPU, which is one of them, or, while the process does not use
 // that GPU, its card: it is left as it was. Where such a card cannot be asked (there is no NVML), asking
-// takes hundreds of megabytes, which are given back with all that the process has there: no other thread may
-// begin to use the GPU meanwhile.
+// takes hundreds of megabytes, which are given back at once.
 std::uint64_t free_bytes_of_gpu(CudaContext& context);
 
 // What the card has less free after begin(), which begins to use the context's GPU: what context and

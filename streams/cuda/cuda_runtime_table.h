@@ -13,23 +13,22 @@
 
 namespace vdnn::cuda {
 
-#define VDNN_CUDA_RUNTIME_CALLS(apply)                                                                    \
-  apply(cudaDeviceCanAccessPeer) apply(cudaDeviceEnablePeerAccess) apply(cudaDeviceGetPCIBusId)           \
-      apply(cudaDeviceReset) apply(cudaDeviceSynchronize) apply(cudaDriverGetVersion)                     \
-          apply(cudaEventCreateWithFlags) apply(cudaEventDestroy) apply(cudaEventElapsedTime)             \
-              apply(cudaEventQuery) apply(cudaEventRecord) apply(cudaEventSynchronize) apply(cudaFree)    \
-                  apply(cudaGetDevice) apply(cudaGetDeviceCount) apply(cudaGetErrorName)                  \
-                      apply(cudaGetLastError) apply(cudaGraphDestroy) apply(cudaGraphExecDestroy)         \
-                          apply(cudaGraphInstantiate) apply(cudaGraphLaunch) apply(cudaHostRegister)      \
-                              apply(cudaHostUnregister) apply(cudaMalloc) apply(cudaMemGetInfo)           \
-                                  apply(cudaMemcpyAsync) apply(cudaPeekAtLastError)                       \
-                                      apply(cudaRuntimeGetVersion) apply(cudaSetDevice)                   \
-                                          apply(cudaStreamBeginCapture) apply(cudaStreamCreateWithFlags)  \
-                                              apply(cudaStreamDestroy) apply(cudaStreamEndCapture)        \
-                                                  apply(cudaStreamGetId) apply(cudaStreamIsCapturing)     \
-                                                      apply(cudaStreamQuery) apply(cudaStreamSynchronize) \
-                                                          apply(cudaStreamWaitEvent)                      \
-                                                              apply(cudaThreadExchangeStreamCaptureMode)
+#define VDNN_CUDA_RUNTIME_CALLS(apply)                                                                     \
+  apply(cudaDeviceCanAccessPeer) apply(cudaDeviceEnablePeerAccess) apply(cudaDeviceGetPCIBusId)            \
+      apply(cudaDeviceSynchronize) apply(cudaDriverGetVersion) apply(cudaEventCreateWithFlags)             \
+          apply(cudaEventDestroy) apply(cudaEventElapsedTime) apply(cudaEventQuery) apply(cudaEventRecord) \
+              apply(cudaEventSynchronize) apply(cudaFree) apply(cudaGetDevice) apply(cudaGetDeviceCount)   \
+                  apply(cudaGetErrorName) apply(cudaGetLastError) apply(cudaGraphDestroy)                  \
+                      apply(cudaGraphExecDestroy) apply(cudaGraphInstantiate) apply(cudaGraphLaunch)       \
+                          apply(cudaHostRegister) apply(cudaHostUnregister) apply(cudaMalloc)              \
+                              apply(cudaMemGetInfo) apply(cudaMemcpyAsync) apply(cudaPeekAtLastError)      \
+                                  apply(cudaRuntimeGetVersion) apply(cudaSetDevice)                        \
+                                      apply(cudaStreamBeginCapture) apply(cudaStreamCreateWithFlags)       \
+                                          apply(cudaStreamDestroy) apply(cudaStreamEndCapture)             \
+                                              apply(cudaStreamGetId) apply(cudaStreamIsCapturing)          \
+                                                  apply(cudaStreamQuery) apply(cudaStreamSynchronize)      \
+                                                      apply(cudaStreamWaitEvent)                           \
+                                                          apply(cudaThreadExchangeStreamCaptureMode)
 
 // How functions of the driver are found: since CUDA 12.5 by their version, which earlier headers do not
 // declare, and earlier as the newest that the runtime knows, which later toolkits call deprecated.

@@ -482,6 +482,24 @@ CudaStatus FakeCuda::device_reset() {
   return CudaStatus::kSuccess;
 }
 
+CudaStatus FakeCuda::gpu_free_bytes(std::uint64_t& free, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = begin_without_context("cuMemGetInfo"); status != CudaStatus::kSuccess) {
+    return status;
+  }
+  if (ordinal < 0 || ordinal >= options_.gpus) {
+    return finish(CudaStatus::kInvalidDevice);
+  }
+  const std::uint64_t context_bytes = active_.contains(ordinal) ? 0 : options_.context_bytes;
+  if (context_bytes > free_bytes(ordinal)) {
+    return finish(CudaStatus::kMemoryAllocation);
+  }
+  taken_[ordinal].add(context_bytes);
+  free = free_bytes(ordinal);
+  taken_[ordinal].bytes -= context_bytes;
+  return CudaStatus::kSuccess;
+}
+
 CudaStatus FakeCuda::card_free_bytes(std::uint64_t& free, int ordinal) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_without_context("nvmlDeviceGetMemoryInfo");

@@ -146,6 +146,9 @@ class FakeCuda final : public CudaApi {
   // it.
   CudaContextHandle make_context(int ordinal);
 
+  // cudaDeviceReset().
+  CudaStatus device_reset();
+
   // The calling thread's GPU, which is not a call.
   int gpu_of_thread();
 
@@ -208,7 +211,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus set_current_context(CudaContextHandle context) override;
   CudaStatus device_info(CudaDeviceInfo& info, int ordinal) override;
   CudaStatus context_is_active(bool& active, int ordinal) override;
-  CudaStatus device_reset() override;
+  CudaStatus gpu_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus card_free_bytes(std::uint64_t& free, int ordinal) override;
   CudaStatus memory_info(std::uint64_t& free, std::uint64_t& total) override;
   CudaStatus can_access_peer(bool& can, int ordinal, int peer) override;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fakes/cudart/stand_in.h"
@@ -33,6 +34,22 @@ CUresult current_context(CUcontext* context) {
 
 CUresult set_context(CUcontext context) {
   return static_cast<CUresult>(cuda().quietly([&] { return cuda().fake().set_current_context(context); }));
+}
+
+// A thread's stack of contexts is one high, which is what is asked for here: a push keeps what was there.
+CUcontext& below() {
+  thread_local CUcontext context = nullptr;
+  return context;
+}
+
+CUresult push_context(CUcontext context) {
+  const CUresult result = current_context(&below());
+  return result == CUDA_SUCCESS ? set_context(context) : result;
+}
+
+CUresult pop_context(CUcontext* context) {
+  const CUresult result = current_context(context);
+  return result == CUDA_SUCCESS ? set_context(std::exchange(below(), nullptr)) : result;
 }
 
 CUresult device_get(CUdevice* device, int ordinal) {
@@ -90,6 +107,36 @@ CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
     *flags = 0;
     *active = cuda().fake().uses(device) ? 1 : 0;
     return CudaStatus::kSuccess;
+  });
+}
+
+// Nobody is the last to release it: here it stays.
+CUresult primary_retain(CUcontext* context, CUdevice device) {
+  return call("cuDevicePrimaryCtxRetain", [&] {
+    vdnn::FakeCuda& fake = cuda().fake();
+    vdnn::CudaContextHandle before = nullptr;
+    vdnn::CudaContextHandle primary = nullptr;
+    fake.current_context(before);
+    const CudaStatus status = fake.set_device(device);
+    fake.current_context(primary);
+    fake.set_current_context(before);
+    *context = static_cast<CUcontext>(primary);
+    return status;
+  });
+}
+
+CUresult primary_release(CUdevice) {
+  return CUDA_SUCCESS;
+}
+
+CUresult memory_info(std::size_t* free, std::size_t* total) {
+  return call("cuMemGetInfo", [&] {
+    std::uint64_t free_bytes = 0;
+    std::uint64_t total_bytes = 0;
+    const CudaStatus status = cuda().fake().memory_info(free_bytes, total_bytes);
+    *free = free_bytes;
+    *total = total_bytes;
+    return status;
   });
 }
 
@@ -184,12 +231,17 @@ void* pointer(Function* function) {
 void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
       {"cuCtxGetCurrent", pointer(current_context)},
+      {"cuCtxPopCurrent", pointer(pop_context)},
+      {"cuCtxPushCurrent", pointer(push_context)},
       {"cuCtxSetCurrent", pointer(set_context)},
       {"cuDeviceGet", pointer(device_get)},
       {"cuDeviceGetName", pointer(device_get_name)},
       {"cuDeviceGetUuid", pointer(device_get_uuid)},
       {"cuDeviceGetAttribute", pointer(device_get_attribute)},
       {"cuDevicePrimaryCtxGetState", pointer(primary_state)},
+      {"cuDevicePrimaryCtxRelease", pointer(primary_release)},
+      {"cuDevicePrimaryCtxRetain", pointer(primary_retain)},
+      {"cuMemGetInfo", pointer(memory_info)},
       {"cuMemGetAllocationGranularity", pointer(granularity)},
       {"cuMemAddressReserve", pointer(address_reserve)},
       {"cuMemAddressFree", pointer(address_free)},

@@ -84,6 +84,26 @@ TEST(CudaRuntimeTable, UuidsAreAskedForOfGpusAndOfTheirInstances) {
               AllOf(Contains(Pair("cuDeviceGetUuid", 10020U)), Contains(Pair("cuDeviceGetUuid", 11040U))));
 }
 
+TEST(CudaRuntimeTable, AskingWhatAGpuHasFreeLeavesTheThreadAsItIs) {
+  void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto api = cuda::make_cuda_api([library](const char* name) { return dlsym(library, name); });
+  ASSERT_EQ(api->why_missing(), "");
+  ASSERT_EQ(api->set_device(0), CudaStatus::kSuccess);
+  CudaContextHandle before = nullptr;
+  CudaContextHandle after = nullptr;
+  EXPECT_EQ(api->current_context(before), CudaStatus::kSuccess);
+  std::uint64_t free = 0;
+  std::uint64_t same = 0;
+  std::uint64_t total = 0;
+  EXPECT_EQ(api->gpu_free_bytes(free, 0), CudaStatus::kSuccess);
+  EXPECT_EQ(api->memory_info(same, total), CudaStatus::kSuccess);
+  EXPECT_EQ(free, same);
+  EXPECT_EQ(api->current_context(after), CudaStatus::kSuccess);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(api->gpu_free_bytes(free, 7), CudaStatus::kInvalidDevice);
+}
+
 // The same table on the stand-in, where calls have effects: memory of the driver's, filled and read back.
 TEST(CudaRuntimeTable, CallsReachTheRuntimeThatWasFound) {
   void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
