@@ -10,9 +10,11 @@
 // collective of a non-blocking communicator from a thread of their own.
 //
 // Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
-// takes the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by size. So before its memory
-// is measured, the ranks make two all-reduces, of one value and of a whole bucket. They need a bucket's size
-// of the GPU's memory, outside the budget, until they are through.
+// allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind, reduction and
+// size: broadcasts use rings, and on GPUs that an NVSwitch connects sums of floats use NVLS where averages do
+// not. So before its memory is measured, the ranks make a broadcast, and sums and averages of many sizes,
+// from one value to a whole bucket, each four times the last. Until these have completed they need 4/3 of a
+// bucket's size of the GPU's memory, outside the budget.
 
 #include <array>
 #include <cstddef>
@@ -36,7 +38,8 @@ struct NcclOptions {
   std::function<void(NcclId& id)> exchange_id;
   double start_seconds = 60;  // in which all ranks must have come, and then be connected; above 0
   double wait_seconds = 30;   // Communicator::wait(), and what NCCL may take to launch a collective; above 0
-  // Of the largest all-reduce that will be made; the same on every rank.
+  // Size of the largest all-reduce that will be made; the same on every rank. NCCL may pick another algorithm
+  // for a larger one, whose connections library_bytes() does not count.
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20U;
 };
 

@@ -92,8 +92,10 @@ class FakeNccl::Table final : public NcclApi {
       }
       return sums;
     };
-    return call("ncclAllReduce",
-                [&] { return collective(what, floats(address, count), reduce, comm, stream); });
+    return call("ncclAllReduce", [&] {
+      return collective(what, floats(address, count), reduce, algorithm_of(reduction, count * sizeof(float)),
+                        comm, stream);
+    });
   }
   NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
                        CudaStream stream) override {
@@ -101,8 +103,9 @@ class FakeNccl::Table final : public NcclApi {
     const auto pick = [root](const std::vector<std::vector<float>>& inputs) {
       return inputs[static_cast<std::size_t>(root)];
     };
-    return call("ncclBroadcast",
-                [&] { return collective(what, floats(address, count), pick, comm, stream); });
+    return call("ncclBroadcast", [&] {
+      return collective(what, floats(address, count), pick, Algorithm::kRing, comm, stream);
+    });
   }
 
   double now_seconds() override { return fake_.now_seconds(); }
@@ -116,14 +119,16 @@ class FakeNccl::Table final : public NcclApi {
     return {.begin = address, .bytes = count * sizeof(float)};
   }
 
-  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
-                        CudaStream stream) {
+  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome,
+                        Algorithm algorithm, NcclComm comm, CudaStream stream) {
     Launching launching;
     const NcclStatus prepared = fake_.prepare(what, range, outcome, comm, stream, launching);
     if (prepared != NcclStatus::kSuccess) {
       return prepared;
     }
-    fake_.connect(comm, range.bytes);
+    if (range.bytes > 0) {
+      fake_.connect(comm, algorithm);
+    }
     if (!group_) {
       return fake_.begin(comm, launching);
     }
@@ -382,10 +387,20 @@ bool FakeNccl::is_alone(const Comm& comm) const {
   return comm.group->size == 1;
 }
 
-void FakeNccl::connect(NcclComm comm, std::uint64_t bytes) {
+FakeNccl::Algorithm FakeNccl::algorithm_of(Reduction reduction, std::uint64_t bytes) {
+  if (bytes < kMiddleBytes) {
+    return Algorithm::kTree;
+  }
+  if (reduction == Reduction::kAverage) {
+    return Algorithm::kRing;
+  }
+  return bytes < kLargeBytes ? Algorithm::kNvlsTree : Algorithm::kNvls;
+}
+
+void FakeNccl::connect(NcclComm comm, Algorithm algorithm) {
   std::unique_lock lock(mutex_);
   Comm* const mine = find(comm);
-  if (bytes == 0 || !mine->connected.insert(bytes >= kLargeBytes).second) {
+  if (mine->group->size == 1 || !mine->connected.insert(algorithm).second) {
     return;
   }
   lock.unlock();

@@ -12,8 +12,10 @@
 //
 // Memory comes late: ranks are joined without any. The first collective that one of NCCL's algorithms
 // computes connects the ranks for it, which takes connection_bytes of each GPU until the communicator has
-// gone. NCCL picks the algorithm by size: here the large ones have one, the others another (NCCL 2.22 and
-// later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT).
+// gone (NCCL 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). NCCL picks the algorithm by kind
+// and size. Here it does so as on GPUs that an NVSwitch connects: broadcasts use rings alone, NVLS adds up
+// floats and does not average them (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
+// alone has nobody to connect to.
 //
 // Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
 // because others do not come, never because the machine is busy.
@@ -51,7 +53,9 @@ struct FakeNcclOptions {
 class FakeNccl {
  public:
   static constexpr double kTickSeconds = 1;
-  static constexpr std::uint64_t kLargeBytes = 4 << 10;  // from which on a collective is large
+  // From which on an all-reduce has another algorithm.
+  static constexpr std::uint64_t kMiddleBytes = 4 << 10;
+  static constexpr std::uint64_t kLargeBytes = 16 << 10;
 
   explicit FakeNccl(const FakeNcclOptions& options)
       : options_(options), random_(options.seed), ranks_(static_cast<std::size_t>(options.ranks)) {}
@@ -80,6 +84,8 @@ class FakeNccl {
 
   using Launching = std::function<CudaStatus()>;
 
+  enum class Algorithm { kTree, kRing, kNvlsTree, kNvls };
+
   struct Buffer {
     const FakeCuda* cuda = nullptr;
     AddressRange range;
@@ -102,7 +108,7 @@ class FakeNccl {
     FakeCuda* cuda = nullptr;
     int ordinal = 0;
     Group* group = nullptr;
-    std::set<bool> connected;  // for what is large, for what is not
+    std::set<Algorithm> connected;
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
     NcclStatus error = NcclStatus::kSuccess;  // asynchronous
@@ -140,8 +146,9 @@ class FakeNccl {
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
-  // Before a collective of so many bytes; locks the GPUs', and so is called without the lock.
-  void connect(NcclComm comm, std::uint64_t bytes);
+  static Algorithm algorithm_of(Reduction reduction, std::uint64_t bytes);
+  // Before a collective by this algorithm; locks the GPUs', and so is called without the lock.
+  void connect(NcclComm comm, Algorithm algorithm);
   void disconnect(NcclComm comm);
   void excuse(NcclComm comm);
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "src/dist/collective_checks.h"
 #include "src/exec/collective_accesses.h"
@@ -39,16 +40,21 @@ std::uint64_t floats_of(const Collective& collective) {
   return collective.range.bytes / sizeof(float);
 }
 
-// A stream and memory of the GPU, beside the device's own. Calls are made within a scope of the context.
+// A stream of the GPU and memory for a group of all-reduces, beside the device's own. Calls are made within a
+// scope of the context.
 class ConnectionTrial {
  public:
-  ConnectionTrial(CudaContext& context, std::uint64_t bytes) : context_(context) {
+  ConnectionTrial(CudaContext& context, std::uint64_t largest_bytes) : context_(context) {
     context_.check(context_.api().stream_create(stream_), "cudaStreamCreateWithFlags");
+    const std::uint64_t bytes = lay_out(largest_bytes);
     const CudaStatus made = context_.api().malloc(address_, bytes);
     if (made != CudaStatus::kSuccess) {
       context_.forget(context_.api().stream_destroy(stream_));
     }
     context_.check(made, "cudaMalloc", [bytes] { return format_size(bytes); });
+    for (Collective& part : parts_) {
+      part.range.begin += address_;
+    }
   }
   ~ConnectionTrial() {
     context_.forget(context_.api().stream_synchronize(stream_));
@@ -59,14 +65,28 @@ class ConnectionTrial {
   ConnectionTrial& operator=(const ConnectionTrial&) = delete;
 
   CudaStream stream() const { return stream_; }
-  Collective all_reduce_of(std::uint64_t bytes) const {
-    return {.name = "connect", .range = {.begin = address_, .bytes = bytes}};
-  }
+  // The largest, and each a quarter of the one before, down to one value. NCCL picks one algorithm for those
+  // of a group that are within four times each other's size, so that each of these has its own.
+  std::span<const Collective> parts() const { return parts_; }
+  const Collective& smallest() const { return parts_.back(); }
 
  private:
+  std::uint64_t lay_out(std::uint64_t largest_bytes) {
+    constexpr std::uint64_t kStep = 4;
+    std::uint64_t end = 0;
+    for (std::uint64_t values = std::max<std::uint64_t>(largest_bytes / sizeof(float), 1); values > 0;
+         values /= kStep) {
+      const std::uint64_t bytes = values * sizeof(float);
+      parts_.push_back({.name = "connect", .range = {.begin = end, .bytes = bytes}});
+      end += bytes;
+    }
+    return end;
+  }
+
   CudaContext& context_;
   CudaStream stream_ = nullptr;
   std::uint64_t address_ = 0;
+  std::vector<Collective> parts_;
 };
 
 class NcclCommunicator final : public Communicator {
@@ -213,17 +233,21 @@ void NcclCommunicator::start(const NcclId& id) {
 }
 
 void NcclCommunicator::connect() {
-  constexpr std::uint64_t kSmallest = sizeof(float);
-  const std::uint64_t largest = std::max(options_.bucket_bytes, kSmallest);
-  const ConnectionTrial trial(context_, largest);
+  const ConnectionTrial trial(context_, options_.bucket_bytes);
+  const auto make = [this](const char* name, const auto& call) {
+    std::unique_lock lock(mutex_);
+    const NcclStatus begun = call();
+    lock.unlock();
+    finish(begun, name, options_.start_seconds, "all ranks were connected");
+  };
   try {
-    for (const std::uint64_t bytes : {kSmallest, largest}) {
-      const Collective part = trial.all_reduce_of(bytes);
-      std::unique_lock lock(mutex_);
-      const NcclStatus begun = all_reduce_as_one({&part, 1}, Reduction::kSum, trial.stream());
-      lock.unlock();
-      finish(begun, "ncclAllReduce", options_.start_seconds, "all ranks were connected");
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage}) {
+      make("ncclAllReduce", [&] { return all_reduce_as_one(trial.parts(), reduction, trial.stream()); });
     }
+    make("ncclBroadcast", [&] {
+      const Collective& value = trial.smallest();
+      return api_->broadcast(value.range.begin, floats_of(value), 0, comm_, trial.stream());
+    });
     wait_until_connected(trial.stream());
   } catch (...) {
     fail(std::current_exception());  // it ends the work that the trial then waits for
@@ -235,7 +259,7 @@ void NcclCommunicator::wait_until_connected(CudaStream stream) {
   while (!context_.is_ready(context_.api().stream_query(stream), "cudaStreamQuery")) {
     check_async();
     if (api_->now_seconds() >= deadline) {
-      give_up("ncclAllReduce", options_.start_seconds, "all ranks were connected");
+      give_up("NCCL's first collectives", options_.start_seconds, "all ranks were connected");
     }
     api_->rest();
   }
