@@ -9,6 +9,11 @@
 // NCCL has launched a collective, since a stream may be given nothing else before. Some releases launch every
 // collective of a non-blocking communicator from a thread of their own.
 //
+// Capture: a graph with a collective of several ranks outlives every way to end its communicator. Both
+// ncclCommFinalize and ncclCommAbort wait until the last such graph has been destroyed, even where a rank has
+// died. So on a thread that captures (Device::capture) collectives throw InvalidArgument where the
+// communicator has more than one rank; nothing is broken off.
+//
 // Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
 // allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind, reduction and
 // size: broadcasts use rings, and on GPUs that an NVSwitch connects sums of floats use NVLS where averages do

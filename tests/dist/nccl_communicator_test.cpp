@@ -380,6 +380,21 @@ TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
               Each(kNothing));
 }
 
+// NCCL would wait for the graph's end when this rank gives up. Such a capture once ended the communicator.
+TEST(NcclCommunicator, CollectivesOfSeveralRanksAreNotCaptured) {
+  Ranks ranks({.ranks = 2});
+  EXPECT_THAT(ranks.run_started([](Rank& rank) {
+    rank.capture([&] {
+      EXPECT_THROW(rank.all_reduce(5), InvalidArgument);
+      EXPECT_THROW(rank.broadcast(5, 0), InvalidArgument);
+    });
+    const auto seen = rank.all_reduce(3);
+    rank.wait();
+    expect_sums(rank, *seen);
+  }),
+              Each(kNothing));
+}
+
 TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
   const auto refused = [](const std::function<void(NcclOptions&)>& change) {
     Ranks ranks({.ranks = 1});

@@ -490,9 +490,8 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
   const Access range_once{.range = range};
   const std::span<const Access> accesses(&range_once, range.bytes == 0 ? 0 : 1);
   CudaStatus status = FakeCuda::launch(stream, arrive, {.name = what, .reads = accesses, .writes = {}});
-  // A rank alone waits for nobody: so its collectives can be captured, which what holds a stream cannot.
   if (status == CudaStatus::kSuccess && !is_alone(comm)) {
-    status = FakeCuda::hold(stream, all_arrived);
+    status = FakeCuda::hold(stream, all_arrived);  // which cannot be captured
   }
   return status == CudaStatus::kSuccess
              ? FakeCuda::launch(stream, finish, {.name = what, .reads = {}, .writes = accesses})

@@ -17,6 +17,11 @@
 // floats and does not average them (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
 // alone has nobody to connect to.
 //
+// A collective of several ranks that is captured is a finding. NCCL captures it, and then neither
+// ncclCommFinalize nor ncclCommAbort ends before the graph has been destroyed (init.cc: commDestroySync()
+// polls "until all graphs referencing us die", whatever the communicator's abort flag): a rank that gives up
+// while it still has its graph would hang. A rank alone has nothing of NCCL's in a graph.
+//
 // Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
 // because others do not come, never because the machine is busy.
 //

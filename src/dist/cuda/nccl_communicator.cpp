@@ -45,8 +45,8 @@ std::uint64_t floats_of(const Collective& collective) {
 class ConnectionTrial {
  public:
   ConnectionTrial(CudaContext& context, std::uint64_t largest_bytes) : context_(context) {
-    context_.check(context_.api().stream_create(stream_), "cudaStreamCreateWithFlags");
     const std::uint64_t bytes = lay_out(largest_bytes);
+    context_.check(context_.api().stream_create(stream_), "cudaStreamCreateWithFlags");
     const CudaStatus made = context_.api().malloc(address_, bytes);
     if (made != CudaStatus::kSuccess) {
       context_.forget(context_.api().stream_destroy(stream_));
@@ -339,6 +339,12 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
                                const Call& call) {
   const std::string what =
       name + " '" + std::string(parts.front().name) + "' of " + format_size(total_bytes(parts));
+  const bool captured = device_.capturing();
+  if (captured && options_.size > 1) {
+    throw InvalidArgument(
+        who_ + ": " + what +
+        " of several ranks cannot be captured: NCCL could not be aborted while the graph exists");
+  }
   const auto launch = [&](void* native) {
     std::unique_lock lock(mutex_);
     throw_if_failed();
@@ -353,10 +359,8 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
                                               .writes = accesses.writes,
                                               .cost = parts.front().cost,
                                               .run = launch});
-  // A thread that captures is not told what is reached.
-  const bool may_ask = !device_.capturing();
   const std::lock_guard lock(mutex_);
-  if (may_ask) {
+  if (!captured) {  // a thread that captures is not told what is reached
     forget_completed();
   }
   in_flight_.push_back({.name = what, .point = point});
