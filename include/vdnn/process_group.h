@@ -46,7 +46,9 @@ class ProcessGroup {
   // other ranks: DeviceError where they do not come in time, InvalidArgument for options that cannot be,
   // where the launcher has started several ranks and this build has no MPI, and where what it has started is
   // not what MPI sees (another MPI's mpirun, or srun without --mpi). Once a process, where there is a
-  // launcher.
+  // launcher: DeviceError once MPI has been finalized. A program may have started MPI itself, and then
+  // finalizes it itself, after the group has gone. It has to have asked for MPI_THREAD_MULTIPLE
+  // (DeviceError), because collectives call MPI on threads of their own.
   static std::unique_ptr<ProcessGroup> join(const ProcessGroupOptions& options = {});
 
   ProcessGroup() = default;

@@ -2,6 +2,7 @@
 // has seen; ends with 0 where all went as it should, with 5 through ProcessGroup::end_ranks() where something
 // was thrown.
 
+#include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -226,8 +227,39 @@ void die_after(const std::string& milliseconds) {
   }).detach();
 }
 
+// A program that calls MPI itself, with `threads` as it has asked for them.
+void join_own_mpi(int threads) {
+  int provided = 0;
+  require(MPI_Init_thread(nullptr, nullptr, threads, &provided) == MPI_SUCCESS && provided >= threads,
+          "MPI has the threads");
+  try {
+    work(*ProcessGroup::join({}));
+  } catch (const DeviceError& error) {
+    say(error.what());
+  }
+  MPI_Finalize();
+}
+
+void join_twice() {
+  work(*ProcessGroup::join({}));
+  try {
+    ProcessGroup::join({});
+  } catch (const DeviceError& error) {
+    say(error.what());
+  }
+}
+
 void run(const std::string& scenario, const std::string& milliseconds) {
   say("pid " + std::to_string(getpid()));
+  if (scenario == "own_mpi_of_many_threads") {
+    return join_own_mpi(MPI_THREAD_MULTIPLE);
+  }
+  if (scenario == "own_mpi_of_one_thread_at_a_time") {
+    return join_own_mpi(MPI_THREAD_SERIALIZED);
+  }
+  if (scenario == "joins_twice") {
+    return join_twice();
+  }
   if (environment("OMPI_COMM_WORLD_RANK") == "1") {
     if (scenario == "never_joins") {
       hang();

@@ -77,6 +77,26 @@ TEST_P(MpiRanks, ReduceBroadcastAndGather) {
   }
 }
 
+// MPI ended the job once: after MPI_Finalize hardly any call of it is allowed.
+TEST_F(Mpi, JoiningAgainSaysThatMpiHasEnded) {
+  const testing::Outcome outcome = run(2, "joins_twice");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(count(outcome.text, "MPI has been finalized in this process"), 2) << outcome.text;
+}
+
+TEST_F(Mpi, JoinsAProgramThatCallsMpiFromSeveralThreads) {
+  const testing::Outcome outcome = run(2, "own_mpi_of_many_threads");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(count(outcome.text, "all is well"), 2) << outcome.text;
+}
+
+// Collectives call MPI on threads that the program cannot keep its own calls away from.
+TEST_F(Mpi, RefusesAProgramThatMayCallMpiFromOneThreadAtATime) {
+  const testing::Outcome outcome = run(2, "own_mpi_of_one_thread_at_a_time");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(count(outcome.text, "MPI_THREAD_MULTIPLE"), 2) << outcome.text;
+}
+
 // mpirun sees it first, and says so.
 TEST_F(Mpi, ARankThatIsKilledEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies");

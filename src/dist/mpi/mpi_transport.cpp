@@ -101,16 +101,14 @@ class MpiLife {
 
   // Whether MPI was started here: a program that has done so itself ends it itself.
   static bool start(Started& started) {
+    int over = 0;
+    check(MPI_Finalized(&over), "MPI_Finalized");
+    if (over != 0) {  // nearly every other call would end the process
+      throw DeviceError("MPI has been finalized in this process, and cannot be started again");
+    }
     int before = 0;
     check(MPI_Initialized(&before), "MPI_Initialized");
-    int provided = 0;
-    // Every call is made under one lock.
-    check(before != 0 ? MPI_Query_thread(&provided)
-                      : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
-          "MPI_Init_thread");
-    if (provided < MPI_THREAD_SERIALIZED) {
-      throw DeviceError("MPI_Init_thread: this MPI may be called by one thread alone");
-    }
+    before != 0 ? require_program_threads() : start_with_threads();
     check(MPI_Comm_dup(MPI_COMM_WORLD, &started.comm), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(started.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     World& world = started.world;
@@ -136,6 +134,26 @@ class MpiLife {
     constexpr int kLeastOfTheStandard = 32767;
     started.largest_tag = found != 0 ? *largest_tag : kLeastOfTheStandard;
     return before == 0;
+  }
+
+  // Every call is made under one lock.
+  static void start_with_threads() {
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED) {
+      throw DeviceError("MPI_Init_thread: this MPI may be called by one thread alone");
+    }
+  }
+
+  // The program does not know that lock, and collectives call MPI on threads of their own.
+  static void require_program_threads() {
+    int provided = 0;
+    check(MPI_Query_thread(&provided), "MPI_Query_thread");
+    if (provided < MPI_THREAD_MULTIPLE) {
+      throw DeviceError(
+          "MPI_Query_thread: the program has started MPI without MPI_THREAD_MULTIPLE, and calls of its own "
+          "could meet those of ranks; ask MPI_Init_thread for it");
+    }
   }
 
   void move_to(Phase phase) {
