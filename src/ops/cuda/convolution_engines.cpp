@@ -20,6 +20,7 @@
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
 #include "src/ops/cuda/gpu_shortage.h"
+#include "src/ops/cuda/kept_handles.h"
 #include "streams/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
@@ -259,30 +260,15 @@ void move_to_end(std::vector<Engine>& engines, const std::string& name) {
 }
 
 // Of the calling thread's GPU.
-class Handle {
- public:
-  Handle() {
-    const cudnnStatus_t status = fe::detail::create_handle(&handle_);
-    if (status != CUDNN_STATUS_SUCCESS) {
-      require_memory(fe::detail::get_error_string(status), "cudnnCreate");
-      throw DeviceError(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
-    }
+void* make_cudnn_handle() {
+  cudnnHandle_t handle = nullptr;
+  const cudnnStatus_t status = fe::detail::create_handle(&handle);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    require_memory(fe::detail::get_error_string(status), "cudnnCreate");
+    throw DeviceError(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
   }
-  ~Handle() {
-    try {
-      fe::detail::destroy_handle(handle_);
-    } catch (const std::exception&) {
-      // cudnn-frontend throws where libcudnn has no such function: then there is nothing to call.
-    }
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-
-  cudnnHandle_t get() const { return handle_; }
-
- private:
-  cudnnHandle_t handle_ = nullptr;
-};
+  return handle;
+}
 
 void require_device(const fe::error_t& error, const std::string& what) {
   if (error.is_bad()) {
@@ -388,13 +374,13 @@ std::string ConvolutionEngines::name() const {
   return "cudnn " + cudnn_version();
 }
 
-std::unique_ptr<const EngineSource> engines_of_this_gpu() {
+std::unique_ptr<const EngineSource> engines_of_this_gpu(int ordinal) {
   require_cudnn();
-  const Handle handle;
+  const KeptHandle handle(cudnn_handles(), ordinal, make_cudnn_handle);
   fe::DeviceProperties properties;
   std::vector<std::uint8_t> text;
   constexpr const char* kWhat = "properties of this GPU";
-  require_device(properties.set_handle(handle.get()).build(), kWhat);
+  require_device(properties.set_handle(static_cast<cudnnHandle_t>(handle.get())).build(), kWhat);
   require_device(properties.serialize(text), kWhat);
   return std::make_unique<ConvolutionEngines>(std::string(text.begin(), text.end()));
 }

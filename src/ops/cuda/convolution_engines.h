@@ -47,7 +47,8 @@ class ConvolutionEngines final : public EngineSource {
   std::unique_ptr<const Device> device_;
 };
 
-// Those of the calling thread's GPU. Throws DeviceError where there is none or cuDNN cannot be loaded.
-std::unique_ptr<const EngineSource> engines_of_this_gpu();
+// Those of the calling thread's GPU, which is number `ordinal`. Throws DeviceError where there is none or
+// cuDNN cannot be loaded.
+std::unique_ptr<const EngineSource> engines_of_this_gpu(int ordinal);
 
 }  // namespace vdnn::cuda

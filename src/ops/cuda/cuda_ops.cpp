@@ -11,6 +11,7 @@
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/step_numbers.h"
+#include "streams/cuda/cuda_context.h"
 #include "vdnn/cuda_ops.h"
 #include "vdnn/error.h"
 
@@ -39,6 +40,13 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, Vendor
         }
       },
       op.spec);
+}
+
+int gpu_of_thread() {
+  int ordinal = 0;
+  CudaContext context("cuda", make_cuda_api(), ordinal);
+  context.check(context.api().get_device(ordinal), "cudaGetDevice");
+  return ordinal;
 }
 
 class CudaProgram final : public OpProgram {
@@ -117,9 +125,13 @@ class CudaOps final : public OpLibrary {
 }  // namespace
 
 Backends make_cuda_backends() {
-  return {.kernels = make_kernel_table(),
-          .vendor = make_vendor_library(),
-          .engines = engines_of_this_gpu(),
+  std::unique_ptr<const KernelTable> kernels = make_kernel_table();
+  const int ordinal = gpu_of_thread();
+  // First: its handle then serves the library.
+  std::unique_ptr<const EngineSource> engines = engines_of_this_gpu(ordinal);
+  return {.kernels = std::move(kernels),
+          .vendor = make_vendor_library(ordinal),
+          .engines = std::move(engines),
           .cudnn = cudnn_version(),
           .cudnn_frontend = cudnn_frontend_version()};
 }

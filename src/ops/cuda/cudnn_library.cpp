@@ -13,6 +13,7 @@
 #include "src/ops/cuda/channels_last.h"
 #include "src/ops/cuda/convolution_op.h"
 #include "src/ops/cuda/gpu_shortage.h"
+#include "src/ops/cuda/kept_handles.h"
 #include "src/ops/cuda/vendor_library.h"
 #include "streams/cuda/loaded_library.h"
 
@@ -33,7 +34,6 @@ struct Cudnn {
   LoadedLibrary library{"libcudnn.so." + std::to_string(CUDNN_MAJOR)};
   VDNN_FUNCTION(cudnnGetErrorString);
   VDNN_FUNCTION(cudnnCreate);
-  VDNN_FUNCTION(cudnnDestroy);
   VDNN_FUNCTION(cudnnSetStream);
   VDNN_FUNCTION(cudnnCreateTensorDescriptor);
   VDNN_FUNCTION(cudnnDestroyTensorDescriptor);
@@ -63,7 +63,6 @@ struct CublasLt {
   LoadedLibrary library{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
   VDNN_FUNCTION(cublasLtGetStatusName);
   VDNN_FUNCTION(cublasLtCreate);
-  VDNN_FUNCTION(cublasLtDestroy);
   VDNN_FUNCTION(cublasLtMatmul);
   VDNN_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
   VDNN_FUNCTION(cublasLtMatmulDescCreate);
@@ -116,7 +115,6 @@ std::vector<int> to_ints(const Dims& dims) {
   return ints;
 }
 
-using CudnnHandle = Owned<cudnnHandle_t, cudnnStatus_t>;
 using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnStatus_t>;
 using PoolingDescriptor = Owned<cudnnPoolingDescriptor_t, cudnnStatus_t>;
 using LrnDescriptor = Owned<cudnnLRNDescriptor_t, cudnnStatus_t>;
@@ -131,10 +129,25 @@ TensorDescriptor channels_last_tensor(const Cudnn& cudnn, const Dims& dims) {
   return tensor;
 }
 
+// A handle of the calling thread's GPU.
+template <class Handle, class Status, class Library>
+void* make_handle(const Library& library, const char* call, Status (*create)(Handle*)) {
+  Handle made = nullptr;
+  library.require(create(&made), call);
+  return made;
+}
+
 // What ops of one library share.
 struct CudnnContext {
+  CudnnContext(const Cudnn& functions, int ordinal)
+      : cudnn(functions), kept(cudnn_handles(), ordinal, [&functions] {
+          return make_handle(functions, "cudnnCreate", functions.cudnnCreate);
+        }) {}
+
+  cudnnHandle_t handle() const { return static_cast<cudnnHandle_t>(kept.get()); }
+
   const Cudnn& cudnn;
-  CudnnHandle handle = make_owned(cudnn, "cudnnCreate", cudnn.cudnnCreate, cudnn.cudnnDestroy);
+  const KeptHandle kept;
   // Of the handle, which has one stream at a time and may be used by one thread.
   mutable std::mutex mutex;
 };
@@ -167,7 +180,7 @@ class MapOp : public VendorOp {
 
  protected:
   const Cudnn& cudnn() const { return context_.cudnn; }
-  cudnnHandle_t handle() const { return context_.handle.get(); }
+  cudnnHandle_t handle() const { return context_.handle(); }
   cudnnTensorDescriptor_t x() const { return x_.get(); }
   cudnnTensorDescriptor_t y() const { return y_.get(); }
   typename Descriptor::pointer descriptor() const { return descriptor_.get(); }
@@ -259,14 +272,20 @@ class LrnOp final : public MapOp<LrnDescriptor> {
   }
 };
 
-using LtHandle = Owned<cublasLtHandle_t, cublasStatus_t>;
 using LtOperation = Owned<cublasLtMatmulDesc_t, cublasStatus_t>;
 using LtLayout = Owned<cublasLtMatrixLayout_t, cublasStatus_t>;
 using LtPreference = Owned<cublasLtMatmulPreference_t, cublasStatus_t>;
 
 struct LtContext {
+  LtContext(const CublasLt& functions, int ordinal)
+      : lt(functions), kept(cublaslt_handles(), ordinal, [&functions] {
+          return make_handle(functions, "cublasLtCreate", functions.cublasLtCreate);
+        }) {}
+
+  cublasLtHandle_t handle() const { return static_cast<cublasLtHandle_t>(kept.get()); }
+
   const CublasLt& lt;
-  LtHandle handle = make_owned(lt, "cublasLtCreate", lt.cublasLtCreate, lt.cublasLtDestroy);
+  const KeptHandle kept;
 };
 
 std::string text_of(const MatrixProduct& p) {
@@ -293,11 +312,11 @@ class MatrixProductOp final : public VendorOp {
     const auto* const a = pointer_to<const void>(operands.reads[0].begin);
     const auto* const b = pointer_to<const void>(operands.reads[1].begin);
     auto* const c = pointer_to<void>(operands.write.begin);
-    lt().require(lt().cublasLtMatmul(context_.handle.get(), operation_.get(), &kOne, b, b_.get(), a, a_.get(),
-                                     &kZero, c, c_.get(), c, c_.get(), &chosen_.algo,
-                                     pointer_to<void>(operands.workspace.begin), operands.workspace.bytes,
-                                     static_cast<cudaStream_t>(stream)),
-                 what_);
+    lt().require(
+        lt().cublasLtMatmul(context_.handle(), operation_.get(), &kOne, b, b_.get(), a, a_.get(), &kZero, c,
+                            c_.get(), c, c_.get(), &chosen_.algo, pointer_to<void>(operands.workspace.begin),
+                            operands.workspace.bytes, static_cast<cudaStream_t>(stream)),
+        what_);
   }
 
  private:
@@ -348,8 +367,8 @@ class MatrixProductOp final : public VendorOp {
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     lt().require(
-        lt().cublasLtMatmulAlgoGetHeuristic(context_.handle.get(), operation_.get(), b_.get(), a_.get(),
-                                            c_.get(), c_.get(), preference.get(), 1, &result, &found),
+        lt().cublasLtMatmulAlgoGetHeuristic(context_.handle(), operation_.get(), b_.get(), a_.get(), c_.get(),
+                                            c_.get(), preference.get(), 1, &result, &found),
         what_);
     lt().require(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : result.state, what_);
     return result;
@@ -366,8 +385,10 @@ class MatrixProductOp final : public VendorOp {
 
 class CudnnLibrary final : public VendorLibrary {
  public:
+  explicit CudnnLibrary(int ordinal) : cudnn_(cudnn_functions_, ordinal), lt_(lt_functions_, ordinal) {}
+
   std::unique_ptr<VendorOp> convolution(const EngineQuestion& question, const std::string& engine) override {
-    return make_convolution_op({.handle = cudnn_.handle.get(), .mutex = &cudnn_.mutex}, question, engine);
+    return make_convolution_op({.handle = cudnn_.handle(), .mutex = &cudnn_.mutex}, question, engine);
   }
   std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) override {
     return std::make_unique<MatrixProductOp>(lt_, product);
@@ -383,14 +404,14 @@ class CudnnLibrary final : public VendorLibrary {
   // Both libraries are there before the GPU is asked for anything.
   Cudnn cudnn_functions_;
   CublasLt lt_functions_;
-  CudnnContext cudnn_{cudnn_functions_};
-  LtContext lt_{lt_functions_};
+  CudnnContext cudnn_;
+  LtContext lt_;
 };
 
 }  // namespace
 
-std::unique_ptr<VendorLibrary> make_vendor_library() {
-  return std::make_unique<CudnnLibrary>();
+std::unique_ptr<VendorLibrary> make_vendor_library(int ordinal) {
+  return std::make_unique<CudnnLibrary>(ordinal);
 }
 
 }  // namespace vdnn::cuda

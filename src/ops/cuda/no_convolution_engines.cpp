@@ -32,7 +32,7 @@ std::string ConvolutionEngines::name() const {
   return "cudnn";
 }
 
-std::unique_ptr<const EngineSource> engines_of_this_gpu() {
+std::unique_ptr<const EngineSource> engines_of_this_gpu(int) {
   throw DeviceError("built without cuDNN");
 }
 

@@ -5,7 +5,7 @@
 
 namespace vdnn::cuda {
 
-std::unique_ptr<VendorLibrary> make_vendor_library() {
+std::unique_ptr<VendorLibrary> make_vendor_library(int) {
   throw DeviceError("cuda: built without cuDNN and cuBLASLt");
 }
 

@@ -84,8 +84,9 @@ class VendorLibrary {
   virtual std::unique_ptr<VendorOp> lrn(const LrnProblem& problem) = 0;
 };
 
-// cuDNN and cuBLASLt on the calling thread's GPU. Throws DeviceError where one of them cannot be loaded or
-// was not there to build with.
-std::unique_ptr<VendorLibrary> make_vendor_library();
+// cuDNN and cuBLASLt on the calling thread's GPU, which is number `ordinal`. Throws DeviceError where one of
+// them cannot be loaded or was not there to build with. Waits for no work of the GPU, nor does its end, so
+// that others may capture meanwhile.
+std::unique_ptr<VendorLibrary> make_vendor_library(int ordinal);
 
 }  // namespace vdnn::cuda

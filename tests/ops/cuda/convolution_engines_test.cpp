@@ -307,9 +307,9 @@ TEST(VendorLibrary, SaysWhatFailedWhereThereIsNoGpu) {
   for (const bool library : {true, false}) {
     try {
       if (library) {
-        make_vendor_library();
+        make_vendor_library(0);
       } else {
-        engines_of_this_gpu();
+        engines_of_this_gpu(0);
       }
       GTEST_SKIP() << "there is a GPU";
     } catch (const DeviceError& error) {

@@ -64,8 +64,9 @@ TEST(OpenedLibraries, AskingForEnginesOpensNoRuntime) {
   EXPECT_THAT(opened(), Each(Not(StartsWith("libcudart.so"))));
 }
 
-// Graph::build() of handles and modes calls it as well.
-TEST(OpenedLibraries, NoSourceCallsWhatLooksForARuntime) {
+// Graph::build() of handles and modes calls it as well. To destroy a handle waits for the whole GPU
+// (kept_handles.h).
+TEST(OpenedLibraries, NoSourceCallsWhatLooksForARuntimeOrDestroysAHandle) {
   int sources = 0;
   for (const auto& entry : std::filesystem::directory_iterator(VDNN_CUDA_SOURCES)) {
     if (entry.is_regular_file()) {
@@ -73,6 +74,9 @@ TEST(OpenedLibraries, NoSourceCallsWhatLooksForARuntime) {
       const std::string text((std::istreambuf_iterator(file)), std::istreambuf_iterator<char>());
       EXPECT_EQ(text.find("check_support"), std::string::npos) << entry.path();
       EXPECT_EQ(text.find("Graph::build("), std::string::npos) << entry.path();
+      for (const char* const destroys : {"destroy_handle(", "(cudnnDestroy)", "(cublasLtDestroy)"}) {
+        EXPECT_EQ(text.find(destroys), std::string::npos) << entry.path() << ": " << destroys;
+      }
       ++sources;
     }
   }

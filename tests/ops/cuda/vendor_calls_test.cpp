@@ -1,0 +1,230 @@
+// The calls that cudnn_library.cpp makes of cuDNN and cuBLASLt, by their rules. Handles and what runs on a
+// GPU are stand-ins here, on a FakeCuda. Descriptors are the libraries' own, which judge what is set in them
+// without a GPU. (Convolutions go through cudnn-frontend, whose calls no stand-in takes.)
+//
+// The stand-ins are this program's functions: the libraries, which cudnn_library.cpp opens by name, are
+// opened globally, and what is found is looked for in the program first.
+
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "src/ops/cuda/vendor_library.h"
+#include "tests/fakes/fake_cuda.h"
+#include "vdnn/error.h"
+
+using vdnn::CudaStatus;
+using vdnn::CudaStream;
+
+namespace {
+
+// What the stand-ins stand on: one test's at a time.
+struct Vendor {
+  std::shared_ptr<vdnn::FakeCuda> cuda;
+  std::vector<std::string> misuses;
+  int handles_made = 0;
+  cudnnHandle_t last_used = nullptr;
+
+  int gpu_of_thread() const { return cuda->gpu_of_thread(); }
+  void require(bool kept, const std::string& rule) {
+    if (!kept) {
+      misuses.push_back(rule);
+    }
+  }
+};
+
+Vendor* vendor = nullptr;
+
+// Of either library: "tied to the current CUDA device", and to be used and destroyed with that one current.
+struct Handle {
+  int ordinal = vendor->gpu_of_thread();
+  CudaStream stream = nullptr;
+
+  Handle() { ++vendor->handles_made; }
+  void check_gpu(const std::string& call) const {
+    vendor->require(vendor->gpu_of_thread() == ordinal, call + ": another GPU than the handle's is current");
+  }
+  // cudnnDestroy(), cublasLtDestroy(): "will implicitly call cudaDeviceSynchronize".
+  void destroy(const std::string& call) const {
+    check_gpu(call);
+    vendor->cuda->device_synchronize();
+  }
+};
+
+Handle& handle_of(cudnnHandle_t handle) {
+  return *reinterpret_cast<Handle*>(handle);
+}
+
+// What the library itself has under this name.
+template <class Function>
+Function* own(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+// Runs nothing: the operands are of no memory.
+cudnnStatus_t launch(cudnnHandle_t handle, const std::string& call) {
+  vendor->last_used = handle;
+  handle_of(handle).check_gpu(call);
+  const CudaStatus launched = vdnn::FakeCuda::launch(handle_of(handle).stream, [] {});
+  return launched == CudaStatus::kSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+}  // namespace
+
+extern "C" {
+
+void* dlopen(const char* name, int mode) noexcept {
+  using Open = void*(const char*, int);
+  static auto* const loader = reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "dlopen"));
+  const std::string_view text = name == nullptr ? "" : name;
+  if (text.starts_with("libcudnn.so") || text.starts_with("libcublasLt.so")) {
+    return loader(name, RTLD_NOW | RTLD_GLOBAL) == nullptr ? nullptr : loader(nullptr, RTLD_NOW);
+  }
+  return loader(name, mode);
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  *handle = reinterpret_cast<cudnnHandle_t>(new Handle);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  const std::unique_ptr<Handle> mine(&handle_of(handle));
+  mine->destroy("cudnnDestroy");
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  handle_of(handle).check_gpu("cudnnSetStream");
+  handle_of(handle).stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t pooling, const void*,
+                                  const cudnnTensorDescriptor_t x, const void*, const void*,
+                                  const cudnnTensorDescriptor_t y, void*) {
+  constexpr int kMost = CUDNN_DIM_MAX;
+  cudnnDataType_t type{};
+  int rank = 0;
+  std::array<int, kMost> dims{};
+  std::array<int, kMost> strides{};
+  static auto* const describe = own<decltype(cudnnGetTensorNdDescriptor)>("cudnnGetTensorNdDescriptor");
+  static auto* const size_of_result =
+      own<decltype(cudnnGetPoolingNdForwardOutputDim)>("cudnnGetPoolingNdForwardOutputDim");
+  describe(y, kMost, &type, &rank, dims.data(), strides.data());
+  std::array<int, kMost> wanted{};
+  const bool known = size_of_result(pooling, x, rank, wanted.data()) == CUDNN_STATUS_SUCCESS;
+  vendor->require(known && wanted == dims, "cudnnPoolingForward: y is not of the size that x has for it");
+  return launch(handle, "cudnnPoolingForward");
+}
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t, const void*,
+                                   const cudnnTensorDescriptor_t, const void*, const cudnnTensorDescriptor_t,
+                                   const void*, const cudnnTensorDescriptor_t, const void*, const void*,
+                                   const cudnnTensorDescriptor_t, void*) {
+  return launch(handle, "cudnnPoolingBackward");
+}
+cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t handle, cudnnLRNDescriptor_t, cudnnLRNMode_t,
+                                          const void*, const cudnnTensorDescriptor_t, const void*,
+                                          const void*, const cudnnTensorDescriptor_t, void*) {
+  return launch(handle, "cudnnLRNCrossChannelForward");
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(new Handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  const std::unique_ptr<Handle> mine(reinterpret_cast<Handle*>(handle));
+  mine->destroy("cublasLtDestroy");
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"
+
+namespace vdnn::cuda {
+namespace {
+
+using ::testing::IsEmpty;
+
+class VendorCalls : public ::testing::Test {
+ protected:
+  VendorCalls() { vendor = &vendor_; }
+  ~VendorCalls() override {
+    EXPECT_THAT(vendor_.misuses, IsEmpty());
+    EXPECT_THAT(cuda().misuses(), IsEmpty());
+    vendor = nullptr;
+  }
+  VendorCalls(const VendorCalls&) = delete;
+  VendorCalls& operator=(const VendorCalls&) = delete;
+
+  FakeCuda& cuda() { return *vendor_.cuda; }
+  int handles_made() const { return vendor_.handles_made; }
+  cudnnHandle_t last_used() const { return vendor_.last_used; }
+  std::unique_ptr<VendorLibrary> make_library(int gpu) {
+    cuda().set_device(gpu);
+    return make_vendor_library(gpu);
+  }
+  // One op on a stream of the GPU.
+  void pool(VendorLibrary& library, int gpu) {
+    cuda().set_device(gpu);
+    CudaStream stream = nullptr;
+    ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
+    const PoolingSpec spec{.mode = PoolingMode::kMax, .kernel = {3, 2}, .stride = {2, 2}, .padding = {1, 0}};
+    const auto op = library.pooling({.spec = spec, .x = {2, 3, 9, 8}, .y = {2, 3, 5, 4}});
+    const std::array reads{AddressRange{.begin = 256, .bytes = 2 * 3 * 9 * 8 * 4}};
+    op->run({.reads = reads, .write = {.begin = 4096, .bytes = 2 * 3 * 5 * 4 * 4}, .workspace = {}}, stream);
+    EXPECT_EQ(cuda().stream_synchronize(stream), CudaStatus::kSuccess);
+    EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
+  }
+
+ private:
+  Vendor vendor_{.cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.gpus = 2}), .misuses = {}};
+};
+
+// Destroying their handles waits for the whole GPU, which is forbidden to all threads meanwhile: the capture
+// was invalid once.
+TEST_F(VendorCalls, ALibraryEndsWhileAnotherThreadCaptures) {
+  std::unique_ptr<VendorLibrary> library = make_library(0);
+  CudaStream stream = nullptr;
+  CudaGraph graph = nullptr;
+  ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
+  ASSERT_EQ(cuda().stream_begin_capture(stream), CudaStatus::kSuccess);
+  std::thread([&] {
+    cuda().set_device(0);
+    library.reset();
+  }).join();
+  EXPECT_EQ(cuda().stream_end_capture(graph, stream), CudaStatus::kSuccess);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(cuda().graph_destroy(graph), CudaStatus::kSuccess);
+  EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
+}
+
+TEST_F(VendorCalls, HandlesAreUsedOnTheirOwnGpu) {
+  for (const int gpu : {0, 1}) {
+    pool(*make_library(gpu), gpu);
+  }
+  const int made = handles_made();
+  for (const int gpu : {0, 1}) {
+    pool(*make_library(gpu), gpu);
+  }
+  EXPECT_EQ(handles_made(), made) << "those of the libraries before serve again";
+}
+
+// A handle has one stream at a time.
+TEST_F(VendorCalls, LibrariesBesideEachOtherShareNoHandle) {
+  const auto first = make_library(0);
+  const auto second = make_library(0);
+  pool(*first, 0);
+  const cudnnHandle_t used = last_used();
+  pool(*second, 0);
+  EXPECT_NE(last_used(), used);
+}
+
+}  // namespace
+}  // namespace vdnn::cuda
