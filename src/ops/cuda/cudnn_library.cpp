@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <mutex>
@@ -232,12 +233,18 @@ class PoolingOp final : public MapOp<PoolingDescriptor> {
   }
 };
 
+// cuDNN wants doubles of at least so much, which it rounds to floats, and 1e-5F and 0.01F are less as
+// doubles.
+double at_least(double least, float value) {
+  return std::max(least, static_cast<double>(value));
+}
+
 LrnDescriptor lrn_descriptor(const Cudnn& cudnn, const LrnSpec& spec) {
   LrnDescriptor made = make_owned(cudnn, "cudnnCreateLRNDescriptor", cudnn.cudnnCreateLRNDescriptor,
                                   cudnn.cudnnDestroyLRNDescriptor);
-  cudnn.require(cudnn.cudnnSetLRNDescriptor(made.get(), static_cast<unsigned>(spec.size),
-                                            static_cast<double>(spec.alpha), static_cast<double>(spec.beta),
-                                            static_cast<double>(spec.k)),
+  cudnn.require(cudnn.cudnnSetLRNDescriptor(
+                    made.get(), static_cast<unsigned>(spec.size), static_cast<double>(spec.alpha),
+                    at_least(CUDNN_LRN_MIN_BETA, spec.beta), at_least(CUDNN_LRN_MIN_K, spec.k)),
                 "cudnnSetLRNDescriptor of size " + std::to_string(spec.size));
   return made;
 }

@@ -226,5 +226,12 @@ TEST_F(VendorCalls, LibrariesBesideEachOtherShareNoHandle) {
   EXPECT_NE(last_used(), used);
 }
 
+// In float these are the least that cuDNN takes, in double less: cudnnSetLRNDescriptor refused them.
+TEST_F(VendorCalls, TheLeastConstantsOfLrnAreTaken) {
+  const auto library = make_library(0);
+  const LrnSpec least{.size = 15, .beta = 0.01F, .k = 1e-5F};
+  EXPECT_NO_THROW(library->lrn({.spec = least, .x = {2, 16, 4, 4}}));
+}
+
 }  // namespace
 }  // namespace vdnn::cuda
