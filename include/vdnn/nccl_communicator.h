@@ -50,7 +50,7 @@ struct NcclOptions {
 
 // Joins `device`, which is the GPU of the options, with those of the other ranks. Throws InvalidArgument for
 // options that cannot be, DeviceError where NCCL is missing or too old, fails, or other ranks do not come in
-// time.
+// time, and where NCCL_COMM_BLOCKING=1 in the environment would make NCCL's calls wait without limit.
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options);
 
 }  // namespace vdnn

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -689,20 +690,34 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryCallFails,
                                                                                         .in_long_run = 4}))),
                          ::testing::PrintToStringParamName());
 
-// NCCL itself: without a GPU it says why not.
-TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
+// NCCL itself on a device of the fake's: what it says, "" where it starts.
+std::string start_nccl() {
+  std::string said;
   Ranks ranks({.ranks = 1});
-  ranks.run_started([](Rank& rank) {
-    std::string said;
+  ranks.run_started([&](Rank& rank) {
     try {
       make_nccl_communicator(rank.device(), {.ordinal = Rank::kOrdinal, .exchange_id = [](NcclId&) {}});
     } catch (const DeviceError& error) {
       said = error.what();
     }
-    EXPECT_THAT(said, AnyOf("", HasSubstr("this build has no NCCL"), HasSubstr("cannot be loaded"),
-                            HasSubstr("NCCL is too old"), HasSubstr("cuda:1")));
-    std::cout << "  " << (said.empty() ? "started" : said) << '\n';
   });
+  return said;
+}
+
+// Without a GPU it says why not.
+TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
+  const std::string said = start_nccl();
+  EXPECT_THAT(said, AnyOf("", HasSubstr("this build has no NCCL"), HasSubstr("cannot be loaded"),
+                          HasSubstr("NCCL is too old"), HasSubstr("cuda:1")));
+  std::cout << "  " << (said.empty() ? "started" : said) << '\n';
+}
+
+// Its calls would then wait for a rank that never comes, whatever the options say. It was ignored.
+TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
+  ::setenv("NCCL_COMM_BLOCKING", "1", 1);
+  const std::string said = start_nccl();
+  ::unsetenv("NCCL_COMM_BLOCKING");
+  EXPECT_THAT(said, AnyOf(HasSubstr("this build has no NCCL"), HasSubstr("NCCL_COMM_BLOCKING")));
 }
 
 }  // namespace

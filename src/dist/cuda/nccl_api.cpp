@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/base/environment.h"
 #include "streams/cuda/loaded_library.h"
 
 namespace vdnn {
@@ -126,9 +127,20 @@ class RealNcclApi final : public NcclApi {
   const Nccl nccl_;
 };
 
+// NCCL lets the environment override ncclConfig_t::blocking.
+void require_no_blocking() {
+  constexpr const char* kVariable = "NCCL_COMM_BLOCKING";
+  if (environment(kVariable) == "1") {
+    throw DeviceError(std::string(kVariable) +
+                      " is 1 in the environment: NCCL would wait without limit for a rank that has died; "
+                      "unset it");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<NcclApi> make_nccl_api() {
+  require_no_blocking();
   return std::make_unique<RealNcclApi>();
 }
 

@@ -63,7 +63,8 @@ class NcclApi {
   virtual void rest() = 0;
 };
 
-// NCCL itself. Throws DeviceError where it is missing or too old.
+// NCCL itself. Throws DeviceError where it is missing or too old, and where NCCL_COMM_BLOCKING is 1 in the
+// environment.
 std::unique_ptr<NcclApi> make_nccl_api();
 
 }  // namespace vdnn
