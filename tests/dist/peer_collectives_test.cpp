@@ -19,6 +19,7 @@ namespace {
 using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 constexpr int kRanks = 2;
 constexpr std::uint64_t kCount = 1000;
@@ -96,6 +97,20 @@ TEST_F(PeerCollectives, ReadBuffersOfOtherRanks) {
 TEST_F(PeerCollectives, WhichIsFoundWhereTheyHaveNoAccess) {
   reduce(/*peer_access=*/false);
   EXPECT_THAT(cuda_->findings(), Not(IsEmpty()));
+}
+
+TEST_F(PeerCollectives, RanksWithOneGpuAreFound) {
+  NcclId id{};
+  const auto first = nccl_.api(0, cuda_);
+  const auto second = nccl_.api(1, cuda_);
+  first->get_unique_id(id);
+  NcclComm comm = nullptr;
+  NcclComm none = nullptr;
+  cuda_->set_device(0);
+  EXPECT_EQ(first->comm_init_rank(comm, kRanks, id, 0), NcclStatus::kInProgress);
+  EXPECT_EQ(second->comm_init_rank(none, kRanks, id, 1), NcclStatus::kInvalidUsage);
+  EXPECT_THAT(nccl_.misuses(), SizeIs(1));
+  first->comm_abort(comm);
 }
 
 }  // namespace

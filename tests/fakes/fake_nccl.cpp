@@ -311,6 +311,13 @@ NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int r
   if (group.size != 0 && group.size != size) {
     return misuse("ranks of groups of different sizes");
   }
+  const auto is_taken = [&](const std::unique_ptr<Comm>& other) {
+    return other->group == &group &&
+           (other->rank == rank || (other->cuda == cuda && other->ordinal == ordinal));
+  };
+  if (std::ranges::any_of(comms_, is_taken)) {
+    return misuse("two ranks of one number, or with one GPU");
+  }
   group.size = size;
   ++group.came;
   auto made = std::make_unique<Comm>();

@@ -17,6 +17,9 @@
 // floats and does not average them (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
 // alone has nobody to connect to.
 //
+// Each rank has a number and a GPU of its own (NCCL's user guide, "Creating a Communicator": one GPU for
+// several ranks "is not supported and may lead to hangs").
+//
 // A collective of several ranks that is captured is a finding. NCCL captures it, and then neither
 // ncclCommFinalize nor ncclCommAbort ends before the graph has been destroyed (init.cc: commDestroySync()
 // polls "until all graphs referencing us die", whatever the communicator's abort flag): a rank that gives up
