@@ -193,14 +193,16 @@ class MpiCalls {
     return request;  // polled by test(). NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
   }
 
-  // How many bytes it had, once it is done; of a message that was sent that means nothing.
-  std::optional<int> test(MPI_Request& request) {
+  // Of a send.
+  bool test(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
-    check_not_ended();
-    int done = 0;
+    return test(request, MPI_STATUS_IGNORE);
+  }
+  // Of a receive: how many bytes it had, once it is done. Of a send MPI leaves the status undefined.
+  std::optional<int> test_receive(MPI_Request& request) {
+    const std::lock_guard lock(mutex_);
     MPI_Status status;
-    check(MPI_Test(&request, &done, &status), "MPI_Test");
-    if (done == 0) {
+    if (!test(request, &status)) {
       return std::nullopt;
     }
     int bytes = 0;
@@ -235,6 +237,14 @@ class MpiCalls {
   }
 
  private:
+  // Guarded by the caller.
+  bool test(MPI_Request& request, MPI_Status* status) const {
+    check_not_ended();
+    int done = 0;
+    check(MPI_Test(&request, &done, status), "MPI_Test");
+    return done != 0;
+  }
+
   // MPI itself would end the process.
   void check_not_ended() const {
     if (ended_) {
@@ -260,8 +270,11 @@ class MpiMessage final : public Message {
   }
 
   bool done() override {
-    const std::optional<int> bytes = calls_->test(request_);
-    if (bytes && kind_ == Kind::kReceive && static_cast<std::size_t>(*bytes) != staged_.bytes.size()) {
+    if (kind_ == Kind::kSend) {
+      return calls_->test(request_);
+    }
+    const std::optional<int> bytes = calls_->test_receive(request_);
+    if (bytes && static_cast<std::size_t>(*bytes) != staged_.bytes.size()) {
       throw DeviceError("MPI: rank " + std::to_string(peer_) + " has sent " + std::to_string(*bytes) +
                         " bytes where " + std::to_string(staged_.bytes.size()) +
                         " were expected: it is in another collective");
