@@ -24,15 +24,18 @@
 
 using vdnn::CudaStatus;
 using vdnn::CudaStream;
+using vdnn::FakeCuda;
 
 namespace {
 
 // What the stand-ins stand on: one test's at a time.
 struct Vendor {
-  std::shared_ptr<vdnn::FakeCuda> cuda;
+  std::shared_ptr<FakeCuda> cuda;
   std::vector<std::string> misuses;
   int handles_made = 0;
   cudnnHandle_t last_used = nullptr;
+  std::uint64_t product_workspace = 0;  // of the last algorithm
+  std::uint32_t product_alignment = 1;
 
   int gpu_of_thread() const { return cuda->gpu_of_thread(); }
   void require(bool kept, const std::string& rule) {
@@ -74,7 +77,7 @@ Function* own(const char* name) {
 cudnnStatus_t launch(cudnnHandle_t handle, const std::string& call) {
   vendor->last_used = handle;
   handle_of(handle).check_gpu(call);
-  const CudaStatus launched = vdnn::FakeCuda::launch(handle_of(handle).stream, [] {});
+  const CudaStatus launched = FakeCuda::launch(handle_of(handle).stream, [] {});
   return launched == CudaStatus::kSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
@@ -143,6 +146,50 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   const std::unique_ptr<Handle> mine(reinterpret_cast<Handle*>(handle));
   mine->destroy("cublasLtDestroy");
   return CUBLAS_STATUS_SUCCESS;
+}
+
+// Chooses an algorithm that needs as much workspace as it may use, and works with the alignment that it may
+// count on.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
+  static auto* const get =
+      own<decltype(cublasLtMatmulPreferenceGetAttribute)>("cublasLtMatmulPreferenceGetAttribute");
+  reinterpret_cast<Handle*>(handle)->check_gpu("cublasLtMatmulAlgoGetHeuristic");
+  vendor->require(wanted > 0, "cublasLtMatmulAlgoGetHeuristic: no result is asked for");
+  std::size_t written = 0;
+  get(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &vendor->product_workspace,
+      sizeof vendor->product_workspace, &written);
+  std::uint32_t alignment = 0;
+  get(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, sizeof alignment, &written);
+  vendor->product_alignment = alignment;
+  *results = {};
+  results->workspaceSize = vendor->product_workspace;
+  results->state = CUBLAS_STATUS_SUCCESS;
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
+  constexpr std::uintptr_t kWorkspaceAlignment = 256;
+  const auto is_aligned = [](const void* address, std::uintptr_t alignment) {
+    return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+  };
+  reinterpret_cast<Handle*>(handle)->check_gpu("cublasLtMatmul");
+  vendor->require(alpha != nullptr && beta != nullptr, "cublasLtMatmul: no scalars");
+  vendor->require(workspace_bytes >= vendor->product_workspace, "cublasLtMatmul: too little workspace");
+  vendor->require(is_aligned(workspace, kWorkspaceAlignment), "cublasLtMatmul: misaligned workspace");
+  for (const void* const operand : {a, b, c}) {
+    vendor->require(is_aligned(operand, vendor->product_alignment), "cublasLtMatmul: misaligned operand");
+  }
+  vendor->require(c != d || c_layout == d_layout, "cublasLtMatmul: in place in another layout");
+  return FakeCuda::launch(stream, [] {}) == CudaStatus::kSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                 : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"
@@ -224,6 +271,24 @@ TEST_F(VendorCalls, LibrariesBesideEachOtherShareNoHandle) {
   const cudnnHandle_t used = last_used();
   pool(*second, 0);
   EXPECT_NE(last_used(), used);
+}
+
+TEST_F(VendorCalls, ProductsKeepToTheirAlgorithm) {
+  constexpr std::uint64_t kWorkspace = 1024;
+  const auto library = make_library(1);
+  const auto op = library->matrix_product(
+      {.rows = 3, .columns = 5, .inner = 7, .transposed_b = true, .most_workspace_bytes = kWorkspace});
+  EXPECT_EQ(op->workspace_bytes(), kWorkspace);
+  CudaStream stream = nullptr;
+  ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
+  const std::array reads{AddressRange{.begin = 16, .bytes = 3 * 7 * 4},
+                         AddressRange{.begin = 256, .bytes = 5 * 7 * 4}};
+  op->run({.reads = reads,
+           .write = {.begin = 4096, .bytes = 3 * 5 * 4},
+           .workspace = {.begin = 8192, .bytes = kWorkspace}},
+          stream);
+  EXPECT_EQ(cuda().stream_synchronize(stream), CudaStatus::kSuccess);
+  EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
 }
 
 // In float these are the least that cuDNN takes, in double less: cudnnSetLRNDescriptor refused them.
