@@ -31,7 +31,7 @@ void Contest::enter(const PlannedSchedule& candidate) {
 
 // Of those with the same rank the first one counts: they may be the same plan.
 void Contest::place(const PlannedSchedule& candidate, const Forecast& said) {
-  const std::pair rank(said.step_seconds, said.peak_bytes);
+  const Rank rank(said.step_seconds, said.peak_bytes);
   const auto next = std::ranges::lower_bound(leaders_, rank, {}, &Leader::rank);
   if (next != leaders_.end() && next->rank == rank) {
     return;

@@ -13,6 +13,9 @@
 
 namespace vdnn::optimal {
 
+// The seconds of a step and its peak in bytes: a better plan has less.
+using Rank = std::pair<double, std::uint64_t>;
+
 class Contest {
  public:
   Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
@@ -25,10 +28,8 @@ class Contest {
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // Of the fastest that fits; infinite: none does.
   double best_seconds() const { return best_rank().first; }
-  // Its seconds and its peak: a better one has less.
-  std::pair<double, std::uint64_t> best_rank() const {
-    return leaders_.empty() ? std::pair(std::numeric_limits<double>::infinity(), std::uint64_t{0})
-                            : leaders_.front().rank;
+  Rank best_rank() const {
+    return leaders_.empty() ? Rank(std::numeric_limits<double>::infinity(), 0) : leaders_.front().rank;
   }
   // The lowest of all.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
@@ -39,7 +40,7 @@ class Contest {
 
  private:
   struct Leader {
-    std::pair<double, std::uint64_t> rank;
+    Rank rank;
     PlannedSchedule schedule;
   };
   void place(const PlannedSchedule& candidate, const Forecast& said);

@@ -34,10 +34,11 @@ constexpr std::size_t kLongTape = 100;
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
-// Where so many sizes one after the other give plans so many times as slow as the fastest, smaller ones are
-// left out: the search is no exact one, but what it finds in less memory is hardly ever that much faster.
-constexpr std::size_t kHopelessSizes = 2;
-constexpr double kHopeless = 1.3;
+// The search is no exact one: in less memory it may find a faster plan. But where sizes one after the other
+// give slower plans than the fastest, by parts of its time that add up to this, smaller ones are left out.
+// One size adds at most kMostLost.
+constexpr double kHopeless = 0.4;
+constexpr double kMostLost = 0.2;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
@@ -201,19 +202,22 @@ class Chooser {
   void choose_among_sizes() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     const std::uint64_t most = device - std::min(device, problems_.front()->problem().persistent_bytes());
-    std::size_t hopeless = 0;
-    for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin();
-         size > 0 && hopeless < kHopelessSizes; --size) {
+    double lost = 0;
+    for (auto size = std::ranges::upper_bound(sizes_, most) - sizes_.begin(); size > 0 && lost < kHopeless;
+         --size) {
       const double seconds = choose_among_limits(static_cast<std::size_t>(size - 1));
-      hopeless = seconds > kHopeless * contest_.best_seconds() ? hopeless + 1 : 0;
+      const double part = seconds / contest_.best_seconds() - 1;
+      lost = part > 0 ? lost + std::min(part, kMostLost) : 0;
     }
     consider_closer();
   }
 
-  // Addresses that lie closer together may turn the order of those that are near the fastest.
+  // Of the fastest, and of a few that are near: addresses that lie closer together may turn their order.
   void consider_closer() {
-    std::ranges::stable_sort(found_, {}, [](const Candidate& each) { return each.found.seconds; });
-    for (const auto& [limited, found] : std::span(found_).first(std::min(found_.size(), kCloser))) {
+    std::ranges::stable_sort(found_, {}, [this](const Candidate& each) {
+      return std::pair(contest_.best_rank() != each.rank, each.found.seconds);
+    });
+    for (const auto& [limited, found, rank] : std::span(found_).first(std::min(found_.size(), kCloser))) {
       if (found.seconds * (1 - kNear) < contest_.best_seconds()) {
         limited->candidates().consider_closer(found.decisions, found.bytes, contest_.budgets().device_bytes);
       }
@@ -226,6 +230,7 @@ class Chooser {
   struct Candidate {
     Limited* limited = nullptr;
     optimal::Found found;
+    optimal::Rank rank;  // where it was the best so far
   };
 
   // First without a limit but the user's: what is found there may rule out the others. The model's time of
@@ -239,9 +244,11 @@ class Chooser {
   // Returns the least.
   double consider(std::vector<Candidate> candidates) {
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    for (const auto& [limited, found] : candidates) {
+    for (auto& [limited, found, rank] : candidates) {
       if (at_least(found.seconds) < contest_.best_seconds()) {
+        const optimal::Rank before = contest_.best_rank();
         limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
+        rank = contest_.best_rank() < before ? contest_.best_rank() : rank;
       }
     }
     const double least =
@@ -256,7 +263,7 @@ class Chooser {
     const bool tight = size <= sizes_.size() / kTightSizes;
     const auto search = [this, bytes, tight](Limited* limited) {
       const optimal::Effort effort = tight ? optimal::Effort::kTight : optimal::Effort::kUsual;
-      return Candidate{.limited = limited, .found = limited->search(bytes, effort, host_bytes_)};
+      return Candidate{.limited = limited, .found = limited->search(bytes, effort, host_bytes_), .rank = {}};
     };
     // Where no thread can be had, a search waits for its turn.
     const auto policy = problems.size() > 1 && tape_.ops().size() >= kLongTape

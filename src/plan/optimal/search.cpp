@@ -19,11 +19,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // of the search for tapes of any length but those so long that the fewest sizes take more; where the most
 // sizes are too few to use them up, it takes less. What is short of memory is looked at up to kReliefs times
 // more.
-constexpr std::size_t kSizeSlots = 26'000;
-constexpr std::size_t kSegmentSlots = 2'000'000;
-constexpr std::size_t kImprovementSlots = 7'500'000;
-constexpr std::size_t kRuinSlots = 3'000'000;
-constexpr std::size_t kFewestSizes = 6;
+constexpr std::size_t kSizeSlots = 104'000;
+constexpr std::size_t kSegmentSlots = 8'000'000;
+constexpr std::size_t kImprovementSlots = 30'000'000;
+constexpr std::size_t kRuinSlots = 12'000'000;
+constexpr std::size_t kFewestSizes = 24;
 constexpr std::size_t kMostSizes = 100;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload, Fate::kRemake};
