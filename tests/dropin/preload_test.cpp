@@ -149,6 +149,21 @@ TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   }
 }
 
+// Captures were counted. Before, one that began or ended by a function that is not hooked, or by a reset of
+// the GPU, left the count wrong for ever: nothing was free any more, or a later capture was invalidated.
+TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
+  for (const char* const program :
+       {"programs/unseen_captures", "programs/reset_in_capture", "static_programs/reset_in_capture"}) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
+      const ProgramRun preloaded = run(program, seed(i) + kPreloadBeforeDriver);
+      EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program << seed(i);
+      EXPECT_THAT(preloaded.wrong, IsEmpty()) << program << seed(i);
+    }
+  }
+}
+
 // Before, only the GPU that owns the memory had access to it, whatever cudaDeviceEnablePeerAccess had said.
 TEST_F(PreloadTest, GpusThatReachEachOtherShareMemoryOfPools) {
   const ProgramRun plain = run("programs/peers", "");

@@ -1118,6 +1118,16 @@ void FakeCuda::end(Capture& capture) {
   std::erase_if(captures_, [&capture](const auto& each) { return each.get() == &capture; });
 }
 
+void FakeCuda::drop_captures() {
+  const std::lock_guard lock(mutex_);
+  const std::vector<std::shared_ptr<Capture>> all = captures_;
+  for (const std::shared_ptr<Capture>& capture : all) {
+    if (capture->streams.front()->ordinal == thread().ordinal) {
+      end(*capture);
+    }
+  }
+}
+
 CudaStatus FakeCuda::thread_exchange_capture_mode(CaptureMode& mode) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_without_context("cudaThreadExchangeStreamCaptureMode");

@@ -126,6 +126,8 @@ class FakeCuda final : public CudaApi {
   // Until the calling thread's GPU has done all that it was given, as cudaFree() waits: captures stay what
   // they are.
   CudaStatus finish_work();
+  // As cudaDeviceReset() does: those of the calling thread's GPU are gone, as its streams will be.
+  void drop_captures();
 
   // cudaMallocManaged: as malloc(), and every GPU may touch it.
   CudaStatus malloc_managed(std::uint64_t& address, std::uint64_t bytes);

@@ -103,7 +103,7 @@ CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNod
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   return with_preload([&](Preload& preload) {
-    return preload.begin_capture([&] {
+    return preload.begin_capture(stream, [&] {
       return static_cast<cudaError_t>(reinterpret_cast<PFN_cuStreamBeginCaptureToGraph_v12030>(next)(
           stream, graph, after, edges, count, mode));
     });

@@ -12,9 +12,9 @@ namespace vdnn::preload {
           apply(cudaIpcGetMemHandle) apply(cudaStreamBeginCapture) apply(cudaStreamEndCapture)
 
 // What else is needed of it.
-#define VDNN_PRELOAD_HELPERS(apply)                                                              \
-  apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetLastError) apply(cudaSetDevice) \
-      apply(cudaStreamIsCapturing)
+#define VDNN_PRELOAD_HELPERS(apply)                                                                 \
+  apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetLastError) apply(cudaGraphDestroy) \
+      apply(cudaSetDevice) apply(cudaStreamIsCapturing)
 
 struct NextRuntime {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration

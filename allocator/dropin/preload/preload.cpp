@@ -133,8 +133,7 @@ std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
     }
     std::unique_ptr<PoolBackend> backend = make_cuda_pool_backend(
         ordinal, cuda(),
-        {.peer_access = pools_.settings.peers,
-         .is_capturing_any = [&captures = pools_.captures] { return captures.any(); }});
+        {.peer_access = pools_.settings.peers, .is_capturing_any = [this] { return any_capture(); }});
     if (!backend->properties().maps && pools_.settings.memory_bytes == 0) {
       throw DeviceError(
           "it has no virtual memory management, so that a pool takes all its memory at once: "
@@ -185,6 +184,27 @@ std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
   return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
 }
 
+bool Preload::goes_on(const NamedStream& stream) const {
+  if (stream.is_of_thread() && !stream.is(named(stream.handle))) {
+    return true;
+  }
+  cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+  const cudaError_t error = next_.cudaStreamIsCapturing(stream.handle, &answer);
+  if (error == cudaSuccess) {
+    return answer != cudaStreamCaptureStatusNone;
+  }
+  next_.cudaGetLastError();
+  return error != cudaErrorInvalidResourceHandle && error != cudaErrorContextIsDestroyed;
+}
+
+bool Preload::any_capture() {
+  return pools_.captures.any([this](const NamedStream& stream) { return goes_on(stream); });
+}
+
+bool Preload::may_synchronize() {
+  return !any_capture() && !is_captured(cudaStreamLegacy).value_or(false);
+}
+
 // --- memory of the device ----------------------------------------------------------------------------------
 
 template <class Take, class Pass>
@@ -196,7 +216,7 @@ cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& t
       return pass(call, pass_on());
     }
     std::optional<AddressRange> range = take(mine->pool);
-    if (!range && mine->has_put_off() && !pools_.captures.any() && mine->synchronize() == cudaSuccess) {
+    if (!range && mine->has_put_off() && may_synchronize() && mine->synchronize() == cudaSuccess) {
       range = take(mine->pool);
     }
     if (!range) {
@@ -261,7 +281,7 @@ cudaError_t Preload::free(void* address) {
           gpu.pool.free(address_of(address));
           return cudaSuccess;
         }
-        if (pools_.captures.any()) {
+        if (!may_synchronize()) {
           gpu.put_off(address_of(address));
           return cudaSuccess;
         }
@@ -375,16 +395,16 @@ std::shared_ptr<CudaApi> Preload::cuda() {
 }
 
 bool Preload::synchronize_used() {
-  if (pools_.captures.any()) {
-    return false;
-  }
   const std::shared_ptr<CudaApi> asked = cuda();
+  const auto synchronize = [this] {
+    return may_synchronize() ? next_.cudaDeviceSynchronize() : cudaErrorStreamCaptureUnsupported;
+  };
   int count = 0;
   bool done = asked->device_count(count) == CudaStatus::kSuccess;
   for (int each = 0; done && each < count; ++each) {
     bool used = false;
     done = asked->context_is_active(used, each) == CudaStatus::kSuccess &&
-           (!used || on_gpu(next_, each, next_.cudaDeviceSynchronize) == cudaSuccess);
+           (!used || on_gpu(next_, each, synchronize) == cudaSuccess);
   }
   return done;
 }
@@ -423,19 +443,23 @@ cudaError_t Preload::destroy_stream(cudaStream_t stream) {
       });
     }
   });
-  return next_.cudaStreamDestroy(stream);
+  const NamedStream name = named(stream);
+  const cudaError_t error = next_.cudaStreamDestroy(stream);
+  if (error == cudaSuccess) {
+    pools_.captures.end(name);
+  }
+  return error;
 }
 
 cudaError_t Preload::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  return begin_capture([&] { return next_.cudaStreamBeginCapture(stream, mode); });
+  return begin_capture(stream, [&] { return next_.cudaStreamBeginCapture(stream, mode); });
 }
 
 // Where it fails the capture has ended all the same, but where this stream or thread cannot end it.
 cudaError_t Preload::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
-  const bool was_captured = is_captured(stream).value_or(false);
   const cudaError_t error = next_.cudaStreamEndCapture(stream, graph);
-  if (was_captured && (error == cudaSuccess || !is_captured(stream).value_or(true))) {
-    pools_.captures.end();
+  if (error == cudaSuccess || !is_captured(stream).value_or(true)) {
+    pools_.captures.end(named(stream));
   }
   return error;
 }
@@ -449,6 +473,20 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
   }
 }
 
+// So that the GPU can be waited for. Those of other threads, which must not use it now, may be refused.
+void Preload::end_captures(int ordinal) {
+  while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
+    on_gpu(next_, ordinal, [&] {
+      cudaGraph_t graph = nullptr;
+      const cudaError_t error = next_.cudaStreamEndCapture(stream->handle, &graph);
+      if (error != cudaSuccess) {
+        next_.cudaGetLastError();
+      }
+      return graph == nullptr ? error : next_.cudaGraphDestroy(graph);
+    });
+  }
+}
+
 void Preload::forget_device(int ordinal) {
   std::shared_ptr<Gpu> gone;
   {
@@ -458,6 +496,7 @@ void Preload::forget_device(int ordinal) {
       pools_.gpus.erase(it);
     }
   }
+  end_captures(ordinal);
   end(std::move(gone));
   release_host_memory(ordinal);
   pools_.host.forget(ordinal);

@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -130,12 +131,15 @@ class Preload {
   cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
   // `begin` begins one in another way.
   template <class Begin>
-  cudaError_t begin_capture(const Begin& begin) {
-    pools_.captures.begin();
-    const cudaError_t error = begin();
-    if (error != cudaSuccess) {
-      pools_.captures.end();
+  cudaError_t begin_capture(cudaStream_t stream, const Begin& begin) {
+    std::uint64_t capture = 0;
+    try {
+      capture = pools_.captures.begin(named(stream));
+    } catch (const std::bad_alloc&) {
+      return cudaErrorMemoryAllocation;
     }
+    const cudaError_t error = begin();
+    pools_.captures.has_begun(capture, error == cudaSuccess);
     return error;
   }
   cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
@@ -159,12 +163,18 @@ class Preload {
   // What is behind us as pools call it. Throws DeviceError where it lacks something.
   std::shared_ptr<CudaApi> cuda();
   // Whether all work is done of the GPUs that the program uses, any of which may read what is page-locked. On
-  // others no context is made. False while any stream is captured.
+  // others no context is made. False where one of them may not be waited for.
   bool synchronize_used();
 
   // Whether work given to the stream becomes part of a graph, or is refused for the sake of one; empty where
   // the runtime does not answer.
   std::optional<bool> is_captured(cudaStream_t stream) const;
+  NamedStream named(cudaStream_t stream) const { return {.handle = stream, .ordinal = gpu_of_thread(next_)}; }
+  // Whether a capture goes on that was begun there. Of what cannot be asked, it does.
+  bool goes_on(const NamedStream& stream) const;
+  bool any_capture();
+  // Whether all of the calling thread's GPU may be waited for: no stream is captured, as far as is known.
+  bool may_synchronize();
 
   // pool.allocate...() by `take`, or `pass` where there is no pool, or it fails for another reason than want
   // of memory.
@@ -176,6 +186,8 @@ class Preload {
   // Want of memory, as the runtime tells it: its last error says so, too.
   cudaError_t refuse() const;
   cudaError_t pass(Call call, cudaError_t result);
+  // All that were begun there, as its reset does.
+  void end_captures(int ordinal);
   // What is kept of that GPU, or of all.
   void release_host_memory(std::optional<int> ordinal = std::nullopt);
   // Its pool, on that GPU.

@@ -79,9 +79,9 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
   return with_preload([&](Preload& preload) {
     const auto next = reinterpret_cast<decltype(&::cudaStreamBeginCaptureToGraph)>(
         preload.next().find("cudaStreamBeginCaptureToGraph"));
-    return next == nullptr
-               ? cudaErrorNotSupported
-               : preload.begin_capture([&] { return next(stream, graph, after, edges, count, mode); });
+    return next == nullptr ? cudaErrorNotSupported : preload.begin_capture(stream, [&] {
+      return next(stream, graph, after, edges, count, mode);
+    });
   });
 }
 cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph,

@@ -149,6 +149,15 @@ class Checksum {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
+// Memory comes and goes, in all more than the GPU has.
+inline void come_and_go() {
+  constexpr std::size_t kBytes = 12 << 20;
+  for (int i = 0; i < 20; ++i) {
+    const Buffer passing(kBytes);
+    CHECK(cudaMemset(passing.data, i, kBytes));
+  }
+}
+
 inline std::vector<unsigned char> pattern(std::size_t bytes, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<unsigned char> result(bytes);

@@ -350,6 +350,7 @@ CudaStatus StandIn::set(void* destination, int value, std::size_t bytes, cudaStr
 
 CudaStatus StandIn::reset() {
   const int mine = ordinal();
+  fake_.drop_captures();
   if (const CudaStatus status = fake_.device_synchronize(); status != CudaStatus::kSuccess) {
     return status;
   }
