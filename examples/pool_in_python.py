@@ -14,7 +14,7 @@ that they needed one growth:
 import ctypes
 import sys
 
-VERSION = 1  # VDNN_ALLOCATOR_VERSION
+VERSION = 2  # VDNN_ALLOCATOR_VERSION
 EXHAUSTED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64)
 
 
@@ -40,7 +40,8 @@ class Statistics(ctypes.Structure):  # vdnn_allocator_statistics
     _fields_ += [
         (name, ctypes.c_uint64)
         for name in ("reused_from_cache", "reused_at_once", "reused_after_wait", "growths", "events_recorded",
-                     "stream_waits", "host_waits", "device_waits", "retries", "failures")
+                     "stream_waits", "host_waits", "device_waits", "retries", "failures", "freed_unordered",
+                     "events_held", "streams_tracked")
     ]
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -65,17 +66,17 @@ StreamPool& pool_of(vdnn_allocator* allocator) {
 }
 
 void check_version(std::uint32_t version) {
-  if (version != VDNN_ALLOCATOR_VERSION) {
-    throw InvalidArgument("version " + std::to_string(version) + " is not known, but " +
-                          std::to_string(VDNN_ALLOCATOR_VERSION) + " is");
+  if (version == 0 || version > VDNN_ALLOCATOR_VERSION) {
+    throw InvalidArgument("version " + std::to_string(version) + " is not known, but 1 to " +
+                          std::to_string(VDNN_ALLOCATOR_VERSION) + " are");
   }
 }
 
 // --- what goes in ------------------------------------------------------------------------------------------
 
-vdnn_allocator_options default_options() {
+vdnn_allocator_options default_options(std::uint32_t version = VDNN_ALLOCATOR_VERSION) {
   const StreamPoolOptions defaults;
-  return {.version = VDNN_ALLOCATOR_VERSION,
+  return {.version = version,
           .device = 0,
           .budget_bytes = defaults.budget_bytes,
           .high_water_bytes = defaults.high_water_bytes,
@@ -153,8 +154,8 @@ vdnn_allocator_figures to_c(const PoolFigures& figures) {
           .reserved = to_c(figures.reserved)};
 }
 
-vdnn_allocator_statistics to_c(const StreamPoolStatistics& statistics) {
-  return {.version = VDNN_ALLOCATOR_VERSION,
+vdnn_allocator_statistics to_c(const StreamPoolStatistics& statistics, std::uint32_t version) {
+  return {.version = version,
           .reserved = 0,
           .all = to_c(statistics.all),
           .small_blocks = to_c(statistics.of(BlockKind::kSmall)),
@@ -169,7 +170,24 @@ vdnn_allocator_statistics to_c(const StreamPoolStatistics& statistics) {
           .host_waits = statistics.host_waits,
           .device_waits = statistics.device_waits,
           .retries = statistics.retries,
-          .failures = statistics.failures};
+          .failures = statistics.failures,
+          .freed_unordered = statistics.freed_unordered,
+          .events_held = statistics.events_held,
+          .streams_tracked = statistics.streams_tracked};
+}
+
+std::size_t statistics_bytes(std::uint32_t version) {
+  return version < 2 ? offsetof(vdnn_allocator_statistics, freed_unordered)
+                     : sizeof(vdnn_allocator_statistics);
+}
+
+// Asks for them once `to` is known to be of a version that this library has.
+template <class Ask>
+void give_statistics(vdnn_allocator_statistics* to, const Ask& ask) {
+  const std::uint32_t version = given(to, "statistics").version;
+  check_version(version);
+  const vdnn_allocator_statistics found = to_c(ask(), version);
+  std::memcpy(to, &found, statistics_bytes(version));
 }
 
 AddressRange block_at(const StreamPool& pool, const void* address) {
@@ -270,7 +288,7 @@ const char* vdnn_last_error(void) {
 vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_t version) {
   return guarded([&] {
     vdnn::check_version(version);
-    vdnn::given(options, "options") = vdnn::default_options();
+    vdnn::given(options, "options") = vdnn::default_options(version);
   });
 }
 
@@ -394,15 +412,15 @@ vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, 
 vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version) {
   return guarded([&] {
     vdnn::check_version(version);
-    vdnn::given(statistics, "statistics") = {.version = version};
+    const vdnn_allocator_statistics initial{.version = version};
+    std::memcpy(&vdnn::given(statistics, "statistics"), &initial, vdnn::statistics_bytes(version));
   });
 }
 
 vdnn_status vdnn_allocator_get_statistics(vdnn_allocator* allocator, vdnn_allocator_statistics* statistics) {
   return guarded([&] {
     const vdnn::StreamPool& pool = pool_of(allocator);
-    vdnn::check_version(vdnn::given(statistics, "statistics").version);
-    *statistics = vdnn::to_c(pool.statistics());
+    vdnn::give_statistics(statistics, [&] { return pool.statistics(); });
   });
 }
 
@@ -410,8 +428,7 @@ vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void
                                                  vdnn_allocator_statistics* statistics) {
   return guarded([&] {
     const vdnn::StreamPool& pool = pool_of(allocator);
-    vdnn::check_version(vdnn::given(statistics, "statistics").version);
-    *statistics = vdnn::to_c(pool.statistics(stream));
+    vdnn::give_statistics(statistics, [&] { return pool.statistics(stream); });
   });
 }
 

@@ -12,7 +12,7 @@
 // of 512, as what cudaMalloc() gives.
 //
 // Structs begin with the version of this header that the program was compiled with: a library that is newer
-// reads and writes what was there then, an older one refuses it.
+// reads and writes what was there then, an older one refuses it. Version 2 has appended to the statistics.
 
 #include <stdint.h>
 
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VDNN_ALLOCATOR_VERSION 1
+#define VDNN_ALLOCATOR_VERSION 2
 
 typedef struct vdnn_allocator vdnn_allocator;
 
@@ -156,9 +156,13 @@ typedef struct vdnn_allocator_statistics {
   uint64_t device_waits;
   uint64_t retries;
   uint64_t failures;
+  // Since version 2:
+  uint64_t freed_unordered;  // blocks, by vdnn_allocator_free_unordered()
+  uint64_t events_held;      // now
+  uint64_t streams_tracked;  // now
 } vdnn_allocator_statistics;
 
-// All 0 but for the version. `version`: VDNN_ALLOCATOR_VERSION.
+// All that `version` has is 0 but for the version. `version`: VDNN_ALLOCATOR_VERSION.
 vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version);
 vdnn_status vdnn_allocator_get_statistics(vdnn_allocator* allocator, vdnn_allocator_statistics* statistics);
 // Of the blocks that were allocated for one stream; all 0 for one that the pool does not know.

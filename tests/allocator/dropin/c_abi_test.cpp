@@ -185,6 +185,63 @@ TEST_F(CAbi, StatisticsAreInitialised) {
   EXPECT_EQ(vdnn_allocator_get_statistics(allocator_, &statistics), VDNN_OK);
 }
 
+TEST_F(CAbi, StatisticsTellOfStreamsAndTheirEvents) {
+  void* const block = allocate(6 * kMiB);
+  EXPECT_EQ(statistics_of(allocator_).streams_tracked, 1U);
+  EXPECT_EQ(vdnn_allocator_free(allocator_, block), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_forget_stream(allocator_, one_), VDNN_OK);
+  EXPECT_EQ(statistics_of(allocator_).events_held, statistics_of(allocator_).events_recorded);
+  void* other = nullptr;
+  ASSERT_EQ(vdnn_allocator_allocate(allocator_, 1, other_, VDNN_TRANSIENT, &other), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_free_unordered(allocator_, other), VDNN_OK);
+  EXPECT_EQ(statistics_of(allocator_).freed_unordered, 1U);
+}
+
+// As the first version of the header declared them, and what may lie behind them in the program's memory.
+struct StatisticsOfVersion1 {
+  std::uint32_t version;
+  std::uint32_t reserved;
+  vdnn_allocator_figures figures[4];
+  std::uint64_t numbers[10];
+};
+struct CallerOfVersion1 {
+  StatisticsOfVersion1 statistics;
+  std::uint64_t behind[4];
+};
+
+TEST_F(CAbi, ProgramsOfVersion1GetItsStatisticsAndNoMore) {
+  vdnn_allocator_options options;
+  ASSERT_EQ(vdnn_allocator_options_init(&options, 1), VDNN_OK);
+  EXPECT_EQ(options.version, 1U);
+  vdnn_allocator* of_version_1 = nullptr;
+  ASSERT_EQ(create_allocator(make_pool_backend(*device_), &options, &of_version_1), VDNN_OK);
+  EXPECT_EQ(vdnn_allocator_destroy(of_version_1), VDNN_OK);
+
+  allocate(3 * kMiB);
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, kBudget + 1), VDNN_OUT_OF_MEMORY);
+  CallerOfVersion1 caller;
+  std::memset(&caller, 0xff, sizeof caller);
+  auto* const given = reinterpret_cast<vdnn_allocator_statistics*>(&caller.statistics);
+  const auto expect_untouched_behind = [&] {
+    for (const std::uint64_t each : caller.behind) {
+      EXPECT_EQ(each, ~std::uint64_t{0});
+    }
+  };
+  ASSERT_EQ(vdnn_allocator_statistics_init(given, 1), VDNN_OK);
+  EXPECT_EQ(caller.statistics.version, 1U);
+  EXPECT_EQ(caller.statistics.numbers[9], 0U);
+  expect_untouched_behind();
+  for (const bool of_stream : {false, true}) {
+    ASSERT_EQ(of_stream ? vdnn_allocator_get_stream_statistics(allocator_, one_, given)
+                        : vdnn_allocator_get_statistics(allocator_, given),
+              VDNN_OK);
+    EXPECT_EQ(caller.statistics.version, 1U);
+    EXPECT_EQ(caller.statistics.figures[0].requested.current, 3 * kMiB);
+    EXPECT_EQ(caller.statistics.numbers[3], of_stream ? 0U : 1U) << "growths";
+    expect_untouched_behind();
+  }
+}
+
 TEST_F(CAbi, LastErrorIsTheThreadsOwn) {
   EXPECT_EQ(vdnn_allocator_free(allocator_, &allocator_), VDNN_INVALID_ARGUMENT);
   const std::string mine = vdnn_last_error();
@@ -257,7 +314,7 @@ TEST_F(CAbi, OptionsThatCannotBeAreRefused) {
     return std::string(vdnn_last_error());
   };
   EXPECT_THAT(refused([](auto& options) { options.version = VDNN_ALLOCATOR_VERSION + 1; }),
-              HasSubstr("version 2"));
+              HasSubstr("version " + std::to_string(VDNN_ALLOCATOR_VERSION + 1)));
   EXPECT_THAT(refused([](auto& options) { options.version = 0; }), HasSubstr("version 0"));
   EXPECT_THAT(refused([](auto& options) { options.device = -1; }), HasSubstr("device -1"));
   EXPECT_THAT(refused([](auto& options) { options.ends_are_told = 2; }), HasSubstr("ends_are_told"));

@@ -35,6 +35,14 @@ void launch(const program::Graph& graph, void* in, cudaStream_t stream, std::uin
   sum.add(beside.data(), kBytes);
 }
 
+// Memory that a launch has allocated.
+struct Launched {
+  void* data = nullptr;
+  cudaStream_t stream = nullptr;
+
+  ~Launched() { cudaFreeAsync(data, stream); }
+};
+
 std::uint64_t body() {
   program::Checksum sum;
   const program::Stream stream;
@@ -61,8 +69,8 @@ std::uint64_t body() {
   });
   for (std::uint64_t seed = 4; seed < 8; ++seed) {
     launch(leaving, in.data, stream.handle, seed, sum, [&](const auto& content) {
-      expect(left, content);
-      CHECK(cudaFreeAsync(left, stream.handle));
+      const Launched memory{.data = left, .stream = stream.handle};
+      expect(memory.data, content);
     });
   }
   return sum.value();

@@ -2,7 +2,7 @@
 // Deallocation that must not throw, and yet must not lose a block. Where the device or the heap refuses what
 // the pool asks of them meanwhile, the host waits and the block goes back idle. Where the stream does not
 // exist any more, whoever is given the memory next waits for the device
-// (StreamPoolStatistics::freed_unordered counts such blocks; the C interface does not tell).
+// (vdnn_allocator_statistics::freed_unordered counts such blocks).
 
 #include <cuda_runtime_api.h>
 
