@@ -570,7 +570,11 @@ Point StreamOrder::freed_on(PoolStream& stream) {
     }
   }
   if (stream.of_thread && stream.known_by_handle && is_there(stream)) {
-    record(stream);
+    try {
+      record(stream);
+    } catch (const CaptureConflict&) {
+      // Who needs it waits for the stream's next event, or for the device.
+    }
   }
   return point;
 }

@@ -7,16 +7,20 @@
 
 #include <concepts>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 
+#include "fakes/fake_cuda.h"
+#include "streams/cuda/cuda_pool_backend.h"
 #include "tests/allocator/dropin/cpu_allocator.h"
 
 namespace vdnn {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // What later versions of CCCL require, in words of our own, so that this holds with the version that is
 // installed, too: `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL 3.1.2
@@ -235,6 +239,31 @@ TEST_F(CcclResourceTest, RefusedBlocksGoBackWhenTheGpuHasComeToRest) {
     EXPECT_EQ(figures().blocks.current, 1U) << status;
   }
   resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
+}
+
+// Failed before: that the stream is captured was taken for its end, and the block given back in no order.
+TEST(CcclResourceInCapture, AThreadsBlocksGoBackInTheOrderOfItsDefaultStream) {
+  const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.logical_memory = true});
+  fake->set_device(0);
+  vdnn_allocator* allocator = nullptr;
+  ASSERT_EQ(create_allocator(make_cuda_pool_backend(0, fake), nullptr, &allocator), VDNN_OK);
+  CcclResource resource(allocator);
+  const cuda::stream_ref mine(cudaStreamPerThread);
+  ASSERT_EQ(fake->stream_begin_capture(mine.get()), CudaStatus::kSuccess);
+  void* const block = resource.allocate(mine, 1000);
+  resource.deallocate(mine, block, 1000);
+  EXPECT_EQ(resource.allocate(mine, 1000), block);
+  resource.deallocate(mine, block, 1000);
+  vdnn_allocator_statistics found{.version = VDNN_ALLOCATOR_VERSION};
+  EXPECT_EQ(vdnn_allocator_get_statistics(allocator, &found), VDNN_OK);
+  EXPECT_EQ(found.all.blocks.current, 0U);
+  EXPECT_EQ(found.freed_unordered, 0U);
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(fake->stream_end_capture(graph, mine.get()), CudaStatus::kSuccess);
+  fake->graph_destroy(graph);
+  EXPECT_EQ(vdnn_allocator_destroy(allocator), VDNN_OK);
+  EXPECT_THAT(fake->misuses(), IsEmpty());
+  EXPECT_THAT(fake->leaks(), IsEmpty());
 }
 
 TEST(AllocatorFailure, IsTheExceptionThatIsExpectedOfAnAllocator) {
