@@ -54,8 +54,8 @@ PoolStream& StreamOrder::at(StreamHandle handle) {
     const auto before = by_handle_.find(handle);
     if (before != by_handle_.end() && !before->second->of_thread) {
       vanish(*before->second);
-      limit_vanished();
     }
+    limit_vanished();
     stream = &add(handle, backend_.stream_id(handle));
   }
   come_back(*stream);  // so that nothing settles it while it is served
@@ -342,11 +342,16 @@ void StreamOrder::limit_retired() noexcept {
   }
 }
 
-// That is refused as long as a stream is captured: there may be more meanwhile.
-void StreamOrder::limit_vanished() noexcept {
+// A wait that fails is tried again with the next stream.
+void StreamOrder::limit_vanished() {
+  if (vanished_.size() <= kMaxVanished) {
+    return;
+  }
   try {
-    if (vanished_.size() > kMaxVanished) {
-      wait_until_all_is_done();
+    wait_until_all_is_done();
+  } catch (const CaptureConflict&) {
+    if (vanished_.size() > kMaxVanishedInCapture) {
+      throw;
     }
   } catch (...) {
     return;

@@ -10,7 +10,8 @@
 // nobody may tell, are *parked* in the same way; the host makes sure of the oldest only where it is gone or a
 // thread's default stream, or there are very many numbers. A stream that has gone without notice has
 // *vanished*: no event stands for it, and who needs its memory waits for the device. So does the host where
-// more than kMaxVanished have, which settles them; during a capture there may be more.
+// more than kMaxVanished have, which settles them. During a capture it must not; where more than
+// kMaxVanishedInCapture have, streams that are new are refused until it has ended.
 // Number 0 is that of the host and of streams that have none: what they are ordered after has been reached.
 //
 // Events. Of what is known, two clocks are kept. `done_` is what decides: it changes where the program's
@@ -120,6 +121,7 @@ class StreamOrder {
   static constexpr std::size_t kMaxRetired = 128;  // as many as a GPU runs kernels at once
   static constexpr std::size_t kMaxParked = 256;
   static constexpr std::size_t kMaxVanished = 128;
+  static constexpr std::size_t kMaxVanishedInCapture = 1024;
   static constexpr std::size_t kMaxEvents = kMaxOpenEvents + kMaxRetired + kMaxParked;
 
   // `flush` empties the cache of a stream; it is called under the pool's lock.
@@ -277,7 +279,8 @@ class StreamOrder {
   // It is used again.
   void come_back(PoolStream& stream);
   void limit_retired() noexcept;
-  void limit_vanished() noexcept;
+  // Throws CaptureConflict where they are too many and a capture keeps the host from waiting.
+  void limit_vanished();
   // All that it was given is done.
   void settle(PoolStream& stream);
   bool is_settled(const PoolStream& stream) const;

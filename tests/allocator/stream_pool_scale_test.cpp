@@ -21,9 +21,10 @@ using bench::ManyStreams;
 using bench::RequestLoop;
 using bench::Requests;
 
-constexpr std::uint64_t kMaxEvents = 1024;  // StreamPoolStatistics::events_held
-constexpr std::uint64_t kMaxRetired = 128;  // see StreamPool::forget()
-constexpr std::uint64_t kMaxTracked = 700;  // of streams that come and go
+constexpr std::uint64_t kMaxEvents = 1024;             // StreamPoolStatistics::events_held
+constexpr std::uint64_t kMaxRetired = 128;             // see StreamPool::forget()
+constexpr std::uint64_t kMaxTracked = 700;             // of streams that come and go
+constexpr std::uint64_t kMaxVanishedInCapture = 1024;  // see StreamPool
 
 std::vector<Requests> all_requests() {
   constexpr std::uint64_t kLarge = std::uint64_t{4} << 20;
@@ -202,6 +203,25 @@ TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettledBesideMany) {
   vanish(1);
   EXPECT_GT(pool_.statistics().device_waits, 0U);
   EXPECT_LE(pool_.statistics().streams_tracked, kMany + kMaxRetired + 5);
+}
+
+// Failed before: there was no bound, and each stream more made clocks wider.
+TEST_F(StreamPoolVanished, DuringACaptureThereIsABoundBeyondWhichNewStreamsAreRefused) {
+  backend_.capture(stays_);
+  std::size_t refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    try {
+      EXPECT_TRUE(pool_.allocate(kSmall, streams_.create(2)));
+    } catch (const CaptureConflict&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_LE(pool_.statistics().streams_tracked, kMaxVanishedInCapture + 3);
+  EXPECT_TRUE(pool_.allocate(kSmall, stays_)) << "which is known";
+  backend_.capture(nullptr);
+  EXPECT_TRUE(pool_.allocate(kSmall, streams_.create(2)));
+  EXPECT_LE(pool_.statistics().streams_tracked, 3U);
 }
 
 // Failed before: the 128th end after it waited for the device.

@@ -265,12 +265,24 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
     const std::shared_ptr<Gpu> here = std::move(mine);  // whose last user this may be
     try {
       return give(*here);
+    } catch (const CaptureConflict&) {
+      return free_unordered(here->pool, address_of(address));
     } catch (const InvalidArgument&) {
       return pass_on();  // CUDA tells what the program has done wrong in its own words
     } catch (const std::exception&) {
       return cudaErrorUnknown;  // nothing has changed
     }
   });
+}
+
+// Where a capture forbids to note in whose order it is free.
+cudaError_t Preload::free_unordered(StreamPool& pool, std::uint64_t address) noexcept {
+  try {
+    pool.free_unordered(address);
+    return cudaSuccess;
+  } catch (const std::exception&) {
+    return cudaErrorUnknown;  // nothing has changed
+  }
 }
 
 cudaError_t Preload::free(void* address) {

@@ -183,6 +183,7 @@ class Preload {
   // `give` gives it back to the pool that it lies in; else `pass`.
   template <class Give, class Pass>
   cudaError_t free_to_pool(Call call, void* address, const Give& give, const Pass& pass);
+  static cudaError_t free_unordered(StreamPool& pool, std::uint64_t address) noexcept;
   // Want of memory, as the runtime tells it: its last error says so, too.
   cudaError_t refuse() const;
   cudaError_t pass(Call call, cudaError_t result);

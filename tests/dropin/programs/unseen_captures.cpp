@@ -52,6 +52,23 @@ void allocate_and_free() {
   });
 }
 
+// Streams that are destroyed unseen, each with a block, while another one is captured; the last one frees
+// all.
+void leave_blocks() {
+  constexpr int kStreams = 1200;
+  std::vector<void*> blocks(kStreams);
+  for (void*& block : blocks) {
+    cudaStream_t brief = nullptr;
+    CHECK(cudaStreamCreateWithFlags(&brief, cudaStreamNonBlocking));
+    CHECK(cudaMallocAsync(&block, 1000, brief));
+    CHECK(destroy_unseen(brief));
+  }
+  const program::Stream last;
+  for (void* const block : blocks) {
+    CHECK(cudaFreeAsync(block, last.handle));
+  }
+}
+
 std::uint64_t body() {
   const program::Stream stream;
   const program::Stream blocking(cudaStreamDefault);
@@ -72,6 +89,7 @@ std::uint64_t body() {
     CHECK(destroy_unseen(brief));
     program::come_and_go();
   }
+  capture(stream.handle, cudaStreamBeginCapture, cudaStreamEndCapture, leave_blocks);
   return 0;
 }
 
