@@ -63,8 +63,17 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
   }
 }
 
+void LargeRegion::leave_to_backend() noexcept {
+  reservation_.in_use = true;
+  reservation_.backend.leave(range_);
+}
+
 LargeRegion::~LargeRegion() {
+  const bool stays = reservation_.in_use;
   const auto unmap = [&](Tlsf::Extent extent) {
+    if (stays) {
+      return;
+    }
     const bool unmapped = attempt([&] { reservation_.backend.unmap(at(extent.offset, extent.bytes)); });
     reservation_.in_use = reservation_.in_use || !unmapped;
   };

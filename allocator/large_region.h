@@ -44,7 +44,7 @@ class LargeRegion {
  public:
   // `unit`: of the sizes of blocks. `order` waits for the work on views that have to be unmapped.
   LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder& order, std::uint64_t unit);
-  // Gives everything back; no work may be in flight.
+  // Gives everything back; no work may be in flight, unless leave_to_backend() was called.
   ~LargeRegion();
   LargeRegion(const LargeRegion&) = delete;
   LargeRegion& operator=(const LargeRegion&) = delete;
@@ -94,6 +94,9 @@ class LargeRegion {
   // Returns how much. What the backend throws in the middle leaves the rest.
   std::uint64_t give_back(const FreeGranules& granules, std::uint64_t bytes);
 
+  // At the end all addresses stay mapped, and with them the memory: see PoolBackend::leave().
+  void leave_to_backend() noexcept;
+
   std::uint64_t largest_free_block_bytes() const;
   // Calls visit(extent, state) in order of offset; what is in use is a block, a slab, or granules that a view
   // has. Then for each view that is in use; the rest of the addresses of views is vacant.
@@ -131,7 +134,7 @@ class LargeRegion {
 
     PoolBackend& backend;
     const AddressRange range;
-    bool in_use = false;  // something could not be unmapped: the backend keeps it
+    bool in_use = false;  // the backend keeps it: what could not be unmapped, or must not be
   };
 
   std::uint64_t granule() const { return stock_.granule_bytes(); }

@@ -65,6 +65,9 @@ class PoolMemory {
   // After one was that left whole granules free: so that the next frees see when these are done.
   void mark_for_sinking() noexcept;
 
+  // Instead of giving it back at the end: work may use it that cannot be waited for now.
+  void leave_to_backend() noexcept { large_.leave_to_backend(); }
+
   void reset_peaks();
   std::uint64_t growths() const { return growths_; }
   // Requests for which all caches had to be emptied.

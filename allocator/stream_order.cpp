@@ -458,16 +458,41 @@ void StreamOrder::wait_until_done(const Frontier& frontier) {
   }
 }
 
-void StreamOrder::wait_beside_captures() {
+bool StreamOrder::wait_beside_captures() noexcept {
+  bool all = host_.tally.empty();
   for (PoolStream& stream : streams_) {
-    if (stream.known_by_handle && is_there(stream) && !backend_.is_capturing(stream.handle)) {
-      come_back(stream);
-      record(stream);
+    bool waited = false;
+    for (int attempt = 0; attempt < 2 && !waited; ++attempt) {
+      try {
+        waited = wait_beside_captures(stream);
+      } catch (...) {
+        continue;  // a call that was refused may not be the next time
+      }
     }
-    if (StreamEvent* const last = stream.events.back()) {
-      wait_for(*last);
-    }
+    all = all && waited;
   }
+  return all;
+}
+
+bool StreamOrder::wait_beside_captures(PoolStream& stream) {
+  if (stream.known_by_handle && is_there(stream) && !backend_.is_capturing(stream.handle)) {
+    come_back(stream);
+    record(stream);
+    wait_for(*stream.events.back());
+    return true;
+  }
+  if (StreamEvent* const last = stream.events.back()) {
+    wait_for(*last);
+  }
+  const std::lock_guard lock(stream.mutex);
+  const bool is_idle = !stream.freed_in_epoch && stream.tally.empty() && stream.readings == 0;
+  return (is_idle || stream.ended) && is_settled(stream);
+}
+
+bool StreamOrder::any_is_captured() {
+  return std::ranges::any_of(streams_, [this](const PoolStream& stream) {
+    return stream.known_by_handle && is_there(stream) && backend_.is_capturing(stream.handle);
+  });
 }
 
 void StreamOrder::wait_for(StreamEvent& event) {

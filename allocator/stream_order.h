@@ -202,8 +202,13 @@ class StreamOrder {
   // Blocks the host.
   void wait_until_done(const Frontier& frontier);
   void wait_until_all_is_done();
-  // Likewise for all that can be waited for while streams are captured: what others than those were given.
-  void wait_beside_captures();
+  // Likewise while streams are captured, as far as can be: what others than those were given. Whether that is
+  // all that blocks were used for. Blocks in use count as freed now, by the stream that they are for; of
+  // those that are for none, nobody knows. What a stream refuses does not keep the others from being waited
+  // for.
+  bool wait_beside_captures() noexcept;
+  // Whether a stream that is known is captured: each that is there is asked.
+  bool any_is_captured();
   // Asks which events have been reached, of each stream up to the first that has not.
   void look();
   // A block is freed on `stream` now: after which point its uses are. An event is recorded at once where no
@@ -308,6 +313,7 @@ class StreamOrder {
   void collect_missing(const PoolStream& requester, const Frontier& behind);
   void refuse_capture(const PoolStream& stream, const char* what) const;
   void refuse_any_capture();
+  bool wait_beside_captures(PoolStream& stream);
 
   PoolStream host_;
   PoolBackend& backend_;

@@ -74,7 +74,9 @@ class StreamPool::Impl {
     // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
     for (int i = 0; i < 2; ++i) {
       try {
-        wait_for_all();
+        if (!wait_for_all()) {
+          memory_.leave_to_backend();
+        }
         break;
       } catch (...) {
         continue;
@@ -312,12 +314,16 @@ class StreamPool::Impl {
   std::vector<PoolEvent> history() const { return history_ ? history_->events() : std::vector<PoolEvent>(); }
 
  private:
-  void wait_for_all() {
-    try {
-      backend_.synchronize_all();
-    } catch (const CaptureConflict&) {
-      order_.wait_beside_captures();
+  // False: a capture forbids it, and some work may go on.
+  bool wait_for_all() {
+    if (!order_.any_is_captured()) {
+      try {
+        backend_.synchronize_all();
+        return true;
+      } catch (const CaptureConflict&) {  // NOLINT(bugprone-empty-catch): of a stream that is not known
+      }
     }
+    return order_.wait_beside_captures();
   }
 
   // --- finding ---------------------------------------------------------------------------------------------

@@ -70,8 +70,9 @@ vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_
 // A pool of its own on `options->device`, or with all defaults where `options` is null.
 vdnn_status vdnn_allocator_create(const vdnn_allocator_options* options, vdnn_allocator** allocator);
 
-// Waits for the device and gives all memory back: blocks that are still handed out are gone with it. Null is
-// allowed, and nothing.
+// Waits for the device and gives all memory back: blocks that are still handed out are gone with it. While a
+// stream of the GPU is being captured, memory that others than the remaining streams may use stays mapped
+// until the process ends. Null is allowed, and nothing.
 vdnn_status vdnn_allocator_destroy(vdnn_allocator* allocator);
 
 // Memory for what `stream` is given from now on, and for whoever is ordered after it. Size 0 is size 1.

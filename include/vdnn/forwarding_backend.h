@@ -25,6 +25,7 @@ class ForwardingBackend : public PoolBackend {
     target_.map(range, granules);
   }
   void unmap(AddressRange range) override { target_.unmap(range); }
+  void leave(AddressRange reservation) noexcept override { target_.leave(reservation); }
   std::uint64_t stream_id(StreamHandle stream) override { return target_.stream_id(stream); }
   bool is_of_thread(StreamHandle stream) const override { return target_.is_of_thread(stream); }
   bool is_capturing(StreamHandle stream) override { return target_.is_capturing(stream); }

@@ -72,6 +72,10 @@ class PoolBackend {
   // `range`: whole granules, mapped in one piece or many; work that was given these addresses has completed.
   // Where it fails, some of them may have been unmapped: a call for the same range does the rest.
   virtual void unmap(AddressRange range) = 0;
+  // Instead of unmap() and unreserve(): work may use the reservation that cannot be waited for while a stream
+  // is captured. What is mapped there stays until synchronize_all() has succeeded; where the backend dies
+  // before, until the process ends.
+  virtual void leave(AddressRange /*reservation*/) noexcept {}
 
   // Never that of another stream, not of one that is gone either. Throws where there is no such stream.
   virtual std::uint64_t stream_id(StreamHandle stream) = 0;

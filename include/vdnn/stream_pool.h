@@ -168,9 +168,13 @@ struct PoolEvent {
 // InvalidArgument. What a graph uses must not be freed as long as that is launched.
 //
 // While a stream of the GPU is captured, nothing may wait for all of the GPU: what needs that (a stream has
-// gone without notice) is refused or put off until the capture has ended, and trim() gives back less. A pool
-// that has memory must not die while a stream that it serves is captured: what the stream was given earlier
-// cannot be waited for then.
+// gone without notice) is refused or put off until the capture has ended, and trim() gives back less. Where
+// 1,024 streams have gone without notice during a capture, others that are new are refused, CaptureConflict.
+//
+// A pool that dies during a capture waits for the streams that are not captured. All its memory stays with
+// the backend (PoolBackend::leave()) where others may use a block: captured streams, such as have gone
+// without notice, default streams of other threads, or whoever uses what came of allocate_ready() and is in
+// use.
 class StreamPool {
  public:
   StreamPool(PoolBackend& backend, const StreamPoolOptions& options);

@@ -22,12 +22,42 @@ CudaGranules::CudaGranules(CudaContext& context, std::uint64_t granule_bytes, co
 CudaGranules::~CudaGranules() {
   const CudaContext::Scope scope = context_.enter_anyway();
   for (auto& [begin, reservation] : reservations_) {
-    for (std::uint64_t at = begin; at < reservation.range.end(); at += granule_bytes_) {
-      if (mapped_at(reservation, at)) {
-        context_.forget(unmap_one(reservation, at));
-      }
+    if (!reservation.left) {
+      give_back_all(reservation);
     }
-    context_.forget(give_back(reservation.range));
+  }
+}
+
+bool CudaGranules::give_back_all(Reservation& reservation) noexcept {
+  bool given = true;
+  const auto note = [&](CudaStatus status) {
+    context_.forget(status);
+    given = given && status == CudaStatus::kSuccess;
+  };
+  for (std::uint64_t at = reservation.range.begin; at < reservation.range.end(); at += granule_bytes_) {
+    if (mapped_at(reservation, at)) {
+      note(unmap_one(reservation, at));
+    }
+  }
+  note(give_back(reservation.range));
+  return given;
+}
+
+void CudaGranules::leave(AddressRange reservation) noexcept {
+  const std::lock_guard lock(mutex_);
+  Reservation& mine = reservation_of(reservation);
+  left_ += mine.left ? 0U : 1U;
+  mine.left = true;
+}
+
+void CudaGranules::give_back_left() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto next = reservations_.begin(); next != reservations_.end();) {
+    const auto each = next++;
+    if (each->second.left && give_back_all(each->second)) {
+      reservations_.erase(each);
+      --left_;
+    }
   }
 }
 

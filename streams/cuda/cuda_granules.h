@@ -13,6 +13,7 @@
 // Where a GPU has no virtual memory management, a reservation is memory in one piece, and granules are
 // counted.
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -30,7 +31,8 @@ class CudaGranules {
   // Of the GPU that `info` describes, for work of the GPU itself and of those that `peers` names.
   CudaGranules(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
                std::span<const int> peers);
-  // Gives back what is still mapped or reserved, as what CUDA refused to take. No work may be in flight.
+  // Gives back what is still mapped or reserved, as what CUDA refused to take, but for what was left. No work
+  // may be in flight there.
   ~CudaGranules();
   CudaGranules(const CudaGranules&) = delete;
   CudaGranules& operator=(const CudaGranules&) = delete;
@@ -41,14 +43,22 @@ class CudaGranules {
   void destroy(std::uint64_t granule);
   void map(AddressRange range, std::span<const std::uint64_t> granules);
   void unmap(AddressRange range);
+  // The reservation stays as it is until give_back_left(), or for good.
+  void leave(AddressRange reservation) noexcept;
+  bool has_left() const { return left_ != 0; }
+  // All that was left, which no work uses any more. What CUDA refuses is tried again the next time.
+  void give_back_left() noexcept;
 
  private:
   struct Reservation {
     AddressRange range;
     std::vector<bool> mapped;  // by granule
+    bool left = false;
   };
 
   CudaStatus give_back(AddressRange reservation);
+  // Whatever is refused, the rest is given back. Whether all was.
+  bool give_back_all(Reservation& reservation) noexcept;
   Reservation& reservation_of(AddressRange range);
   std::vector<bool>::reference mapped_at(Reservation& reservation, std::uint64_t address) const;
   CudaStatus unmap_one(Reservation& reservation, std::uint64_t address);
@@ -60,6 +70,7 @@ class CudaGranules {
   const bool virtual_memory_;
   const CudaMemoryKind kind_;
   std::vector<int> users_;                             // ordinals: its own GPU's, and the peers'
+  std::atomic<std::uint64_t> left_{0};                 // reservations; changed with the lock
   std::mutex mutex_;                                   // guards what follows
   std::map<std::uint64_t, Reservation> reservations_;  // by begin
   // Granules that a call of map() which failed could not unmap again.

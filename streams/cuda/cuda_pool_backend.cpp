@@ -75,6 +75,7 @@ class CudaPoolBackend final : public PoolBackend {
   void unmap(AddressRange range) override {
     within([&] { granules_.unmap(range); });
   }
+  void leave(AddressRange reservation) noexcept override { granules_.leave(reservation); }
 
   std::uint64_t stream_id(StreamHandle stream) override {
     // A stream is of one GPU, whatever the thread's is; default streams are of the thread's.
@@ -110,6 +111,10 @@ class CudaPoolBackend final : public PoolBackend {
                               ": while a stream is being captured, all streams cannot be waited for");
       }
       context_->check(api().device_synchronize(), "cudaDeviceSynchronize");
+      if (granules_.has_left()) {
+        const BesideCaptures beside(*context_);
+        granules_.give_back_left();
+      }
     });
   }
   void release(EventHandle event) noexcept override { EventPool::GiveBack{&events_}(event); }

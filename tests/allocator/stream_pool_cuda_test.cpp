@@ -18,6 +18,7 @@
 #include "fakes/fake_cuda.h"
 #include "streams/cuda/cuda_pool_backend.h"
 #include "tests/extent.h"
+#include "vdnn/forwarding_backend.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
@@ -26,6 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
+using ::testing::UnorderedElementsAre;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kStreams = 3;
@@ -449,6 +451,136 @@ TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   cuda_->graph_destroy(graph);
   cuda_->stream_destroy(blocking);
   EXPECT_THAT(cuda_->findings(), IsEmpty());
+}
+
+// A pool whose memory is at work when it dies beside a capture. The backend outlives both.
+class PoolBesideCapture : public OnCuda {
+ protected:
+  PoolBesideCapture() { cuda_->stream_create_blocking(captured_); }
+  ~PoolBesideCapture() override {
+    EXPECT_EQ(cuda_->mapped_bytes(), 2 * kMiB) << "nothing shows that it is idle";
+    CudaGraph graph = nullptr;
+    EXPECT_EQ(cuda_->stream_end_capture(graph, captured_), CudaStatus::kSuccess);
+    cuda_->graph_destroy(graph);
+    cuda_->stream_destroy(captured_);
+    backend_->synchronize_all();
+    EXPECT_EQ(cuda_->mapped_bytes(), 0U) << "then it goes back";
+    EXPECT_THAT(cuda_->findings(), IsEmpty());
+  }
+  PoolBesideCapture(const PoolBesideCapture&) = delete;
+  PoolBesideCapture& operator=(const PoolBesideCapture&) = delete;
+
+  AddressRange used_block(CudaStream stream) {
+    const AddressRange block = dying_->allocate(2 * kMiB, stream).value();
+    const Access access{.range = block};
+    FakeCuda::launch(stream, [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+    return block;
+  }
+  void die_beside_capture() {
+    ASSERT_EQ(cuda_->stream_begin_capture(captured_), CudaStatus::kSuccess);
+    dying_.reset();
+  }
+
+  CudaStream captured_ = nullptr;
+  std::unique_ptr<StreamPool> dying_ = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+};
+
+// Failed before, and so did the next four: memory was unmapped that was still in use.
+TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatHasGone) {
+  CudaStream gone = nullptr;
+  cuda_->stream_create(gone);
+  dying_->free(used_block(gone).begin);
+  cuda_->stream_destroy(gone);
+  die_beside_capture();
+}
+
+TEST_F(PoolBesideCapture, KeepsWhatNobodyKnowsTheUsersOf) {
+  dying_->free_unordered(used_block(streams_[0]).begin);
+  die_beside_capture();
+}
+
+TEST_F(PoolBesideCapture, KeepsWhatTheCapturedStreamUses) {
+  dying_->free(used_block(captured_).begin);
+  die_beside_capture();
+}
+
+TEST_F(PoolBesideCapture, KeepsWhatAnybodyMayUse) {
+  const AddressRange block = dying_->allocate_ready(2 * kMiB).value();
+  const Access access{.range = block};
+  FakeCuda::launch(streams_[0], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+  die_beside_capture();
+}
+
+// What one stream refuses says nothing of the others.
+TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
+  class Refusing final : public ForwardingBackend {
+   public:
+    Refusing(PoolBackend& target, StreamHandle refused) : ForwardingBackend(target), refused_(refused) {}
+    EventHandle record(StreamHandle stream) override {
+      if (stream == refused_) {
+        throw DeviceError("refused");
+      }
+      return ForwardingBackend::record(stream);
+    }
+
+   private:
+    const StreamHandle refused_;
+  } refusing(*backend_, streams_[0]);
+  dying_ = std::make_unique<StreamPool>(refusing, StreamPoolOptions{});
+  used_block(streams_[0]);
+  die_beside_capture();
+}
+
+// The pool's own streams tell, where nobody else does. Before, the capture was invalidated.
+TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
+  auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+  pool->free(pool->allocate(2 * kMiB, streams_[0])->begin);
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
+  pool.reset();
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  EXPECT_EQ(cuda_->mapped_bytes(), 2 * kMiB);
+  backend_->synchronize_all();
+}
+
+// Where the backend dies, too, nobody can wait any more.
+TEST(PoolBesideCaptureForGood, MemoryStaysWhereItsBackendDies) {
+  const auto cuda =
+      std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = 64 * kMiB, .logical_memory = true});
+  cuda->set_device(0);
+  CudaStream captured = nullptr;
+  cuda->stream_create_blocking(captured);
+  {
+    const auto backend = make_cuda_pool_backend(0, cuda);
+    StreamPool pool(*backend, {});
+    pool.free_unordered(pool.allocate(2 * kMiB, captured)->begin);
+    ASSERT_EQ(cuda->stream_begin_capture(captured), CudaStatus::kSuccess);
+  }
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda->stream_end_capture(graph, captured), CudaStatus::kSuccess);
+  cuda->graph_destroy(graph);
+  cuda->stream_destroy(captured);
+  EXPECT_THAT(cuda->misuses(), IsEmpty());
+  EXPECT_THAT(cuda->leaks(),
+              UnorderedElementsAre(HasSubstr("a reservation of"), "a mapping of 2 MiB (2097152 bytes)"));
+}
+
+// No event can be recorded on it now, and the thread can take the block again itself. Before, the free was
+// refused.
+TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
+  const auto per_thread = reinterpret_cast<CudaStream>(std::uintptr_t{2});
+  ASSERT_EQ(cuda_->stream_begin_capture(per_thread), CudaStatus::kSuccess);
+  const AddressRange block = pool_->allocate(2 * kMiB, per_thread).value();
+  EXPECT_NO_THROW(pool_->free(block.begin, per_thread));
+  EXPECT_EQ(pool_->allocate(2 * kMiB, per_thread), block);
+  EXPECT_NO_THROW(pool_->free(block.begin));
+  EXPECT_NE(pool_->allocate(2 * kMiB, streams_[0]), block) << "which would have to wait";
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, per_thread), CudaStatus::kSuccess);
+  cuda_->graph_destroy(graph);
+  EXPECT_EQ(pool_->allocate(2 * kMiB, streams_[1]), block);
+  EXPECT_EQ(pool_->statistics().freed_unordered, 0U);
 }
 
 // The legacy stream would wait for the blocking stream, and can be given nothing: that is no failure of the
