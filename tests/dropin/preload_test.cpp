@@ -149,6 +149,50 @@ TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   }
 }
 
+// Before, the runtime was asked for memory that it cannot have, so that its last error says so, which
+// invalidated the capture.
+TEST_F(PreloadTest, ARequestThatIsRefusedDisturbsNoCapture) {
+  for (const char* const program : {"programs/refused_in_capture", "static_programs/refused_in_capture"}) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    EXPECT_EQ(run(program, kPreload).outcome.text, plain.outcome.text) << program;
+  }
+}
+
+// Before, memory was taken on the thread's GPU, and was free in the order of a stream of the wrong one.
+TEST_F(PreloadTest, MemoryLiesOnTheGpuOfItsStream) {
+  for (const char* const program : {"programs/other_gpus_streams", "static_programs/other_gpus_streams"}) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    EXPECT_THAT(plain.wrong, IsEmpty()) << program;
+    for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
+      const ProgramRun preloaded = run(program, seed(i) + kPreloadBeforeDriver);
+      EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program << seed(i);
+      EXPECT_THAT(preloaded.wrong, IsEmpty()) << program << seed(i);
+      EXPECT_FALSE(preloaded.calls.contains("cudaMallocAsync")) << program;
+    }
+  }
+  const ProgramRun before_12_5 =
+      run("programs/other_gpus_streams", "LD_LIBRARY_PATH=" VDNN_RUNTIME_OF_12_0 " " + std::string(kPreload));
+  EXPECT_THAT(before_12_5.outcome.text, StartsWith("checksum "));
+  EXPECT_THAT(before_12_5.wrong, IsEmpty());
+}
+
+// Before, the child's end gave all memory back to a CUDA that it must not call, and told the summary.
+TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
+  for (const char* const program : {"programs/fork", "static_programs/fork"}) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    const std::string file = directory_ / "summary";
+    const ProgramRun preloaded = run(program, kPreloadBeforeDriver + ("VDNN_PRELOAD_SUMMARY=" + file));
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program;
+    EXPECT_THAT(preloaded.wrong, IsEmpty()) << program;
+    EXPECT_THAT(read("summary"), HasSubstr("; 0 blocks not given back")) << "that of the parent";
+    EXPECT_EQ(run(program, std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text.find("GPU 0"),
+              run(program, std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text.rfind("GPU 0"));
+  }
+}
+
 // Captures were counted. Before, one that began or ended by a function that is not hooked, or by a reset of
 // the GPU, left the count wrong for ever: nothing was free any more, or a later capture was invalidated.
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {

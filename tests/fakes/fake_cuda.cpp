@@ -798,7 +798,7 @@ CudaStatus FakeCuda::append(std::string_view call, CudaStream stream, Piece piec
   if (mine == nullptr) {
     return misuse(call, "no such stream");
   }
-  if (mine->ordinal != thread().ordinal) {
+  if (mine->ordinal != thread().ordinal && call != "cudaFreeAsync") {
     return misuse(call, "the stream is another GPU's than the thread's");
   }
   if (mine->place.capture) {
@@ -1609,7 +1609,9 @@ CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
     give_back(address);
   };
   const CudaStatus status =
-      give("cudaFreeAsync", stream, end, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
+      give("cudaFreeAsync", stream, end,
+           // The stream may be another GPU's, which need not have access.
+           {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}, .is_copy = true});
   mine->destroyed = status == CudaStatus::kSuccess;
   return status;
 }

@@ -24,11 +24,12 @@ namespace vdnn::preload {
                                       cuMemHostRegister, 6050) apply(cuMemHostUnregister, 4000)              \
                                       apply(cuMemcpyAsync, 4000) apply(cuStreamBeginCapture, 10010) apply(   \
                                           cuStreamCreate, 2000) apply(cuStreamDestroy, 4000)                 \
-                                          apply(cuStreamEndCapture, 10000) apply(cuStreamGetId, 12000)       \
-                                              apply(cuStreamIsCapturing, 10000) apply(cuStreamQuery, 2000)   \
-                                                  apply(cuStreamSynchronize, 2000)                           \
-                                                      apply(cuStreamWaitEvent, 3020)                         \
-                                                          apply(cuThreadExchangeStreamCaptureMode, 10010)
+                                          apply(cuStreamEndCapture, 10000) apply(cuStreamGetCtx, 9020)       \
+                                              apply(cuStreamGetId, 12000) apply(cuStreamIsCapturing, 10000)  \
+                                                  apply(cuStreamQuery, 2000)                                 \
+                                                      apply(cuStreamSynchronize, 2000)                       \
+                                                          apply(cuStreamWaitEvent, 3020) apply(              \
+                                                              cuThreadExchangeStreamCaptureMode, 10010)
 
 struct DriverTable {
   // Of all others.

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "allocator/dropin/preload/driver_runtime.h"
 #include "streams/cuda/cuda_runtime_table.h"
@@ -68,6 +69,60 @@ int gpu_of_thread(const NextRuntime& next) {
   int ordinal = -1;
   const bool known = next.cudaGetDevice(&ordinal) == cudaSuccess;
   return known && (!next.is_driver || is_primary(context, ordinal)) ? ordinal : -1;
+}
+
+std::optional<ContextCalls> find_context_calls(const NextRuntime& next) {
+  ContextCalls calls;
+  if (next.is_driver) {
+    const DriverTable& table = *driver();
+    calls = {.cuStreamGetCtx = table.cuStreamGetCtx,
+             .cuCtxGetCurrent = table.cuCtxGetCurrent,
+             .cuCtxPushCurrent = table.cuCtxPushCurrent,
+             .cuCtxGetDevice = table.cuCtxGetDevice,
+             .cuCtxPopCurrent = table.cuCtxPopCurrent};
+    return calls;
+  }
+  constexpr unsigned kVersion = 12000;
+  const auto by_version =
+      reinterpret_cast<cuda::FindInDriverByVersion>(next.find("cudaGetDriverEntryPointByVersion"));
+  const auto newest = reinterpret_cast<cuda::FindInDriver>(next.find("cudaGetDriverEntryPoint"));
+  const auto find = [&](const char* name, auto& function) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
+    cudaError_t error = cudaErrorNotSupported;
+    if (by_version != nullptr) {
+      error = by_version(name, &found, kVersion, cudaEnableLegacyStream, &answer);
+    } else if (newest != nullptr) {
+      error = newest(name, &found, cudaEnableLegacyStream, &answer);
+    }
+    if (error != cudaSuccess) {
+      next.cudaGetLastError();
+    }
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+    return error == cudaSuccess && found != nullptr;
+  };
+  const bool found =
+      find("cuStreamGetCtx", calls.cuStreamGetCtx) && find("cuCtxGetCurrent", calls.cuCtxGetCurrent) &&
+      find("cuCtxPushCurrent", calls.cuCtxPushCurrent) && find("cuCtxGetDevice", calls.cuCtxGetDevice) &&
+      find("cuCtxPopCurrent", calls.cuCtxPopCurrent);
+  return found ? std::optional(calls) : std::nullopt;
+}
+
+int gpu_of_stream(const NextRuntime& next, const ContextCalls& calls, cudaStream_t stream) {
+  CUcontext context = nullptr;
+  CUcontext mine = nullptr;
+  if (calls.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
+      calls.cuCtxGetCurrent(&mine) != CUDA_SUCCESS || context == mine ||
+      calls.cuCtxPushCurrent(context) != CUDA_SUCCESS) {
+    return gpu_of_thread(next);
+  }
+  CUdevice device = -1;
+  const bool known = calls.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+  calls.cuCtxPopCurrent(&mine);
+  if (!known) {
+    return gpu_of_thread(next);
+  }
+  return next.is_driver && !is_primary(context, device) ? -1 : device;
 }
 
 cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit) {

@@ -2,7 +2,11 @@
 // What is behind the functions that the preloaded library puts in front: CUDA's runtime as the program has
 // loaded it, or the driver, in the runtime's words, for programs that hold a runtime inside.
 
+#include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
+
+#include <optional>
 
 namespace vdnn::preload {
 
@@ -12,9 +16,10 @@ namespace vdnn::preload {
           apply(cudaIpcGetMemHandle) apply(cudaStreamBeginCapture) apply(cudaStreamEndCapture)
 
 // What else is needed of it.
-#define VDNN_PRELOAD_HELPERS(apply)                                                                 \
-  apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetLastError) apply(cudaGraphDestroy) \
-      apply(cudaSetDevice) apply(cudaStreamIsCapturing)
+#define VDNN_PRELOAD_HELPERS(apply)                                                                          \
+  apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetDeviceCount) apply(cudaGetLastError)        \
+      apply(cudaGraphDestroy) apply(cudaSetDevice) apply(cudaStreamIsCapturing) apply(cudaStreamSynchronize) \
+          apply(cudaThreadExchangeStreamCaptureMode)
 
 struct NextRuntime {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration
@@ -34,6 +39,19 @@ NextRuntime make_driver_runtime();
 // The calling thread's GPU, or -1: it has none, or, behind a driver, another context than the GPU's primary
 // one, which is the program's own affair.
 int gpu_of_thread(const NextRuntime& next);
+
+// The driver's calls that tell of a stream which GPU it is of, whoever the runtime is.
+struct ContextCalls {
+  PFN_cuStreamGetCtx_v9020 cuStreamGetCtx = nullptr;
+  PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent = nullptr;
+  PFN_cuCtxPushCurrent_v4000 cuCtxPushCurrent = nullptr;
+  PFN_cuCtxGetDevice_v2000 cuCtxGetDevice = nullptr;
+  PFN_cuCtxPopCurrent_v4000 cuCtxPopCurrent = nullptr;
+};
+// Nothing where the runtime does not find them. It may call the loader.
+std::optional<ContextCalls> find_context_calls(const NextRuntime& next);
+// The GPU of a stream that a program has made, as gpu_of_thread() has them; the thread's where nobody tells.
+int gpu_of_stream(const NextRuntime& next, const ContextCalls& calls, cudaStream_t stream);
 
 // `work()`, with the calling thread at that GPU; then it is where it was before. Its error, or why the thread
 // cannot get there or back.

@@ -1,5 +1,7 @@
 #include "allocator/dropin/preload/preload.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -102,14 +104,13 @@ std::shared_ptr<Gpu> Preload::existing_gpu() {
   return it == pools_.gpus.end() ? nullptr : it->second;
 }
 
-std::shared_ptr<Gpu> Preload::gpu() {
-  const int mine = gpu_of_thread(next_);
+std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
   {
     const std::shared_lock lock(pools_.mutex);
-    if (pools_.finished || !pools_.settings.pooled || mine < 0) {
+    if (pools_.finished || !pools_.settings.pooled || ordinal < 0) {
       return nullptr;
     }
-    if (const auto it = pools_.gpus.find(mine); it != pools_.gpus.end()) {
+    if (const auto it = pools_.gpus.find(ordinal); it != pools_.gpus.end()) {
       return it->second;
     }
   }
@@ -118,8 +119,8 @@ std::shared_ptr<Gpu> Preload::gpu() {
   if (pools_.finished) {
     return nullptr;  // meanwhile: nobody would end this pool
   }
-  const auto it = pools_.gpus.find(mine);
-  return it == pools_.gpus.end() ? pools_.gpus.emplace(mine, make_gpu(mine)).first->second : it->second;
+  const auto it = pools_.gpus.find(ordinal);
+  return it == pools_.gpus.end() ? pools_.gpus.emplace(ordinal, make_gpu(ordinal)).first->second : it->second;
 }
 
 std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
@@ -127,7 +128,8 @@ std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
     // All of the GPU's, since what others take of it now they may give back.
     std::size_t free = 0;
     std::size_t total = 0;
-    if (const cudaError_t error = next_.cudaMemGetInfo(&free, &total); error != cudaSuccess) {
+    if (const cudaError_t error = on_gpu(next_, ordinal, [&] { return next_.cudaMemGetInfo(&free, &total); });
+        error != cudaSuccess) {
       next_.cudaGetLastError();
       throw DeviceError("cudaMemGetInfo: error " + std::to_string(error));
     }
@@ -169,8 +171,41 @@ cudaError_t Preload::refuse() const {
   if (next_.is_driver) {
     return cudaErrorMemoryAllocation;  // and the program's runtime keeps it
   }
-  void* nothing = nullptr;
-  return next_.cudaMalloc(&nothing, std::numeric_limits<std::size_t>::max() / 2);
+  return beside_captures([this] {
+    void* nothing = nullptr;
+    return next_.cudaMalloc(&nothing, std::numeric_limits<std::size_t>::max() / 2);
+  });
+}
+
+template <class Work>
+cudaError_t Preload::beside_captures(const Work& work) const {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  if (const cudaError_t error = next_.cudaThreadExchangeStreamCaptureMode(&mode); error != cudaSuccess) {
+    return error;
+  }
+  const cudaError_t result = work();
+  next_.cudaThreadExchangeStreamCaptureMode(&mode);
+  return result;
+}
+
+int Preload::gpu_of_stream(cudaStream_t stream) {
+  const bool is_default = address_of(stream) <= address_of(cudaStreamPerThread);
+  if (!is_default && gpus_ == 0) {
+    int count = 0;
+    gpus_ = next_.cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+  }
+  if (is_default || gpus_ == 1) {
+    return gpu_of_thread(next_);
+  }
+  if (!has_context_calls_) {
+    const std::optional<ContextCalls> found = find_context_calls(next_);  // calls the loader, see look_up.cpp
+    const std::lock_guard lock(cuda_mutex_);
+    if (found && !has_context_calls_) {
+      context_calls_ = *found;
+      has_context_calls_ = true;
+    }
+  }
+  return has_context_calls_ ? preload::gpu_of_stream(next_, context_calls_, stream) : gpu_of_thread(next_);
 }
 
 std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
@@ -208,15 +243,16 @@ bool Preload::may_synchronize() {
 // --- memory of the device ----------------------------------------------------------------------------------
 
 template <class Take, class Pass>
-cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass_on) {
+cudaError_t Preload::allocate_from_pool(Call call, int ordinal, void** address, const Take& take,
+                                        const Pass& pass_on) {
   ++pools_.counts[static_cast<std::size_t>(call)].made;
   try {
-    const std::shared_ptr<Gpu> mine = gpu();
+    const std::shared_ptr<Gpu> mine = gpu(ordinal);
     if (!mine) {
       return pass(call, pass_on());
     }
     std::optional<AddressRange> range = take(mine->pool);
-    if (!range && mine->has_put_off() && may_synchronize() && mine->synchronize() == cudaSuccess) {
+    if (!range && mine->has_put_off() && synchronize(*mine)) {
       range = take(mine->pool);
     }
     if (!range) {
@@ -229,13 +265,18 @@ cudaError_t Preload::allocate_from_pool(Call call, void** address, const Take& t
   }
 }
 
+bool Preload::synchronize(Gpu& gpu) {
+  const auto work = [&] { return may_synchronize() ? gpu.synchronize() : cudaErrorStreamCaptureUnsupported; };
+  return on_gpu(next_, gpu.ordinal, work) == cudaSuccess;
+}
+
 cudaError_t Preload::allocate(void** address, std::size_t bytes) {
   const auto pass_on = [&] { return next_.cudaMalloc(address, bytes); };
   if (address == nullptr || bytes == 0 || pools_.settings.ipc) {
     return pass_on();
   }
   return allocate_from_pool(
-      Call::kMalloc, address,
+      Call::kMalloc, gpu_of_thread(next_), address,
       [&](StreamPool& pool) {
         return pools_.settings.ordered_free ? pool.allocate(bytes, nullptr) : pool.allocate_ready(bytes);
       },
@@ -248,7 +289,8 @@ cudaError_t Preload::allocate(void** address, std::size_t bytes, cudaStream_t st
     return pass_on();
   }
   return allocate_from_pool(
-      Call::kMallocAsync, address, [&](StreamPool& pool) { return pool.allocate(bytes, stream); }, pass_on);
+      Call::kMallocAsync, gpu_of_stream(stream), address,
+      [&](StreamPool& pool) { return pool.allocate(bytes, stream); }, pass_on);
 }
 
 template <class Give, class Pass>
@@ -273,6 +315,19 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
       return cudaErrorUnknown;  // nothing has changed
     }
   });
+}
+
+// The pool orders streams of its own GPU alone.
+cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cudaStream_t stream) {
+  if (!gpu.pool.find(address)) {
+    throw InvalidArgument("no block in use begins there");
+  }
+  const cudaError_t error = on_gpu(
+      next_, ordinal, [&] { return beside_captures([&] { return next_.cudaStreamSynchronize(stream); }); });
+  if (error == cudaSuccess) {
+    gpu.pool.free_idle(address);
+  }
+  return error;
 }
 
 // Where a capture forbids to note in whose order it is free.
@@ -310,11 +365,15 @@ cudaError_t Preload::free(void* address, cudaStream_t stream) {
   if (is_captured(stream).value_or(false)) {
     return next_.cudaFreeAsync(address, stream);
   }
+  const int ordinal = gpu_of_stream(stream);
   return free_to_pool(
       Call::kFreeAsync, address,
       [&](Gpu& gpu) {
         if (gpu.has_put_off() && gpu.is_put_off(address_of(address))) {
           throw InvalidArgument("the block was freed already");
+        }
+        if (ordinal >= 0 && ordinal != gpu.ordinal) {
+          return free_after(gpu, address_of(address), ordinal, stream);
         }
         gpu.pool.free(address_of(address), stream);
         return cudaSuccess;
@@ -563,18 +622,26 @@ class Undying {
   // Of several the first.
   template <class... Arguments>
   Type* make(Arguments&&... arguments) {
-    const std::lock_guard lock(mutex_);
-    if (made_ == nullptr) {
-      made_ = new (place_.data()) Type(std::forward<Arguments>(arguments)...);
+    Place& place = places_[is_second_ ? 1 : 0];
+    const std::lock_guard lock(place.mutex);
+    if (place.made == nullptr) {
+      place.made = new (place.bytes.data()) Type(std::forward<Arguments>(arguments)...);
     }
-    return made_;
+    return place.made;
   }
-  Type* made() const { return made_; }
+  Type* made() const { return places_[is_second_ ? 1 : 0].made; }
+  // From now on there is none, until the next is made: one more, however often this is called.
+  void leave() { is_second_ = true; }
 
  private:
-  alignas(Type) std::array<std::byte, sizeof(Type)> place_{};
-  std::mutex mutex_;
-  std::atomic<Type*> made_ = nullptr;
+  struct Place {
+    alignas(Type) std::array<std::byte, sizeof(Type)> bytes{};
+    std::mutex mutex;
+    std::atomic<Type*> made = nullptr;
+  };
+
+  std::array<Place, 2> places_;
+  std::atomic<bool> is_second_{false};
 };
 
 Undying<Pools>& the_pools() {
@@ -592,7 +659,22 @@ Undying<Preload>& driver_preload() {
   return preload;
 }
 
+// In a child of fork() CUDA must not be used, locks may be held by threads that it does not have, and memory
+// is the parent's to give back. What the child calls all the same goes to CUDA, which refuses it.
+std::atomic<bool> is_child{false};
+
+void leave_to_parent() {
+  is_child = true;
+  the_pools().leave();
+  runtime_preload().leave();
+  driver_preload().leave();
+}
+
 Settings settings_or_none() {
+  if (is_child) {
+    return {.pooled = false, .host_cache_bytes = 0};
+  }
+  pthread_atfork(nullptr, nullptr, leave_to_parent);
   try {
     return read_settings();
   } catch (const std::exception& error) {

@@ -154,8 +154,8 @@ class Preload {
   static void finish() noexcept;
 
  private:
-  // Of the calling thread's GPU; null where there is none, nor can be.
-  std::shared_ptr<Gpu> gpu();
+  // Of that GPU; null where there is none, nor can be.
+  std::shared_ptr<Gpu> gpu(int ordinal);
   // Likewise, where the program has allocated there.
   std::shared_ptr<Gpu> existing_gpu();
   std::shared_ptr<Gpu> make_gpu(int ordinal);
@@ -176,13 +176,22 @@ class Preload {
   // Whether all of the calling thread's GPU may be waited for: no stream is captured, as far as is known.
   bool may_synchronize();
 
-  // pool.allocate...() by `take`, or `pass` where there is no pool, or it fails for another reason than want
-  // of memory.
+  // pool.allocate...() of that GPU by `take`, or `pass` where there is no pool, or it fails for another
+  // reason than want of memory.
   template <class Take, class Pass>
-  cudaError_t allocate_from_pool(Call call, void** address, const Take& take, const Pass& pass);
+  cudaError_t allocate_from_pool(Call call, int ordinal, void** address, const Take& take, const Pass& pass);
   // `give` gives it back to the pool that it lies in; else `pass`.
   template <class Give, class Pass>
   cudaError_t free_to_pool(Call call, void* address, const Give& give, const Pass& pass);
+  // As gpu_of_thread() has them.
+  int gpu_of_stream(cudaStream_t stream);
+  // Whether what was put off there is free now.
+  bool synchronize(Gpu& gpu);
+  // A stream of that GPU is waited for, which is not captured, and then the block is free.
+  cudaError_t free_after(Gpu& gpu, std::uint64_t address, int ordinal, cudaStream_t stream);
+  // Whatever the calling thread captures meanwhile.
+  template <class Work>
+  cudaError_t beside_captures(const Work& work) const;
   static cudaError_t free_unordered(StreamPool& pool, std::uint64_t address) noexcept;
   // Want of memory, as the runtime tells it: its last error says so, too.
   cudaError_t refuse() const;
@@ -196,7 +205,10 @@ class Preload {
 
   const NextRuntime next_;
   Pools& pools_;
-  std::mutex cuda_mutex_;  // guards what follows
+  std::atomic<int> gpus_{0};  // that the process sees; 0: not asked
+  std::atomic<bool> has_context_calls_{false};
+  ContextCalls context_calls_;  // never changes once it is there
+  std::mutex cuda_mutex_;       // guards what follows
   std::shared_ptr<CudaApi> cuda_;
 };
 

@@ -3,10 +3,11 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "fakes/cudart/stand_in.h"
@@ -25,31 +26,83 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
   return static_cast<CUresult>(cuda().call(name, work, releases));
 }
 
-CUresult current_context(CUcontext* context) {
+// --- contexts
+// What follows is called within a call.
+
+CUcontext current() {
   vdnn::CudaContextHandle found = nullptr;
-  const CudaStatus status = cuda().quietly([&] { return cuda().fake().current_context(found); });
-  *context = static_cast<CUcontext>(found);
-  return static_cast<CUresult>(status);
+  cuda().fake().current_context(found);
+  return static_cast<CUcontext>(found);
+}
+
+CUcontext primary_of(int ordinal) {
+  const CUcontext before = current();
+  cuda().fake().set_device(ordinal);
+  const CUcontext primary = current();
+  cuda().fake().set_current_context(before);
+  return primary;
+}
+
+// Of a thread, below the current one. Trivial to destroy, as programs call the driver when their threads' own
+// objects are gone.
+struct Contexts {
+  std::array<CUcontext, 16> below{};
+  std::size_t count = 0;
+};
+thread_local Contexts contexts;
+
+// --- calls that deal with them
+
+CUresult current_context(CUcontext* context) {
+  return static_cast<CUresult>(cuda().quietly([&] {
+    *context = current();
+    return CudaStatus::kSuccess;
+  }));
 }
 
 CUresult set_context(CUcontext context) {
   return static_cast<CUresult>(cuda().quietly([&] { return cuda().fake().set_current_context(context); }));
 }
 
-// A thread's stack of contexts is one high, which is what is asked for here: a push keeps what was there.
-CUcontext& below() {
-  thread_local CUcontext context = nullptr;
-  return context;
-}
-
 CUresult push_context(CUcontext context) {
-  const CUresult result = current_context(&below());
-  return result == CUDA_SUCCESS ? set_context(context) : result;
+  return call("cuCtxPushCurrent", [&] {
+    contexts.below.at(contexts.count++) = current();
+    return cuda().fake().set_current_context(context);
+  });
 }
 
+// Never made to fail: who has pushed one has no other way to get rid of it.
 CUresult pop_context(CUcontext* context) {
-  const CUresult result = current_context(context);
-  return result == CUDA_SUCCESS ? set_context(std::exchange(below(), nullptr)) : result;
+  return static_cast<CUresult>(cuda().quietly([&] {
+    *context = current();
+    return cuda().fake().set_current_context(contexts.below.at(--contexts.count));
+  }));
+}
+
+CUresult context_device(CUdevice* device) {
+  return call("cuCtxGetDevice", [&] { return cuda().fake().get_device(*device); });
+}
+
+CUresult stream_context(CUstream stream, CUcontext* context) {
+  return call("cuStreamGetCtx", [&] {
+    if (cuda().find(stream) == nullptr) {
+      return CudaStatus::kInvalidResourceHandle;
+    }
+    *context = primary_of(cuda().ordinal_of(stream));
+    return CudaStatus::kSuccess;
+  });
+}
+
+// Nobody is the last to release it: here it stays.
+CUresult primary_retain(CUcontext* context, CUdevice device) {
+  return call("cuDevicePrimaryCtxRetain", [&] {
+    *context = primary_of(device);
+    return CudaStatus::kSuccess;
+  });
+}
+
+CUresult primary_release(CUdevice) {
+  return CUDA_SUCCESS;
 }
 
 CUresult device_get(CUdevice* device, int ordinal) {
@@ -108,25 +161,6 @@ CUresult primary_state(CUdevice device, unsigned* flags, int* active) {
     *active = cuda().fake().uses(device) ? 1 : 0;
     return CudaStatus::kSuccess;
   });
-}
-
-// Nobody is the last to release it: here it stays.
-CUresult primary_retain(CUcontext* context, CUdevice device) {
-  return call("cuDevicePrimaryCtxRetain", [&] {
-    vdnn::FakeCuda& fake = cuda().fake();
-    vdnn::CudaContextHandle before = nullptr;
-    vdnn::CudaContextHandle primary = nullptr;
-    fake.current_context(before);
-    const CudaStatus status = fake.set_device(device);
-    fake.current_context(primary);
-    fake.set_current_context(before);
-    *context = static_cast<CUcontext>(primary);
-    return status;
-  });
-}
-
-CUresult primary_release(CUdevice) {
-  return CUDA_SUCCESS;
 }
 
 CUresult memory_info(std::size_t* free, std::size_t* total) {
@@ -231,9 +265,11 @@ void* pointer(Function* function) {
 void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
       {"cuCtxGetCurrent", pointer(current_context)},
+      {"cuCtxGetDevice", pointer(context_device)},
       {"cuCtxPopCurrent", pointer(pop_context)},
       {"cuCtxPushCurrent", pointer(push_context)},
       {"cuCtxSetCurrent", pointer(set_context)},
+      {"cuStreamGetCtx", pointer(stream_context)},
       {"cuDeviceGet", pointer(device_get)},
       {"cuDeviceGetName", pointer(device_get_name)},
       {"cuDeviceGetUuid", pointer(device_get_uuid)},

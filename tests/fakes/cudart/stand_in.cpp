@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -54,6 +55,15 @@ StandIn& StandIn::instance() {
 
 StandIn::StandIn(Settings settings)
     : settings_(std::move(settings)), fake_(settings_.fake), random_(settings_.fake.seed) {}
+
+bool StandIn::is_in_child(std::string_view name) const {
+  const bool is_child = getpid() != process_;
+  if (is_child) {
+    std::fprintf(stderr, "stand-in: %.*s is called in a child of fork()\n", static_cast<int>(name.size()),
+                 name.data());
+  }
+  return is_child;
+}
 
 void StandIn::enter_thread() {
   // The runtime makes its context current to each thread that calls it.
@@ -148,6 +158,11 @@ CudaStatus StandIn::flags_of(cudaStream_t handle, unsigned& flags) {
   return CudaStatus::kSuccess;
 }
 
+int StandIn::ordinal_of(cudaStream_t handle) {
+  const Stream* const made = find_made(handle);
+  return made == nullptr ? ordinal() : made->ordinal;
+}
+
 CudaStatus StandIn::launch(cudaStream_t stream) {
   const CudaStream mine = find(stream);
   return mine == nullptr ? CudaStatus::kInvalidResourceHandle : FakeCuda::launch(mine, [] {});
@@ -181,7 +196,7 @@ const std::pair<const std::uint64_t, Memory>* StandIn::find_memory(std::uint64_t
 }
 
 template <class Make>
-CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, const Make& make) {
+CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, int ordinal, const Make& make) {
   if (bytes == 0) {
     *address = nullptr;
     return CudaStatus::kSuccess;
@@ -193,24 +208,24 @@ CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, const Make& m
     status = make(made);
   }
   if (status == CudaStatus::kSuccess) {
-    add(made, {.bytes = bytes,
-               .ordinal = ordinal(),
-               .host_flags = fake_.is_graph_memory(made) ? kNotShareable : 0});
+    add(made,
+        {.bytes = bytes, .ordinal = ordinal, .host_flags = fake_.is_graph_memory(made) ? kNotShareable : 0});
     *address = pointer_to<void>(made);
   }
   return status;
 }
 
 CudaStatus StandIn::allocate(void** address, std::size_t bytes) {
-  return allocate_by(address, bytes, [&](std::uint64_t& made) { return fake_.malloc(made, bytes); });
+  return allocate_by(address, bytes, ordinal(),
+                     [&](std::uint64_t& made) { return fake_.malloc(made, bytes); });
 }
 
 CudaStatus StandIn::allocate_managed(void** address, std::size_t bytes, unsigned flags) {
   if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
     return CudaStatus::kInvalidValue;
   }
-  const CudaStatus status =
-      allocate_by(address, bytes, [&](std::uint64_t& made) { return fake_.malloc_managed(made, bytes); });
+  const CudaStatus status = allocate_by(
+      address, bytes, ordinal(), [&](std::uint64_t& made) { return fake_.malloc_managed(made, bytes); });
   if (status == CudaStatus::kSuccess) {
     memory_.at(address_of(*address)).type = cudaMemoryTypeManaged;
   }
@@ -222,7 +237,7 @@ CudaStatus StandIn::allocate_async(void** address, std::size_t bytes, cudaStream
   if (mine == nullptr) {
     return CudaStatus::kInvalidResourceHandle;
   }
-  return allocate_by(address, bytes,
+  return allocate_by(address, bytes, ordinal_of(stream),
                      [&](std::uint64_t& made) { return fake_.malloc_async(made, bytes, mine); });
 }
 
@@ -371,10 +386,10 @@ CudaStatus StandIn::reset() {
 // --- the end -----------------------------------------------------------------------------------------------
 
 void StandIn::write_report() {
-  const std::lock_guard lock(mutex_);
-  if (settings_.report.empty()) {
+  if (settings_.report.empty() || getpid() != process_) {
     return;
   }
+  const std::lock_guard lock(mutex_);
   fake_.rest();
   std::ofstream file(settings_.report);
   for (const auto& [name, count] : calls_) {

@@ -16,6 +16,7 @@
 // Kernels are not computed: a launch orders what its stream is given and no more.
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <map>
@@ -76,6 +77,9 @@ class StandIn {
   // behind.
   template <class Work>
   cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
+    if (is_in_child(name)) {
+      return cudaErrorInitializationError;
+    }
     const std::lock_guard lock(mutex_);
     enter_thread();
     ++calls_[std::string(name)];
@@ -106,6 +110,8 @@ class StandIn {
   CudaStatus create(cudaStream_t& handle, bool blocking);
   CudaStatus destroy(cudaStream_t handle);
   CudaStatus flags_of(cudaStream_t handle, unsigned& flags);
+  // The GPU of a stream, which is the thread's of default ones.
+  int ordinal_of(cudaStream_t handle);
 
   void add(std::uint64_t address, Memory memory) { memory_.emplace(address, std::move(memory)); }
   void remove(std::uint64_t address) { memory_.erase(address); }
@@ -131,17 +137,20 @@ class StandIn {
   void write_report();
 
  private:
+  // CUDA must not be used in a child of fork(): says so there.
+  bool is_in_child(std::string_view name) const;
   void enter_thread();
   void forget(const void* address);
   // `make(address)` gives the memory.
   template <class Make>
-  CudaStatus allocate_by(void** address, std::size_t bytes, const Make& make);
+  CudaStatus allocate_by(void** address, std::size_t bytes, int ordinal, const Make& make);
   CudaStatus next_failure(std::string_view name);
   cudaError_t finish(std::string_view name, CudaStatus status);
   CudaStatus synchronize_used();
   Stream* find_made(cudaStream_t handle);
 
   const Settings settings_;
+  const pid_t process_ = getpid();
   std::mutex mutex_;  // guards what follows
   FakeCuda fake_;
   std::mt19937_64 random_;

@@ -270,6 +270,38 @@ CUresult error_name(CUresult result, const char** name) {
   return CUDA_SUCCESS;
 }
 
+// The contexts of streams that the driver has made.
+std::map<CUstream, Context*>& contexts_of_streams() {
+  static auto* const contexts = new std::map<CUstream, Context*>;
+  return *contexts;
+}
+
+CUresult create_stream(CUstream* stream, unsigned flags) {
+  const CUresult result = InContext<cudaStreamCreateWithFlags>::call(stream, flags);
+  if (result == CUDA_SUCCESS) {
+    cuda().quietly([&] { return contexts_of_streams()[*stream] = Contexts::current(); });
+  }
+  return result;
+}
+
+CUresult stream_context(CUstream stream, CUcontext* context) {
+  return static_cast<CUresult>(cuda().call("cuStreamGetCtx", [&] {
+    const auto found = contexts_of_streams().find(stream);
+    *context = handle_of(found == contexts_of_streams().end() ? Contexts::current() : found->second);
+    return cuda().find(stream) == nullptr ? CudaStatus::kInvalidResourceHandle : CudaStatus::kSuccess;
+  }));
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  cudaPointerAttributes found{};
+  const cudaError_t error = cudaPointerGetAttributes(&found, vdnn::pointer_to<void>(address));
+  *static_cast<int*>(data) = found.device;
+  return static_cast<CUresult>(error);
+}
+
 cudaError_t copy_async(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream) {
   return cudaMemcpyAsync(vdnn::pointer_to<void>(destination), vdnn::pointer_to<void>(source), bytes,
                          cudaMemcpyDefault, stream);
@@ -312,12 +344,13 @@ void* find(std::string_view name) {
         {"cuMemHostAlloc", in_context<cudaHostAlloc>()}, {"cuMemAllocHost", in_context<cudaMallocHost>()},
         {"cuMemFreeHost", in_context<cudaFreeHost>()}, {"cuMemHostGetFlags", in_context<cudaHostGetFlags>()},
         {"cuMemHostRegister", in_context<cudaHostRegister>()},
+        {"cuPointerGetAttribute", pointer(pointer_attribute)},
         {"cuMemHostUnregister", in_context<cudaHostUnregister>()},
         {"cuMemGetInfo", in_context<cudaMemGetInfo>()},
         {"cuIpcGetMemHandle", in_context<cudaIpcGetMemHandle>()}, {"cuMemcpy", in_context<copy>()},
         {"cuMemcpyAsync", in_context<copy_async>()}, {"cuMemsetD8", in_context<set>()},
         {"cuMemsetD8Async", in_context<set_async>()}, {"cuLaunchKernel", in_context<launch>()},
-        {"cuStreamCreate", in_context<cudaStreamCreateWithFlags>()},
+        {"cuStreamCreate", pointer(create_stream)}, {"cuStreamGetCtx", pointer(stream_context)},
         {"cuStreamDestroy", in_context<cudaStreamDestroy>()},
         {"cuStreamSynchronize", in_context<cudaStreamSynchronize>()},
         {"cuStreamQuery", in_context<cudaStreamQuery>()}, {"cuStreamGetId", in_context<cudaStreamGetId>()},

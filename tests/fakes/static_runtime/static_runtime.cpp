@@ -198,6 +198,13 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void* address) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return driver("cuMemGetInfo", free, total);
 }
+// Of memory of a device.
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  *attributes = {};
+  attributes->type = cudaMemoryTypeDevice;
+  return driver("cuPointerGetAttribute", static_cast<void*>(&attributes->device),
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, number(address));
+}
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   return driver("cuIpcGetMemHandle", reinterpret_cast<CUipcMemHandle*>(handle), number(address));
 }
