@@ -220,10 +220,17 @@ void TorchAllocator::give_back(void* block) noexcept {
     if (pool == nullptr) {
       refuse_block();
     }
-    if (const vdnn_status status = record_missed_readers(*pool, block); status != VDNN_OK) {
-      return status;
+    const vdnn_status readers = record_missed_readers(*pool, block);
+    if (readers != VDNN_OK && readers != VDNN_INVALID_ARGUMENT) {
+      return readers;
     }
-    const vdnn_status status = vdnn_allocator_free(pool->allocator.get(), block);
+    // Of a reader that cannot be named nobody knows when it is done.
+    const vdnn_status status = readers == VDNN_OK
+                                   ? vdnn_allocator_free(pool->allocator.get(), block)
+                                   : vdnn_allocator_free_unordered(pool->allocator.get(), block);
+    if (status == VDNN_OK) {
+      forget_missed_readers(block);
+    }
     const bool of_a_graph = pool->id != kNobodys;
     pool.reset();
     if (of_a_graph) {
@@ -245,7 +252,8 @@ void TorchAllocator::used_on(void* block, void* stream) noexcept {
       refuse_block();
     }
     const vdnn_status status = vdnn_allocator_used_on(pool->allocator.get(), block, stream);
-    if (status == VDNN_DEVICE_ERROR) {
+    std::uint64_t bytes = 0;
+    if (status != VDNN_OK && vdnn_allocator_block_bytes(pool->allocator.get(), block, &bytes) == VDNN_OK) {
       const std::lock_guard lock(readers_mutex_);
       missed_readers_[block].push_back(stream);
     }
@@ -265,8 +273,12 @@ vdnn_status TorchAllocator::record_missed_readers(Pool& pool, void* block) {
       return status;
     }
   }
-  missed_readers_.erase(missed);
   return VDNN_OK;
+}
+
+void TorchAllocator::forget_missed_readers(void* block) {
+  const std::lock_guard lock(readers_mutex_);
+  missed_readers_.erase(block);
 }
 
 void* TorchAllocator::base_of(void* block, std::size_t* bytes) noexcept {

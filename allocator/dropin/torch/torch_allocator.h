@@ -34,7 +34,8 @@ class TorchAllocator {
   void* allocate(std::int64_t bytes, int device, void* stream) noexcept;
   // A block that the device refuses to take back stays in use.
   void give_back(void* block) noexcept;
-  // PyTorch is not told where the device refuses it; it is tried again before the block goes back.
+  // PyTorch is not told where it is refused; it is tried again before the block goes back. Of a stream that
+  // does not exist then, whoever is given the block next waits for the device.
   void used_on(void* block, void* stream) noexcept;
   // The block that begins at `block`, and its size; null where there is none.
   void* base_of(void* block, std::size_t* bytes) noexcept;
@@ -79,6 +80,8 @@ class TorchAllocator {
   // Null where the block is nobody's.
   std::shared_ptr<Pool> owner_of(const void* block);
   vdnn_status record_missed_readers(Pool& pool, void* block);
+  // Once the block has gone back.
+  void forget_missed_readers(void* block);
   static std::shared_ptr<Pool> find(Gpu& gpu, TorchPoolId id);
   static std::shared_ptr<Pool> find_or_add(Gpu& gpu, TorchPoolId id);
   static bool trim(Gpu& gpu);

@@ -120,6 +120,34 @@ TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
+// Failed before: what a capture forbids was taken for misuse, and the reader forgotten.
+TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes) {
+  void* const block = torch_.allocate(2 * kMiB, 0, one_);
+  strikes_ = [](const char* call) {
+    if (std::string_view(call) == "stream_id") {
+      throw CaptureConflict("too many streams have gone without notice");
+    }
+  };
+  torch_.used_on(block, other_);
+  strikes_ = [](const char*) {};
+  torch_.give_back(block);
+  EXPECT_EQ(statistics().all.blocks.current, 0U);
+  torch_.give_back(torch_.allocate(2 * kMiB, 0, one_));
+  EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
+  EXPECT_EQ(statistics().freed_unordered, 0U);
+}
+
+// Likewise of a reader that is gone by then: nobody can tell when it is done.
+TEST_F(TorchAllocatorTest, BlockOfAReaderThatIsGoneGoesBackInNoOrder) {
+  void* const block = torch_.allocate(2 * kMiB, 0, one_);
+  torch_.used_on(block, stream_handle(7));
+  torch_.give_back(block);
+  EXPECT_EQ(statistics().all.blocks.current, 0U);
+  EXPECT_EQ(statistics().freed_unordered, 1U);
+  torch_.give_back(torch_.allocate(2 * kMiB, 0, one_));
+  EXPECT_EQ(statistics().freed_unordered, 1U);
+}
+
 TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
   char* const block = static_cast<char*>(torch_.allocate(1000, 0, one_));
   std::size_t bytes = 0;
