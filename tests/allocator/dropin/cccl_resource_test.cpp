@@ -9,10 +9,13 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "fakes/fake_cuda.h"
+#include "fakes/heap.h"
 #include "streams/cuda/cuda_pool_backend.h"
 #include "tests/allocator/dropin/cpu_allocator.h"
 
@@ -215,30 +218,44 @@ TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
   }
 }
 
-// Where the heap was exhausted the block was lost; where the device refused, the host waited for one of the
-// streams that used it, and the block went to others beside the rest.
-TEST_F(CcclResourceTest, RefusedBlocksGoBackWhenTheGpuHasComeToRest) {
+// Where the heap was exhausted the block was lost. Where the device refused, the host waited for the GPU,
+// which would have invalidated a capture.
+TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   CcclResource resource(allocator_);
+  const auto no_wait = [](const void*) {
+    ADD_FAILURE() << "the host waits";
+    return false;
+  };
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
-  for (const vdnn_status status : {VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
-    finish_deallocation(status, allocator_, block, [](const void*) { return false; });
-    EXPECT_EQ(figures().blocks.current, 1U) << "nobody knows that it is idle, " << status;
-  }
   for (const vdnn_status status : {VDNN_OK, VDNN_DEVICE_LOST}) {
-    finish_deallocation(status, allocator_, block, [](const void*) { return true; });
+    finish_deallocation(status, allocator_, block, no_wait);
     EXPECT_EQ(figures().blocks.current, 1U) << "it was given back, or cannot be: " << status;
   }
-  for (const vdnn_status status : {VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
+  for (const vdnn_status status : {VDNN_INVALID_ARGUMENT, VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
     void* const mine = resource.allocate(cuda::stream_ref(one_), 2000, 256);
-    const void* waited_for = nullptr;
-    finish_deallocation(status, allocator_, mine, [&](const void* of) {
-      waited_for = of;
-      return true;
-    });
-    EXPECT_EQ(waited_for, mine);
+    finish_deallocation(status, allocator_, mine, no_wait);
     EXPECT_EQ(figures().blocks.current, 1U) << status;
   }
+  EXPECT_EQ(statistics().freed_unordered, 3U);
   resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
+}
+
+// The pool can note nothing. What the host cannot wait for stays in use.
+TEST_F(CcclResourceTest, AnExhaustedHeapHasTheHostWait) {
+  CcclResource resource(allocator_);
+  void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
+  for (const bool can_wait : {false, true}) {
+    const void* waited_for = nullptr;
+    std::optional<HeapFailure> exhausted(std::in_place, 1, HeapFailure::Kind::kFromThenOn);
+    finish_deallocation(VDNN_NO_HOST_MEMORY, allocator_, block, [&](const void* of) {
+      exhausted.reset();
+      waited_for = of;
+      return can_wait;
+    });
+    exhausted.reset();
+    EXPECT_EQ(waited_for, block);
+    EXPECT_EQ(figures().blocks.current, can_wait ? 0U : 1U);
+  }
 }
 
 // Failed before: that the stream is captured was taken for its end, and the block given back in no order.

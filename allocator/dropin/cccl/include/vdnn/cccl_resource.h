@@ -34,9 +34,9 @@ namespace vdnn {
 //
 // What cannot be had throws as vdnn/allocator_failure.h says, an alignment that is not a power of two or more
 // than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: where the device
-// or the heap refuses something meanwhile, the host waits for the GPU, and where the stream does not exist
-// any more, whoever is given the memory next waits (vdnn/deallocation.h); of what is no block (freed before,
-// of another pool) nothing changes, and vdnn_last_error() says why.
+// or the heap refuses something meanwhile, or the stream does not exist any more, whoever is given the memory
+// next waits (vdnn/deallocation.h); of what is no block (freed before, of another pool) nothing changes, and
+// vdnn_last_error() says why.
 class CcclResource {
  public:
   // Of all blocks, see vdnn/allocator.h.
