@@ -193,6 +193,17 @@ TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
   }
 }
 
+// Before, what a pool kept was missing for everybody else: cudaErrorMemoryAllocation.
+TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
+  for (const char* const program : {"programs/given_back", "static_programs/given_back"}) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    const ProgramRun preloaded = run(program, kPreloadBeforeDriver);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program;
+    EXPECT_THAT(preloaded.wrong, IsEmpty()) << program;
+  }
+}
+
 // Captures were counted. Before, one that began or ended by a function that is not hooked, or by a reset of
 // the GPU, left the count wrong for ever: nothing was free any more, or a later capture was invalidated.
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -128,13 +129,30 @@ CUresult ipc_handle(CUipcMemHandle* handle, CUdeviceptr address) {
   });
 }
 
+// A function of the driver that takes memory for whoever calls it, and needs what the pools keep where there
+// is no more. Each has a number of its own.
+template <int kNumber, class Function>
+struct Taking;
+
+template <int kNumber, class... Arguments>
+struct Taking<kNumber, CUresult (*)(Arguments...)> {
+  static inline std::atomic<CUresult (*)(Arguments...)> next{nullptr};
+
+  static void keep(void* function) { next = reinterpret_cast<CUresult (*)(Arguments...)>(function); }
+  static CUresult take(Arguments... arguments) {
+    return with_preload([&](Preload& preload) {
+      return preload.with_memory([&] { return static_cast<cudaError_t>(next.load()(arguments...)); });
+    });
+  }
+};
+
 template <Asker kAsker>
 CUresult look_up(const char* name, void** function, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* answer) {
   const CUresult result = driver()->cuGetProcAddress(name, function, version, flags, answer);
   if (result == CUDA_SUCCESS && *function != nullptr) {
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    if (void* const mine = find_driver_hook(kAsker, name, version, per_thread); mine != nullptr) {
+    if (void* const mine = find_driver_hook(kAsker, name, version, per_thread, *function); mine != nullptr) {
       *function = mine;
       Pools::instance().looked_up += kAsker == Asker::kServed ? 1 : 0;
     }
@@ -154,6 +172,7 @@ struct Hook {
   void* function;   // for those who are served
   void* for_other;  // null: the driver's own
   bool per_thread = false;
+  void (*keep)(void* next) = nullptr;  // what is told the driver's own
 };
 
 // `Driver` is the type of the driver's function.
@@ -161,6 +180,15 @@ template <class Driver>
 Hook for_served(std::string_view name, int version, std::string_view symbol, Driver function,
                 bool per_thread = false) {
   return {name, version, symbol, reinterpret_cast<void*>(function), nullptr, per_thread};
+}
+// The driver's for all, or where the program is served, for others.
+template <int kNumber, class Driver>
+Hook taking(std::string_view name, int version, std::string_view symbol, Driver function = nullptr,
+            bool per_thread = false) {
+  using Take = Taking<kNumber, Driver>;
+  const Driver mine = function == nullptr ? Take::take : function;
+  return {name,       version,   symbol, reinterpret_cast<void*>(mine), reinterpret_cast<void*>(Take::take),
+          per_thread, Take::keep};
 }
 template <class Driver>
 Hook for_all(std::string_view name, int version, std::string_view symbol, Driver function, Driver for_other,
@@ -172,11 +200,20 @@ Hook for_all(std::string_view name, int version, std::string_view symbol, Driver
 // The newest of a name first, and of those that of programs with per-thread default streams.
 const auto& hooks() {
   static const std::array all = {
-    for_served<PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),
+    taking<0, PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),
     for_all<PFN_cuMemFree_v3020>("cuMemFree", 3020, "cuMemFree_v2", free, free_for_other),
-    for_served<PFN_cuMemAllocAsync_v11020_ptsz>("cuMemAllocAsync", 11020, "cuMemAllocAsync_ptsz",
-                                                allocate_async_per_thread, true),
-    for_served<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", 11020, "cuMemAllocAsync", allocate_async),
+    taking<1, PFN_cuMemAllocAsync_v11020_ptsz>("cuMemAllocAsync", 11020, "cuMemAllocAsync_ptsz",
+                                               allocate_async_per_thread, true),
+    taking<2, PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync", 11020, "cuMemAllocAsync", allocate_async),
+    taking<3, PFN_cuMemAllocFromPoolAsync_v11020_ptsz>("cuMemAllocFromPoolAsync", 11020,
+                                                       "cuMemAllocFromPoolAsync_ptsz", nullptr, true),
+    taking<4, PFN_cuMemAllocFromPoolAsync_v11020>("cuMemAllocFromPoolAsync", 11020,
+                                                  "cuMemAllocFromPoolAsync"),
+    taking<5, PFN_cuMemAllocManaged_v6000>("cuMemAllocManaged", 6000, "cuMemAllocManaged"),
+    taking<6, PFN_cuMemAllocPitch_v3020>("cuMemAllocPitch", 3020, "cuMemAllocPitch_v2"),
+    taking<7, PFN_cuArrayCreate_v3020>("cuArrayCreate", 3020, "cuArrayCreate_v2"),
+    taking<8, PFN_cuArray3DCreate_v3020>("cuArray3DCreate", 3020, "cuArray3DCreate_v2"),
+    taking<9, PFN_cuMemCreate_v10020>("cuMemCreate", 10020, "cuMemCreate"),
     for_all<PFN_cuMemFreeAsync_v11020_ptsz>("cuMemFreeAsync", 11020, "cuMemFreeAsync_ptsz",
                                             free_async_per_thread, free_async_per_thread_for_other, true),
     for_all<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync", 11020, "cuMemFreeAsync", free_async,
@@ -220,25 +257,34 @@ const auto& hooks() {
 }
 
 template <class Is>
-void* find(Asker asker, const Is& is) {
+void* find(Asker asker, const Is& is, void* next) {
   const auto& all = hooks();
   const auto* const found = std::ranges::find_if(all, is);
   if (found == all.end()) {
     return nullptr;
+  }
+  if (found->keep != nullptr) {
+    found->keep(next);
   }
   return asker == Asker::kServed ? found->function : found->for_other;
 }
 
 }  // namespace
 
-void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread) {
-  return find(asker, [&](const Hook& hook) {
+void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread, void* next) {
+  const auto is = [&](const Hook& hook) {
     return hook.name == name && hook.version <= version && (per_thread || !hook.per_thread);
-  });
+  };
+  return find(asker, is, next);
 }
 
-void* find_driver_hook(Asker asker, std::string_view symbol) {
-  return find(asker, [&](const Hook& hook) { return hook.symbol == symbol; });
+void* find_driver_hook(Asker asker, std::string_view symbol, void* next) {
+  return find(
+      asker, [&](const Hook& hook) { return hook.symbol == symbol; }, next);
+}
+
+bool is_hooked(std::string_view symbol) {
+  return std::ranges::any_of(hooks(), [&](const Hook& hook) { return hook.symbol == symbol; });
 }
 
 }  // namespace vdnn::preload

@@ -94,12 +94,13 @@ bool use_driver(void* library) {
 
 void* find_instead(void* library, const char* name, const void* caller) noexcept {
   try {
-    if (vdnn::preload::find_driver_hook(Asker::kServed, name) == nullptr) {
+    if (!vdnn::preload::is_hooked(name)) {
       return nullptr;
     }
     const std::optional<Asker> who = asker(caller);
-    void* const mine = who ? vdnn::preload::find_driver_hook(*who, name) : nullptr;
-    if (mine == nullptr || vdnn_preload_next_dlsym(library, name) == nullptr || !use_driver(library)) {
+    void* const next = who ? vdnn_preload_next_dlsym(library, name) : nullptr;
+    void* const mine = next != nullptr ? vdnn::preload::find_driver_hook(*who, name, next) : nullptr;
+    if (mine == nullptr || !use_driver(library)) {
       return nullptr;
     }
     Pools::instance().looked_up += *who == Asker::kServed ? 1 : 0;

@@ -271,7 +271,7 @@ bool Preload::synchronize(Gpu& gpu) {
 }
 
 cudaError_t Preload::allocate(void** address, std::size_t bytes) {
-  const auto pass_on = [&] { return next_.cudaMalloc(address, bytes); };
+  const auto pass_on = [&] { return with_memory([&] { return next_.cudaMalloc(address, bytes); }); };
   if (address == nullptr || bytes == 0 || pools_.settings.ipc) {
     return pass_on();
   }
@@ -284,7 +284,9 @@ cudaError_t Preload::allocate(void** address, std::size_t bytes) {
 }
 
 cudaError_t Preload::allocate(void** address, std::size_t bytes, cudaStream_t stream) {
-  const auto pass_on = [&] { return next_.cudaMallocAsync(address, bytes, stream); };
+  const auto pass_on = [&] {
+    return with_memory([&] { return next_.cudaMallocAsync(address, bytes, stream); });
+  };
   if (address == nullptr || bytes == 0 || is_captured(stream).value_or(true)) {
     return pass_on();
   }
@@ -379,6 +381,27 @@ cudaError_t Preload::free(void* address, cudaStream_t stream) {
         return cudaSuccess;
       },
       [&] { return next_.cudaFreeAsync(address, stream); });
+}
+
+bool Preload::give_back_kept() noexcept {
+  bool any = false;
+  attempt([&] {
+    const int mine = gpu_of_thread(next_);
+    for (std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
+      if (mine >= 0 && gpu->ordinal != mine) {
+        continue;
+      }
+      if (gpu->has_put_off()) {
+        synchronize(*gpu);
+      }
+      on_gpu(next_, gpu->ordinal, [&] {
+        const std::shared_ptr<Gpu> here = std::move(gpu);
+        attempt([&] { any = here->pool.trim() > 0 || any; });
+        return cudaSuccess;
+      });
+    }
+  });
+  return any;
 }
 
 cudaError_t Preload::memory_info(std::size_t* free, std::size_t* total) {

@@ -126,6 +126,19 @@ class Preload {
   cudaError_t free(void* address, cudaStream_t stream);
   cudaError_t allocate_host(void** address, std::size_t bytes, unsigned flags);
   cudaError_t free_host(void* address);
+  // `take()` asks CUDA for memory. Where there is none, it is asked once more after pools have given back
+  // what they keep.
+  template <class Take>
+  cudaError_t with_memory(const Take& take) {
+    cudaError_t error = take();
+    if (error == cudaErrorMemoryAllocation && give_back_kept()) {
+      next_.cudaGetLastError();
+      error = take();
+    }
+    return error;
+  }
+  // Of the calling thread's GPU, or of all where it has none. Whether that was anything.
+  bool give_back_kept() noexcept;
   cudaError_t memory_info(std::size_t* free, std::size_t* total);
   cudaError_t destroy_stream(cudaStream_t stream);
   cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);

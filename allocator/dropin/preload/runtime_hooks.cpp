@@ -22,6 +22,17 @@ cudaError_t with_preload(const Work& work) noexcept {
   }
 }
 
+// Memory that is the runtime's, which needs what the pools keep where there is no more. `name` is how the
+// library exports it.
+template <class... Parameters, class... Arguments>
+cudaError_t take_of_runtime(const char* name, cudaError_t (*)(Parameters...),
+                            Arguments... arguments) noexcept {
+  return with_preload([&](Preload& preload) {
+    const auto next = reinterpret_cast<cudaError_t (*)(Parameters...)>(preload.next().find(name));
+    return next == nullptr ? cudaErrorNotSupported : preload.with_memory([&] { return next(arguments...); });
+  });
+}
+
 // After the program's own static objects are gone.
 __attribute__((destructor)) void finish() {
   Preload::finish();
@@ -56,6 +67,31 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   return with_preload([&](Preload& preload) { return preload.allocate_host(address, bytes, flags); });
+}
+cudaError_t cudaMallocManaged(void** address, std::size_t bytes, unsigned flags) {
+  return take_of_runtime("cudaMallocManaged", cudaMallocManaged, address, bytes, flags);
+}
+cudaError_t cudaMallocPitch(void** address, std::size_t* pitch, std::size_t width, std::size_t height) {
+  return take_of_runtime("cudaMallocPitch", cudaMallocPitch, address, pitch, width, height);
+}
+cudaError_t cudaMalloc3D(cudaPitchedPtr* memory, cudaExtent extent) {
+  return take_of_runtime("cudaMalloc3D", cudaMalloc3D, memory, extent);
+}
+cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* format, std::size_t width,
+                            std::size_t height, unsigned flags) {
+  return take_of_runtime("cudaMallocArray", cudaMallocArray, array, format, width, height, flags);
+}
+cudaError_t cudaMalloc3DArray(cudaArray_t* array, const cudaChannelFormatDesc* format, cudaExtent extent,
+                              unsigned flags) {
+  return take_of_runtime("cudaMalloc3DArray", cudaMalloc3DArray, array, format, extent, flags);
+}
+cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+  return take_of_runtime("cudaMallocFromPoolAsync", cudaMallocFromPoolAsync, address, bytes, pool, stream);
+}
+cudaError_t cudaMallocFromPoolAsync_ptsz(void** address, std::size_t bytes, cudaMemPool_t pool,
+                                         cudaStream_t stream) {
+  return cudaMallocFromPoolAsync(address, bytes, pool, of_thread(stream));
 }
 cudaError_t cudaFreeHost(void* address) {
   return with_preload([&](Preload& preload) { return preload.free_host(address); });

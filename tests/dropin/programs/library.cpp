@@ -6,6 +6,9 @@
 
 extern "C" {
 
+cudaError_t library_allocate(void** memory, std::size_t bytes) {
+  return cudaMalloc(memory, bytes);
+}
 cudaError_t library_free(void* memory) {
   return cudaFree(memory);
 }

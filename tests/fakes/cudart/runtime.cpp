@@ -199,6 +199,13 @@ cudaError_t cudaFree(void* address) {
 cudaError_t cudaMallocManaged(void** address, std::size_t bytes, unsigned flags) {
   return cuda().call("cudaMallocManaged", [&] { return cuda().allocate_managed(address, bytes, flags); });
 }
+cudaError_t cudaMallocPitch(void** address, std::size_t* pitch, std::size_t width, std::size_t height) {
+  constexpr std::size_t kPitch = 512;
+  return cuda().call("cudaMallocPitch", [&] {
+    *pitch = (width + kPitch - 1) / kPitch * kPitch;
+    return cuda().allocate(address, *pitch * height);
+  });
+}
 cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stream) {
   return cuda().call("cudaMallocAsync", [&] { return cuda().allocate_async(address, bytes, stream); });
 }
