@@ -12,7 +12,7 @@ import sys
 import torch
 
 # From vdnn/allocator.h.
-VERSION = 1
+VERSION = 2
 
 
 class Figure(ctypes.Structure):
@@ -28,7 +28,7 @@ class Statistics(ctypes.Structure):
         ("version", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
         *((name, Figures) for name in ("all", "small_blocks", "large_blocks", "persistent_blocks")),
-        ("counts", ctypes.c_uint64 * 10),
+        ("counts", ctypes.c_uint64 * 13),
     ]
 
 

@@ -204,6 +204,26 @@ TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
   }
 }
 
+// Before, the GPU's primary context was current to the thread after the first cudaMalloc.
+TEST_F(PreloadTest, AContextOfItsOwnStaysCurrentUnderTheSharedRuntime) {
+  const ProgramRun plain = run("programs/own_context", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  for (const char* const gpus : {"", "VDNN_STAND_IN_GPUS=1 "}) {
+    const ProgramRun preloaded = run("programs/own_context", std::string(kPreload) + gpus);
+    EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << gpus;
+    EXPECT_THAT(preloaded.wrong, IsEmpty()) << gpus;
+  }
+}
+
+// Before, the pool went on with events and streams that were gone.
+TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
+  const ProgramRun plain = run("programs/thread_exit", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  const ProgramRun preloaded = run("programs/thread_exit", kPreloadBeforeDriver);
+  EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
+  EXPECT_THAT(preloaded.wrong, IsEmpty());
+}
+
 // Captures were counted. Before, one that began or ended by a function that is not hooked, or by a reset of
 // the GPU, left the count wrong for ever: nothing was free any more, or a later capture was invalidated.
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -49,15 +50,92 @@ NextRuntime load(void* (*find)(const char* name)) {
   return runtime;
 }
 
+// Of the driver, as the runtime finds it.
+ContextCalls find_context_calls(const NextRuntime& next) {
+  constexpr unsigned kVersion = 12000;
+  const auto by_version =
+      reinterpret_cast<cuda::FindInDriverByVersion>(next.find("cudaGetDriverEntryPointByVersion"));
+  const auto newest = reinterpret_cast<cuda::FindInDriver>(next.find("cudaGetDriverEntryPoint"));
+  bool found = by_version != nullptr || newest != nullptr;
+  const auto find = [&](const char* name, auto& function) {
+    if (!found) {
+      return;
+    }
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error = by_version != nullptr
+                                  ? by_version(name, &address, kVersion, cudaEnableLegacyStream, &answer)
+                                  : newest(name, &address, cudaEnableLegacyStream, &answer);
+    if (error != cudaSuccess) {
+      next.cudaGetLastError();
+    }
+    found = error == cudaSuccess && address != nullptr;
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
+  };
+  ContextCalls calls;
+  find("cuStreamGetCtx", calls.cuStreamGetCtx);
+  find("cuCtxGetCurrent", calls.cuCtxGetCurrent);
+  find("cuCtxPushCurrent", calls.cuCtxPushCurrent);
+  find("cuCtxGetDevice", calls.cuCtxGetDevice);
+  find("cuCtxPopCurrent", calls.cuCtxPopCurrent);
+  find("cuDevicePrimaryCtxGetState", calls.cuDevicePrimaryCtxGetState);
+  find("cuDevicePrimaryCtxRetain", calls.cuDevicePrimaryCtxRetain);
+  find("cuDevicePrimaryCtxRelease", calls.cuDevicePrimaryCtxRelease);
+  return found ? calls : ContextCalls{};
+}
+
+ContextCalls context_calls_of(const DriverTable& table) {
+  return {.cuStreamGetCtx = table.cuStreamGetCtx,
+          .cuCtxGetCurrent = table.cuCtxGetCurrent,
+          .cuCtxPushCurrent = table.cuCtxPushCurrent,
+          .cuCtxGetDevice = table.cuCtxGetDevice,
+          .cuCtxPopCurrent = table.cuCtxPopCurrent,
+          .cuDevicePrimaryCtxGetState = table.cuDevicePrimaryCtxGetState,
+          .cuDevicePrimaryCtxRetain = table.cuDevicePrimaryCtxRetain,
+          .cuDevicePrimaryCtxRelease = table.cuDevicePrimaryCtxRelease};
+}
+
+// The primary context of a GPU that the process uses; null: it does not. It is not held.
+CUcontext primary_in_use(const ContextCalls& calls, int ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext primary = nullptr;
+  if (calls.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0 ||
+      calls.cuDevicePrimaryCtxRetain(&primary, ordinal) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  calls.cuDevicePrimaryCtxRelease(ordinal);
+  return primary;
+}
+
+// Whether a context of the program's own is current to the thread, whose GPU is `ordinal`.
+bool has_own_context(const ContextCalls& calls, int ordinal) {
+  // The last that was seen, so that most calls ask for one thing.
+  static std::atomic<CUcontext> seen_primary{nullptr};
+  CUcontext current = nullptr;
+  if (!calls.are_known() || calls.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr ||
+      current == seen_primary) {
+    return false;
+  }
+  CUcontext const primary = primary_in_use(calls, ordinal);
+  if (current == primary) {
+    seen_primary = primary;
+  }
+  return current != primary;
+}
+
 }  // namespace
 
 NextRuntime find_next_runtime() {
-  return load(find_next);
+  NextRuntime runtime = load(find_next);
+  runtime.contexts = find_context_calls(runtime);
+  return runtime;
 }
 
 NextRuntime make_driver_runtime() {
   NextRuntime runtime = load(find_in_driver_runtime);
   runtime.is_driver = true;
+  runtime.contexts = context_calls_of(*driver());
   return runtime;
 }
 
@@ -67,62 +145,31 @@ int gpu_of_thread(const NextRuntime& next) {
     return -1;
   }
   int ordinal = -1;
-  const bool known = next.cudaGetDevice(&ordinal) == cudaSuccess;
-  return known && (!next.is_driver || is_primary(context, ordinal)) ? ordinal : -1;
-}
-
-std::optional<ContextCalls> find_context_calls(const NextRuntime& next) {
-  ContextCalls calls;
-  if (next.is_driver) {
-    const DriverTable& table = *driver();
-    calls = {.cuStreamGetCtx = table.cuStreamGetCtx,
-             .cuCtxGetCurrent = table.cuCtxGetCurrent,
-             .cuCtxPushCurrent = table.cuCtxPushCurrent,
-             .cuCtxGetDevice = table.cuCtxGetDevice,
-             .cuCtxPopCurrent = table.cuCtxPopCurrent};
-    return calls;
+  if (next.cudaGetDevice(&ordinal) != cudaSuccess) {
+    return -1;
   }
-  constexpr unsigned kVersion = 12000;
-  const auto by_version =
-      reinterpret_cast<cuda::FindInDriverByVersion>(next.find("cudaGetDriverEntryPointByVersion"));
-  const auto newest = reinterpret_cast<cuda::FindInDriver>(next.find("cudaGetDriverEntryPoint"));
-  const auto find = [&](const char* name, auto& function) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
-    cudaError_t error = cudaErrorNotSupported;
-    if (by_version != nullptr) {
-      error = by_version(name, &found, kVersion, cudaEnableLegacyStream, &answer);
-    } else if (newest != nullptr) {
-      error = newest(name, &found, cudaEnableLegacyStream, &answer);
-    }
-    if (error != cudaSuccess) {
-      next.cudaGetLastError();
-    }
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-    return error == cudaSuccess && found != nullptr;
-  };
-  const bool found =
-      find("cuStreamGetCtx", calls.cuStreamGetCtx) && find("cuCtxGetCurrent", calls.cuCtxGetCurrent) &&
-      find("cuCtxPushCurrent", calls.cuCtxPushCurrent) && find("cuCtxGetDevice", calls.cuCtxGetDevice) &&
-      find("cuCtxPopCurrent", calls.cuCtxPopCurrent);
-  return found ? std::optional(calls) : std::nullopt;
+  const bool is_own =
+      next.is_driver ? !is_primary(context, ordinal) : has_own_context(next.contexts, ordinal);
+  return is_own ? -1 : ordinal;
 }
 
-int gpu_of_stream(const NextRuntime& next, const ContextCalls& calls, cudaStream_t stream) {
+int gpu_of_stream(const NextRuntime& next, cudaStream_t stream) {
+  const int mine = gpu_of_thread(next);
+  const ContextCalls& calls = next.contexts;
   CUcontext context = nullptr;
-  CUcontext mine = nullptr;
-  if (calls.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
-      calls.cuCtxGetCurrent(&mine) != CUDA_SUCCESS || context == mine ||
+  CUcontext current = nullptr;
+  if (mine < 0 || !calls.are_known() || calls.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
+      calls.cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
       calls.cuCtxPushCurrent(context) != CUDA_SUCCESS) {
-    return gpu_of_thread(next);
+    return mine;
   }
   CUdevice device = -1;
   const bool known = calls.cuCtxGetDevice(&device) == CUDA_SUCCESS;
-  calls.cuCtxPopCurrent(&mine);
+  calls.cuCtxPopCurrent(&current);
   if (!known) {
-    return gpu_of_thread(next);
+    return mine;
   }
-  return next.is_driver && !is_primary(context, device) ? -1 : device;
+  return context == primary_in_use(calls, device) ? device : -1;
 }
 
 cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit) {
@@ -136,6 +183,12 @@ cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit) {
     return static_cast<cudaError_t>(result);
   }
   cudaError_t error = next.cudaGetDevice(&visit.before);
+  if (error == cudaSuccess && has_own_context(next.contexts, visit.before)) {
+    CUcontext const primary = primary_in_use(next.contexts, ordinal);
+    visit.changed = primary != nullptr && next.contexts.cuCtxPushCurrent(primary) == CUDA_SUCCESS;
+    visit.pushed = visit.changed;
+    return visit.changed ? cudaSuccess : cudaErrorDeviceUninitialized;
+  }
   if (error == cudaSuccess && visit.before != ordinal) {
     error = next.cudaSetDevice(ordinal);
     visit.changed = error == cudaSuccess;
@@ -147,11 +200,11 @@ cudaError_t leave(const NextRuntime& next, const Visit& visit) {
   if (!visit.changed) {
     return cudaSuccess;
   }
-  if (!next.is_driver) {
+  if (!next.is_driver && !visit.pushed) {
     return next.cudaSetDevice(visit.before);
   }
   CUcontext context = nullptr;
-  return static_cast<cudaError_t>(driver()->cuCtxPopCurrent(&context));
+  return static_cast<cudaError_t>(next.contexts.cuCtxPopCurrent(&context));
 }
 
 }  // namespace preload

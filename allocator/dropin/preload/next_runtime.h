@@ -6,8 +6,6 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
-#include <optional>
-
 namespace vdnn::preload {
 
 #define VDNN_PRELOAD_CALLS(apply)                                                                    \
@@ -21,6 +19,20 @@ namespace vdnn::preload {
       apply(cudaGraphDestroy) apply(cudaSetDevice) apply(cudaStreamIsCapturing) apply(cudaStreamSynchronize) \
           apply(cudaThreadExchangeStreamCaptureMode)
 
+// The driver's calls for contexts, whoever the runtime is. All are null where one of them is not found.
+struct ContextCalls {
+  PFN_cuStreamGetCtx_v9020 cuStreamGetCtx = nullptr;
+  PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent = nullptr;
+  PFN_cuCtxPushCurrent_v4000 cuCtxPushCurrent = nullptr;
+  PFN_cuCtxGetDevice_v2000 cuCtxGetDevice = nullptr;
+  PFN_cuCtxPopCurrent_v4000 cuCtxPopCurrent = nullptr;
+  PFN_cuDevicePrimaryCtxGetState_v7000 cuDevicePrimaryCtxGetState = nullptr;
+  PFN_cuDevicePrimaryCtxRetain_v7000 cuDevicePrimaryCtxRetain = nullptr;
+  PFN_cuDevicePrimaryCtxRelease_v11000 cuDevicePrimaryCtxRelease = nullptr;
+
+  bool are_known() const { return cuDevicePrimaryCtxRelease != nullptr; }
+};
+
 struct NextRuntime {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration
 #define VDNN_PRELOAD_MEMBER(call) decltype(&::call) call = nullptr;
@@ -29,6 +41,7 @@ struct NextRuntime {
 #undef VDNN_PRELOAD_MEMBER
   void* (*find)(const char* name) = nullptr;  // any other function of it
   bool is_driver = false;
+  ContextCalls contexts;
 };
 
 // Throws DeviceError where the process has no shared runtime, or one that is too old.
@@ -36,22 +49,12 @@ NextRuntime find_next_runtime();
 // Once there is a driver (driver_runtime.h).
 NextRuntime make_driver_runtime();
 
-// The calling thread's GPU, or -1: it has none, or, behind a driver, another context than the GPU's primary
-// one, which is the program's own affair.
+// The calling thread's GPU, or -1: it has none, or another context than the GPU's primary one, which is the
+// program's own affair.
 int gpu_of_thread(const NextRuntime& next);
 
-// The driver's calls that tell of a stream which GPU it is of, whoever the runtime is.
-struct ContextCalls {
-  PFN_cuStreamGetCtx_v9020 cuStreamGetCtx = nullptr;
-  PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent = nullptr;
-  PFN_cuCtxPushCurrent_v4000 cuCtxPushCurrent = nullptr;
-  PFN_cuCtxGetDevice_v2000 cuCtxGetDevice = nullptr;
-  PFN_cuCtxPopCurrent_v4000 cuCtxPopCurrent = nullptr;
-};
-// Nothing where the runtime does not find them. It may call the loader.
-std::optional<ContextCalls> find_context_calls(const NextRuntime& next);
-// The GPU of a stream that a program has made, as gpu_of_thread() has them; the thread's where nobody tells.
-int gpu_of_stream(const NextRuntime& next, const ContextCalls& calls, cudaStream_t stream);
+// That of a stream that a program has made; the thread's where nobody tells.
+int gpu_of_stream(const NextRuntime& next, cudaStream_t stream);
 
 // `work()`, with the calling thread at that GPU; then it is where it was before. Its error, or why the thread
 // cannot get there or back.
@@ -61,6 +64,7 @@ cudaError_t on_gpu(const NextRuntime& next, int ordinal, const Work& work);
 // Of on_gpu(): whether there is a way back to go, and whereto.
 struct Visit {
   bool changed = false;
+  bool pushed = false;  // a context, on that of the program's own
   int before = -1;
 };
 cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit);

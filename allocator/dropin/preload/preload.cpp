@@ -197,15 +197,7 @@ int Preload::gpu_of_stream(cudaStream_t stream) {
   if (is_default || gpus_ == 1) {
     return gpu_of_thread(next_);
   }
-  if (!has_context_calls_) {
-    const std::optional<ContextCalls> found = find_context_calls(next_);  // calls the loader, see look_up.cpp
-    const std::lock_guard lock(cuda_mutex_);
-    if (found && !has_context_calls_) {
-      context_calls_ = *found;
-      has_context_calls_ = true;
-    }
-  }
-  return has_context_calls_ ? preload::gpu_of_stream(next_, context_calls_, stream) : gpu_of_thread(next_);
+  return preload::gpu_of_stream(next_, stream);
 }
 
 std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
@@ -405,7 +397,8 @@ bool Preload::give_back_kept() noexcept {
 }
 
 cudaError_t Preload::memory_info(std::size_t* free, std::size_t* total) {
-  if (const cudaError_t error = next_.cudaMemGetInfo(free, total); error != cudaSuccess) {
+  const cudaError_t error = next_.cudaMemGetInfo(free, total);
+  if (error != cudaSuccess || free == nullptr || total == nullptr) {
     return error;
   }
   std::uint64_t allocated = 0;

@@ -219,9 +219,7 @@ class Preload {
   const NextRuntime next_;
   Pools& pools_;
   std::atomic<int> gpus_{0};  // that the process sees; 0: not asked
-  std::atomic<bool> has_context_calls_{false};
-  ContextCalls context_calls_;  // never changes once it is there
-  std::mutex cuda_mutex_;       // guards what follows
+  std::mutex cuda_mutex_;     // guards what follows
   std::shared_ptr<CudaApi> cuda_;
 };
 

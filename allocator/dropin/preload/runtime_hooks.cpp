@@ -135,6 +135,10 @@ cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaDeviceReset() {
   return with_preload([&](Preload& preload) { return preload.reset_device(); });
 }
+// Of CUDA 12 and earlier: another name for it.
+cudaError_t cudaThreadExit() {
+  return cudaDeviceReset();
+}
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   return with_preload([&](Preload& preload) { return preload.ipc_handle(handle, address); });
 }

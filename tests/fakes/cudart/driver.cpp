@@ -79,6 +79,21 @@ CUresult pop_context(CUcontext* context) {
   }));
 }
 
+CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
+  return call("cuCtxCreate", [&] {
+    contexts.below.at(contexts.count++) = current();
+    *context = static_cast<CUcontext>(cuda().fake().make_context(device));
+    return cuda().fake().set_current_context(*context);
+  });
+}
+
+CUresult destroy_context(CUcontext context) {
+  return call("cuCtxDestroy", [&] {
+    return current() == context ? cuda().fake().set_current_context(contexts.below.at(--contexts.count))
+                                : CudaStatus::kSuccess;
+  });
+}
+
 CUresult context_device(CUdevice* device) {
   return call("cuCtxGetDevice", [&] { return cuda().fake().get_device(*device); });
 }
@@ -264,6 +279,8 @@ void* pointer(Function* function) {
 
 void* vdnn::stand_in::find_driver_function(std::string_view name) {
   static const std::map<std::string_view, void*> functions{
+      {"cuCtxCreate", pointer(create_context)},
+      {"cuCtxDestroy", pointer(destroy_context)},
       {"cuCtxGetCurrent", pointer(current_context)},
       {"cuCtxGetDevice", pointer(context_device)},
       {"cuCtxPopCurrent", pointer(pop_context)},

@@ -148,6 +148,10 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaDeviceReset() {
   return cuda().call("cudaDeviceReset", [] { return cuda().reset(); });
 }
+// Of CUDA 12 and earlier, where it is deprecated.
+cudaError_t cudaThreadExit() {
+  return cudaDeviceReset();
+}
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int ordinal) {
   return cuda().call("cudaDeviceGetPCIBusId", [&] {
     std::snprintf(id, static_cast<std::size_t>(bytes), "0000:%02x:00.0", pci_bus_of(ordinal));
