@@ -680,6 +680,9 @@ Undying<Preload>& driver_preload() {
 std::atomic<bool> is_child{false};
 
 void leave_to_parent() {
+  if (runtime_preload().made() == nullptr && driver_preload().made() == nullptr) {
+    return;  // the parent has not used CUDA: the child may
+  }
   is_child = true;
   the_pools().leave();
   runtime_preload().leave();
