@@ -393,6 +393,10 @@ static void* look_up_of(int version) {
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* answer) {
+  int of_driver = 0;
+  if (cudaDriverGetVersion(&of_driver) != cudaSuccess || version > of_driver) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   void* found = per_thread ? find(std::string(symbol) + "_ptsz") : nullptr;
   if (found == nullptr) {
@@ -402,7 +406,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   if (answer != nullptr) {
     *answer = found == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
   }
-  return found == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  return CUDA_SUCCESS;  // also where it is null, which the answer tells
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {

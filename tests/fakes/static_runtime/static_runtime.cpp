@@ -32,7 +32,7 @@ class Driver {
     void*& found = found_[{name, flags}];
     if (found == nullptr) {
       CUdriverProcAddressQueryResult answer = CU_GET_PROC_ADDRESS_SUCCESS;
-      if (look_up_(name.c_str(), &found, version, flags, &answer) != CUDA_SUCCESS) {
+      if (look_up_(name.c_str(), &found, version, flags, &answer) != CUDA_SUCCESS || found == nullptr) {
         std::fprintf(stderr, "static runtime: the driver has no %s\n", name.c_str());
         std::abort();
       }
