@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -110,16 +112,17 @@ CUcontext primary_in_use(const ContextCalls& calls, int ordinal) {
 
 // Whether a context of the program's own is current to the thread, whose GPU is `ordinal`.
 bool has_own_context(const ContextCalls& calls, int ordinal) {
-  // The last that was seen, so that most calls ask for one thing.
-  static std::atomic<CUcontext> seen_primary{nullptr};
+  // By GPU, the last that was seen, so that most calls ask for one thing.
+  static std::array<std::atomic<CUcontext>, 64> seen_primary{};
+  std::atomic<CUcontext>& seen = seen_primary.at(static_cast<std::size_t>(ordinal) % seen_primary.size());
   CUcontext current = nullptr;
   if (!calls.are_known() || calls.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr ||
-      current == seen_primary) {
+      current == seen) {
     return false;
   }
   CUcontext const primary = primary_in_use(calls, ordinal);
   if (current == primary) {
-    seen_primary = primary;
+    seen = primary;
   }
   return current != primary;
 }
