@@ -199,6 +199,10 @@ namespace {
 
 using ::testing::IsEmpty;
 
+AddressRange floats_at(std::uint64_t begin, std::uint64_t count) {
+  return {.begin = begin, .bytes = count * sizeof(float)};
+}
+
 class VendorCalls : public ::testing::Test {
  protected:
   VendorCalls() { vendor = &vendor_; }
@@ -224,8 +228,8 @@ class VendorCalls : public ::testing::Test {
     ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
     const PoolingSpec spec{.mode = PoolingMode::kMax, .kernel = {3, 2}, .stride = {2, 2}, .padding = {1, 0}};
     const auto op = library.pooling({.spec = spec, .x = {2, 3, 9, 8}, .y = {2, 3, 5, 4}});
-    const std::array reads{AddressRange{.begin = 256, .bytes = 2 * 3 * 9 * 8 * 4}};
-    op->run({.reads = reads, .write = {.begin = 4096, .bytes = 2 * 3 * 5 * 4 * 4}, .workspace = {}}, stream);
+    const std::array reads{floats_at(256, 2 * 3 * 9 * 8)};
+    op->run({.reads = reads, .write = floats_at(4096, 2 * 3 * 5 * 4), .workspace = {}}, stream);
     EXPECT_EQ(cuda().stream_synchronize(stream), CudaStatus::kSuccess);
     EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
   }
@@ -281,12 +285,10 @@ TEST_F(VendorCalls, ProductsKeepToTheirAlgorithm) {
   EXPECT_EQ(op->workspace_bytes(), kWorkspace);
   CudaStream stream = nullptr;
   ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
-  const std::array reads{AddressRange{.begin = 16, .bytes = 3 * 7 * 4},
-                         AddressRange{.begin = 256, .bytes = 5 * 7 * 4}};
-  op->run({.reads = reads,
-           .write = {.begin = 4096, .bytes = 3 * 5 * 4},
-           .workspace = {.begin = 8192, .bytes = kWorkspace}},
-          stream);
+  const std::array reads{floats_at(16, 3 * 7), floats_at(256, 5 * 7)};
+  op->run(
+      {.reads = reads, .write = floats_at(4096, 3 * 5), .workspace = {.begin = 8192, .bytes = kWorkspace}},
+      stream);
   EXPECT_EQ(cuda().stream_synchronize(stream), CudaStatus::kSuccess);
   EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
 }
