@@ -112,7 +112,6 @@ class CudaPoolBackend final : public PoolBackend {
       }
       context_->check(api().device_synchronize(), "cudaDeviceSynchronize");
       if (granules_.has_left()) {
-        const BesideCaptures beside(*context_);
         granules_.give_back_left();
       }
     });
