@@ -23,6 +23,7 @@ namespace {
 
 // A block that enters a full cache pushes out so many at most, so that a free takes a constant time.
 constexpr int kMaxEvictions = 8;
+constexpr int kWaitsAtEnd = 8;
 
 constexpr std::size_t kMaxHistory = std::size_t{1} << 24;
 
@@ -71,8 +72,9 @@ class StreamPool::Impl {
     if (memory_.reserved().current == 0) {
       return;  // nothing that work could use
     }
-    // Twice: a call that was refused has not waited. Work that failed is done with the memory, too.
-    for (int i = 0; i < 2; ++i) {
+    // Several times: a call that was refused has not waited. On a GPU that refuses all of them no work goes
+    // on.
+    for (int i = 0; i < kWaitsAtEnd; ++i) {
       try {
         if (!wait_for_all()) {
           memory_.leave_to_backend();

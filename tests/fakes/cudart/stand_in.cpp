@@ -300,7 +300,8 @@ CudaStatus StandIn::allocate_host(void** address, std::size_t bytes, unsigned fl
 }
 
 CudaStatus StandIn::synchronize_used() {
-  const int mine = ordinal();
+  CudaContextHandle before = nullptr;
+  fake_.current_context(before);
   CudaStatus status = CudaStatus::kSuccess;
   for (int each = 0; each < settings_.fake.gpus && status == CudaStatus::kSuccess; ++each) {
     if (fake_.uses(each)) {
@@ -308,7 +309,7 @@ CudaStatus StandIn::synchronize_used() {
       status = fake_.finish_work();
     }
   }
-  fake_.set_device(mine);
+  fake_.set_current_context(before);
   return status;
 }
 
