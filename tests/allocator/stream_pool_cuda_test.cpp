@@ -18,6 +18,7 @@
 #include "fakes/fake_cuda.h"
 #include "streams/cuda/cuda_pool_backend.h"
 #include "tests/extent.h"
+#include "vdnn/address_range.h"
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/stream_pool.h"
 
@@ -569,7 +570,7 @@ TEST(PoolBesideCaptureForGood, MemoryStaysWhereItsBackendDies) {
 // No event can be recorded on it now, and the thread can take the block again itself. Before, the free was
 // refused.
 TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
-  const auto per_thread = reinterpret_cast<CudaStream>(std::uintptr_t{2});
+  const CudaStream per_thread = pointer_to<void>(2);
   ASSERT_EQ(cuda_->stream_begin_capture(per_thread), CudaStatus::kSuccess);
   const AddressRange block = pool_->allocate(2 * kMiB, per_thread).value();
   EXPECT_NO_THROW(pool_->free(block.begin, per_thread));

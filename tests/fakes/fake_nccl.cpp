@@ -57,7 +57,7 @@ class FakeNccl::Table final : public NcclApi {
       if (group_) {
         return fake_.misuse_of_groups("a group in a group");
       }
-      group_.emplace();
+      group_ = Grouped{};
       return NcclStatus::kSuccess;
     });
   }

@@ -199,7 +199,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-AddressRange floats_at(std::uint64_t begin, std::uint64_t count) {
+AddressRange floats_at(std::uint64_t begin, unsigned count) {
   return {.begin = begin, .bytes = count * sizeof(float)};
 }
 
