@@ -562,6 +562,9 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
 
 // So that the GPU can be waited for. Those of other threads, which must not use it now, may be refused.
 void Preload::end_captures(int ordinal) {
+  if (ordinal < 0) {
+    return;  // a context of the program's own: which captures its reset ends is not known
+  }
   while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
     on_gpu(next_, ordinal, [&] {
       cudaGraph_t graph = nullptr;

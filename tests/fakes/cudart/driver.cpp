@@ -35,12 +35,14 @@ CUcontext current() {
   return static_cast<CUcontext>(found);
 }
 
-CUcontext primary_of(int ordinal) {
+CudaStatus find_primary(CUcontext& context, int ordinal) {
   const CUcontext before = current();
-  cuda().fake().set_device(ordinal);
-  const CUcontext primary = current();
+  const CudaStatus status = cuda().fake().set_device(ordinal);
+  if (status == CudaStatus::kSuccess) {
+    context = current();
+  }
   cuda().fake().set_current_context(before);
-  return primary;
+  return status;
 }
 
 // Of a thread, below the current one. Trivial to destroy, as programs call the driver when their threads' own
@@ -103,17 +105,13 @@ CUresult stream_context(CUstream stream, CUcontext* context) {
     if (cuda().find(stream) == nullptr) {
       return CudaStatus::kInvalidResourceHandle;
     }
-    *context = primary_of(cuda().ordinal_of(stream));
-    return CudaStatus::kSuccess;
+    return find_primary(*context, cuda().ordinal_of(stream));
   });
 }
 
 // Nobody is the last to release it: here it stays.
 CUresult primary_retain(CUcontext* context, CUdevice device) {
-  return call("cuDevicePrimaryCtxRetain", [&] {
-    *context = primary_of(device);
-    return CudaStatus::kSuccess;
-  });
+  return call("cuDevicePrimaryCtxRetain", [&] { return find_primary(*context, device); });
 }
 
 CUresult primary_release(CUdevice) {
