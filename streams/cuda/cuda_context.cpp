@@ -95,25 +95,20 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
     }
   }
   Scope scope(*api_);
-  CaptureMode mode = captures_;
-  check(api_->thread_exchange_capture_mode(mode), "cudaThreadExchangeStreamCaptureMode");
-  scope.mode_ = mode;
   check(api_->current_context(scope.context_), "cuCtxGetCurrent");
   check(api_->get_device(scope.gpu_), "cudaGetDevice");
   // Also where it is set already: on a thread that has not used it yet, this makes its context current.
+  // Before the other calls of the runtime, which would begin to use the thread's GPU.
   check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
   check(scope.see_change(ordinal), "cuCtxGetCurrent");
+  CaptureMode mode = captures_;
+  check(api_->thread_exchange_capture_mode(mode), "cudaThreadExchangeStreamCaptureMode");
+  scope.mode_ = mode;
   return scope;
 }
 
 CudaContext::Scope CudaContext::enter_anyway() noexcept {
   Scope scope(*api_);
-  CaptureMode mode = captures_;
-  const CudaStatus exchanged = api_->thread_exchange_capture_mode(mode);
-  forget(exchanged);
-  if (exchanged == CudaStatus::kSuccess) {
-    scope.mode_ = mode;
-  }
   const CudaStatus had_context = api_->current_context(scope.context_);
   forget(had_context);
   const CudaStatus had_gpu = api_->get_device(scope.gpu_);
@@ -121,6 +116,12 @@ CudaContext::Scope CudaContext::enter_anyway() noexcept {
   forget(api_->set_device(ordinal_));
   if (had_context == CudaStatus::kSuccess && had_gpu == CudaStatus::kSuccess) {
     forget(scope.see_change(ordinal_));
+  }
+  CaptureMode mode = captures_;
+  const CudaStatus exchanged = api_->thread_exchange_capture_mode(mode);
+  forget(exchanged);
+  if (exchanged == CudaStatus::kSuccess) {
+    scope.mode_ = mode;
   }
   return scope;
 }

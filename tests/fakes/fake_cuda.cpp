@@ -1130,7 +1130,7 @@ void FakeCuda::drop_captures() {
 
 CudaStatus FakeCuda::thread_exchange_capture_mode(CaptureMode& mode) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = begin_without_context("cudaThreadExchangeStreamCaptureMode");
+  if (const CudaStatus status = begin("cudaThreadExchangeStreamCaptureMode");
       status != CudaStatus::kSuccess) {
     return status;
   }
