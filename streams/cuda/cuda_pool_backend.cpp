@@ -107,10 +107,14 @@ class CudaPoolBackend final : public PoolBackend {
   void synchronize_all() override {
     within([&] {
       if (is_captured(nullptr) || (options_.is_capturing_any && options_.is_capturing_any())) {
-        throw CaptureConflict(properties().name +
-                              ": while a stream is being captured, all streams cannot be waited for");
+        refuse_to_wait_for_all();
       }
-      context_->check(api().device_synchronize(), "cudaDeviceSynchronize");
+      const CudaStatus status = api().device_synchronize();
+      if (is_of_capture(status)) {  // of a stream that nobody has told of
+        context_->forget(status);
+        refuse_to_wait_for_all();
+      }
+      context_->check(status, "cudaDeviceSynchronize");
       if (granules_.has_left()) {
         granules_.give_back_left();
       }
@@ -120,6 +124,16 @@ class CudaPoolBackend final : public PoolBackend {
 
  private:
   CudaApi& api() const { return context_->api(); }
+
+  [[noreturn]] void refuse_to_wait_for_all() const {
+    throw CaptureConflict(properties().name +
+                          ": while a stream is being captured, all streams cannot be waited for");
+  }
+  // Is that how a call is refused, or fails, that a capture forbids?
+  static bool is_of_capture(CudaStatus status) {
+    return status == CudaStatus::kStreamCaptureUnsupported ||
+           status == CudaStatus::kStreamCaptureInvalidated || status == CudaStatus::kStreamCaptureImplicit;
+  }
 
   // The calling thread. Where it has none, each call of the runtime begins to use its GPU, which may be any.
   bool has_context() {

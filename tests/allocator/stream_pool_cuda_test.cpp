@@ -532,6 +532,18 @@ TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   die_beside_capture();
 }
 
+// CUDA refuses to wait for the GPU then, and ends the capture. Before, memory was unmapped in the end.
+TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
+  auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
+  const AddressRange block = pool->allocate(2 * kMiB, streams_[0]).value();
+  const Access access{.range = block};
+  FakeCuda::launch(streams_[0], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+  ASSERT_EQ(cuda_->stream_begin_capture(streams_[1]), CudaStatus::kSuccess);
+  pool.reset();
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[1]), CudaStatus::kStreamCaptureInvalidated);
+}
+
 // The pool's own streams tell, where nobody else does. Before, the capture was invalidated.
 TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
