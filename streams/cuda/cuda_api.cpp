@@ -152,6 +152,9 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus get_device(int& ordinal) override { return status(cudaGetDevice(&ordinal)); }
   CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
   CudaStatus current_context(CudaContextHandle& context) override {
+    if (current_context_ == nullptr) {
+      return CudaStatus::kInsufficientDriver;  // there is none
+    }
     CUcontext found = nullptr;
     const CudaStatus result = status(current_context_(&found));
     context = found;
