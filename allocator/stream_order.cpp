@@ -603,7 +603,7 @@ Point StreamOrder::freed_on(PoolStream& stream) {
     try {
       record(stream);
     } catch (const CaptureConflict&) {
-      // Who needs it waits for the stream's next event, or for the device.
+      // A stream that needs the block waits for the next event here, or for the device.
     }
   }
   return point;
@@ -747,7 +747,7 @@ void StreamOrder::limit_open() noexcept {
       try {
         wait_for(oldest);
       } catch (...) {
-        // Who needs it waits for the device.
+        // A stream that needs the block waits for the device.
       }
     }
     drop(oldest);

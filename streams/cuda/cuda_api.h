@@ -122,8 +122,8 @@ class CudaApi {
   virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
   // Whether the process uses the GPU already (its primary context).
   virtual CudaStatus context_is_active(bool& active, int ordinal) = 0;
-  // What the GPU has free, a primary context included. One is made where the process has none, and ends with
-  // the call unless another thread has begun to use it by then.
+  // The GPU's free memory beside the process's primary context. The call makes one where there is none, and
+  // releases it at its end.
   virtual CudaStatus gpu_free_bytes(std::uint64_t& free, int ordinal) = 0;
   // What the card has free, asked of the driver's management library (NVML), which does not begin to use the
   // GPU. kNotSupported where there is none.

@@ -77,8 +77,8 @@ class CudaContext {
   }
   // Likewise of what is not ready: false.
   bool is_ready(CudaStatus status, const char* call);
-  // Whatever `status` says, nobody's next check of a launch is to find it. An error that the program has left
-  // stays for the program's own check, unless it is the same one.
+  // Clears the thread's last error if it is `status`, so that no later check of a launch reports it. Another
+  // error, which the program has left, stays.
   void forget(CudaStatus status) noexcept;
 
  private:

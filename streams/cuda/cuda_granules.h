@@ -57,7 +57,7 @@ class CudaGranules {
   };
 
   CudaStatus give_back(AddressRange reservation);
-  // Whatever is refused, the rest is given back. Whether all was.
+  // Gives back as much as CUDA accepts. True: all of it.
   bool give_back_all(Reservation& reservation) noexcept;
   Reservation& reservation_of(AddressRange range);
   std::vector<bool>::reference mapped_at(Reservation& reservation, std::uint64_t address) const;

@@ -157,8 +157,8 @@ class CudaPoolBackend final : public PoolBackend {
   std::uint64_t id_of(StreamHandle stream) {
     std::uint64_t id = 0;
     const CudaStatus status = api().stream_id(id, stream);
-    // What becomes of the handle of a stream that was destroyed CUDA leaves open; drivers say either. Where
-    // the context has really gone, the next call of another kind tells.
+    // CUDA does not define the result for the handle of a destroyed stream. Drivers return either error. If
+    // the context has really gone, the next call of another kind fails.
     if (status == CudaStatus::kInvalidResourceHandle || status == CudaStatus::kContextIsDestroyed) {
       context_->forget(status);
       throw InvalidArgument(properties().name + ": no such stream");
@@ -185,8 +185,7 @@ class CudaPoolBackend final : public PoolBackend {
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api,
                                                     const CudaBackendOptions& options) {
   return std::make_unique<CudaPoolBackend>(
-      // What the calling thread captures is not disturbed by what the pool does meanwhile, which is no part
-      // of it.
+      // The pool's own calls are no part of a capture of the calling thread, and do not end it.
       std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal,
                                     CaptureMode::kRelaxed),
       options);

@@ -11,12 +11,12 @@ namespace vdnn::preload {
 // Who asks. What others allocate is the driver's, but what they give back, or end, may be the program's.
 enum class Asker : std::uint8_t { kServed, kOther };
 
-// What cuGetProcAddress() gives for `name` of that version, or null: the driver's own, which is `next`.
+// The function that cuGetProcAddress() returns for `name` and `version`. Null: the driver's own, `next`.
 // `per_thread`: for programs to which stream 0 is the calling thread's.
 void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread, void* next);
-// What the driver's library exports as `symbol`, or null.
+// The function that dlsym() returns for `symbol` of the driver's library. Null: the driver's own, `next`.
 void* find_driver_hook(Asker asker, std::string_view symbol, void* next);
-// Whether there is one for anybody.
+// Whether the symbol has a hook for any asker.
 bool is_hooked(std::string_view symbol);
 
 }  // namespace vdnn::preload

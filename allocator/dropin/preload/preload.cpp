@@ -324,7 +324,7 @@ cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cu
   return error;
 }
 
-// Where a capture forbids to note in whose order it is free.
+// For a free whose order a capture forbids to record.
 cudaError_t Preload::free_unordered(StreamPool& pool, std::uint64_t address) noexcept {
   try {
     pool.free_unordered(address);
@@ -560,7 +560,7 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
   }
 }
 
-// So that the GPU can be waited for. Those of other threads, which must not use it now, may be refused.
+// Captures forbid a wait for the GPU. CUDA may refuse to end those of other threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
     return;  // a context of the program's own: which captures its reset ends is not known

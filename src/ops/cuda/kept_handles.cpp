@@ -4,17 +4,33 @@
 
 namespace vdnn::cuda {
 
+// `make` may take seconds, in which other GPUs' handles come and go: it is called without the lock.
 void* KeptHandles::take(int ordinal, const std::function<void*()>& make) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  Kept& mine = claim(ordinal);
+  if (mine.handle != nullptr) {
+    return mine.handle;
+  }
+  lock.unlock();
+  void* made = nullptr;
+  try {
+    made = make();
+  } catch (...) {
+    lock.lock();
+    mine.in_use = false;
+    throw;
+  }
+  lock.lock();
+  mine.handle = made;
+  return made;
+}
+
+KeptHandles::Kept& KeptHandles::claim(int ordinal) {
   const auto idle = std::ranges::find_if(
       all_, [ordinal](const Kept& each) { return each.ordinal == ordinal && !each.in_use; });
-  if (idle != all_.end()) {
-    idle->in_use = true;
-    return idle->handle;
-  }
-  all_.reserve(all_.size() + 1);  // what is made can then be kept
-  all_.push_back({.ordinal = ordinal, .handle = make(), .in_use = true});
-  return all_.back().handle;
+  Kept& mine = idle == all_.end() ? all_.emplace_back(Kept{.ordinal = ordinal}) : *idle;
+  mine.in_use = true;
+  return mine;
 }
 
 void KeptHandles::give_back(void* handle) noexcept {

@@ -7,9 +7,9 @@
 // has as many handles as libraries have used it at the same time. A program that calls cudaDeviceReset() may
 // use no library on that GPU afterwards.
 
+#include <deque>
 #include <functional>
 #include <mutex>
-#include <vector>
 
 namespace vdnn::cuda {
 
@@ -31,8 +31,11 @@ class KeptHandles {
     bool in_use = false;
   };
 
-  std::mutex mutex_;  // guards what follows
-  std::vector<Kept> all_;
+  // One that nobody uses, from now on in use. Its handle may still have to be made.
+  Kept& claim(int ordinal);
+
+  std::mutex mutex_;      // guards what follows
+  std::deque<Kept> all_;  // stay where they are
 };
 
 // Of each library those of the process.

@@ -30,7 +30,7 @@ constexpr std::size_t kSmallTape = 300;  // ops
 // A tape of fewer ops is searched sooner than a thread is started.
 constexpr std::size_t kLongTape = 100;
 
-// So many plans are arranged again whose time, by the model, is at most so far above the fastest.
+// At most kCloser plans are arranged again. By the model they are slower than the fastest by at most kNear.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 

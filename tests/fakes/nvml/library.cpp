@@ -5,8 +5,10 @@
 //   VDNN_STAND_IN_MIG=0  the GPU can be divided and is not
 //   otherwise            it cannot be divided
 
-#include <cstdlib>
+#include <string>
 #include <string_view>
+
+#include "src/base/environment.h"
 
 namespace {
 
@@ -32,9 +34,8 @@ constinit Device gpu{.total = 80 * kGiB, .free = 70 * kGiB};
 constinit Device instance{.total = 10 * kGiB, .free = 9 * kGiB};
 constinit int users = 0;
 
-std::string_view mig() {
-  const char* const said = std::getenv("VDNN_STAND_IN_MIG");
-  return said == nullptr ? "" : said;
+std::string mig() {
+  return vdnn::environment("VDNN_STAND_IN_MIG").value_or("");
 }
 
 }  // namespace
