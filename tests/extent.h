@@ -2,8 +2,9 @@
 // How much a test tries of what has no natural end: seeds, networks, points of failure.
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
+
+#include "src/base/environment.h"
 
 namespace vdnn::testing {
 
@@ -15,8 +16,8 @@ struct Extent {
   std::uint64_t in_long_run;
 };
 
-inline std::uint64_t extent(const Extent& of) noexcept {
-  if (std::getenv("VDNN_LONG_RUN") != nullptr) {
+inline std::uint64_t extent(const Extent& of) {
+  if (environment("VDNN_LONG_RUN")) {
     return of.in_long_run;
   }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
