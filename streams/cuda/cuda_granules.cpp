@@ -22,7 +22,7 @@ CudaGranules::CudaGranules(CudaContext& context, std::uint64_t granule_bytes, co
 CudaGranules::~CudaGranules() {
   const CudaContext::Scope scope = context_.enter_anyway();
   for (auto& [begin, reservation] : reservations_) {
-    if (!reservation.left) {
+    if (reservation.left == 0) {
       give_back_all(reservation);
     }
   }
@@ -45,18 +45,16 @@ bool CudaGranules::give_back_all(Reservation& reservation) noexcept {
 
 void CudaGranules::leave(AddressRange reservation) noexcept {
   const std::lock_guard lock(mutex_);
-  Reservation& mine = reservation_of(reservation);
-  left_ += mine.left ? 0U : 1U;
-  mine.left = true;
+  reservation_of(reservation).left = ++last_left_;
 }
 
-void CudaGranules::give_back_left() noexcept {
+void CudaGranules::give_back_left(std::uint64_t last) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto next = reservations_.begin(); next != reservations_.end();) {
     const auto each = next++;
-    if (each->second.left && give_back_all(each->second)) {
+    const std::uint64_t left = each->second.left;
+    if (left != 0 && left <= last && give_back_all(each->second)) {
       reservations_.erase(each);
-      --left_;
     }
   }
 }

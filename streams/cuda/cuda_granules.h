@@ -45,15 +45,17 @@ class CudaGranules {
   void unmap(AddressRange range);
   // The reservation stays as it is until give_back_left(), or for good.
   void leave(AddressRange reservation) noexcept;
-  bool has_left() const { return left_ != 0; }
-  // All that was left, which no work uses any more. What CUDA refuses is tried again the next time.
-  void give_back_left() noexcept;
+  // The number of the one that was left last; 0: none was.
+  std::uint64_t last_left() const { return last_left_; }
+  // Those that were left up to the one of that number, which no work uses any more. What CUDA refuses is
+  // tried again the next time.
+  void give_back_left(std::uint64_t last) noexcept;
 
  private:
   struct Reservation {
     AddressRange range;
     std::vector<bool> mapped;  // by granule
-    bool left = false;
+    std::uint64_t left = 0;    // a number of those that were left; 0: it is in use
   };
 
   CudaStatus give_back(AddressRange reservation);
@@ -70,7 +72,7 @@ class CudaGranules {
   const bool virtual_memory_;
   const CudaMemoryKind kind_;
   std::vector<int> users_;                             // ordinals: its own GPU's, and the peers'
-  std::atomic<std::uint64_t> left_{0};                 // reservations; changed with the lock
+  std::atomic<std::uint64_t> last_left_{0};            // changed with the lock
   std::mutex mutex_;                                   // guards what follows
   std::map<std::uint64_t, Reservation> reservations_;  // by begin
   // Granules that a call of map() which failed could not unmap again.

@@ -109,14 +109,15 @@ class CudaPoolBackend final : public PoolBackend {
       if (is_captured(nullptr) || (options_.is_capturing_any && options_.is_capturing_any())) {
         refuse_to_wait_for_all();
       }
+      const std::uint64_t last_left = granules_.last_left();
       const CudaStatus status = api().device_synchronize();
       if (is_of_capture(status)) {  // of a stream that nobody has told of
         context_->forget(status);
         refuse_to_wait_for_all();
       }
       context_->check(status, "cudaDeviceSynchronize");
-      if (granules_.has_left()) {
-        granules_.give_back_left();
+      if (last_left != 0) {
+        granules_.give_back_left(last_left);  // what was left since then may be in use
       }
     });
   }

@@ -532,6 +532,18 @@ TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   die_beside_capture();
 }
 
+// Another pool dies when the GPU has been waited for. Before, what it left was unmapped all the same.
+TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
+  const AddressRange block = dying_->allocate(2 * kMiB, streams_[0]).value();
+  cuda_->after_next_synchronize([&] {
+    const Access access{.range = block};
+    FakeCuda::launch(streams_[0], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
+    dying_->free_unordered(block.begin);
+    die_beside_capture();
+  });
+  backend_->synchronize_all();
+}
+
 // CUDA refuses to wait for the GPU then, and ends the capture. Before, memory was unmapped in the end.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});

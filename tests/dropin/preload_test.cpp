@@ -60,6 +60,16 @@ class PreloadTest : public testing::TemporaryDirectory {
     SCOPED_TRACE(environment + program);
     return testing::run_program(program, kMachine + environment, directory_);
   }
+  // The program says the same as without us, and leaves nothing.
+  void expect_same_in_any_order(const std::string& program) {
+    const ProgramRun plain = run(program, "");
+    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
+    for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
+      const ProgramRun preloaded = run(program, seed(i) + kPreloadBeforeDriver);
+      EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program << seed(i);
+      EXPECT_THAT(preloaded.wrong, IsEmpty()) << program << seed(i);
+    }
+  }
 };
 
 class PreloadedProgramTest : public PreloadTest, public ::testing::WithParamInterface<const char*> {
@@ -229,13 +239,15 @@ TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   for (const char* const program :
        {"programs/unseen_captures", "programs/reset_in_capture", "static_programs/reset_in_capture"}) {
-    const ProgramRun plain = run(program, "");
-    ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
-    for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
-      const ProgramRun preloaded = run(program, seed(i) + kPreloadBeforeDriver);
-      EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program << seed(i);
-      EXPECT_THAT(preloaded.wrong, IsEmpty()) << program << seed(i);
-    }
+    expect_same_in_any_order(program);
+  }
+}
+
+// Before, a capture was taken for one of the thread's GPU, and ended with that GPU's reset.
+TEST_F(PreloadTest, AResetLeavesCapturesOfOtherGpus) {
+  for (const char* const program :
+       {"programs/reset_beside_capture", "static_programs/reset_beside_capture"}) {
+    expect_same_in_any_order(program);
   }
 }
 
@@ -387,6 +399,15 @@ TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
 TEST_F(PreloadTest, LookUpsOfOthersAreTheLoadersOwn) {
   EXPECT_EQ(run("programs/look_up", "").outcome.text, "next: runtime\nabsent: not found\n");
   EXPECT_EQ(run("programs/look_up", kPreload).outcome.text, "next: preloaded\nabsent: not found\n");
+}
+
+// Before, the last function of that name that any library was asked for stood for the driver's.
+TEST_F(PreloadTest, FunctionsOfTheDriversNamesMayBeOthers) {
+  const ProgramRun plain = run("static_programs/namesakes", "");
+  ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
+  const ProgramRun preloaded = run("static_programs/namesakes", kPreloadBeforeDriver);
+  EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
+  EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
 // A library with a runtime inside may share memory with other processes, as communicators do.

@@ -102,6 +102,14 @@ int FakeCuda::gpu_of_thread() {
   return thread().ordinal;
 }
 
+bool FakeCuda::has_own_context() {
+  const std::lock_guard lock(mutex_);
+  const CudaContextHandle current = thread().context;
+  return current != nullptr && std::ranges::none_of(primary_contexts_, [current](const auto& primary) {
+           return primary.second == current;
+         });
+}
+
 void FakeCuda::take_memory(int ordinal, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   taken_[ordinal].add(bytes);
@@ -140,9 +148,14 @@ void FakeCuda::before_next_wait(std::function<void()> other) {
   before_next_wait_ = std::move(other);
 }
 
-std::function<void()> FakeCuda::take_before_next_wait() {
+void FakeCuda::after_next_synchronize(std::function<void()> other) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(before_next_wait_, nullptr);
+  after_next_synchronize_ = std::move(other);
+}
+
+std::function<void()> FakeCuda::take(std::function<void()>& other) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(other, nullptr);
 }
 
 std::uint64_t FakeCuda::calls(std::string_view name) const {
@@ -765,6 +778,14 @@ CudaStatus FakeCuda::stream_is_capturing(bool& capturing, CudaStream stream) {
 }
 
 CudaStatus FakeCuda::device_synchronize() {
+  const CudaStatus status = wait_for_device();
+  if (const std::function<void()> other = take(after_next_synchronize_)) {
+    other();
+  }
+  return status;
+}
+
+CudaStatus FakeCuda::wait_for_device() {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = begin_unsafe("cudaDeviceSynchronize"); status != CudaStatus::kSuccess) {
     return status;
@@ -826,7 +847,7 @@ CudaStatus FakeCuda::give(std::string_view call, CudaStream stream, Kernel kerne
 }
 
 CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
-  if (const std::function<void()> other = take_before_next_wait()) {
+  if (const std::function<void()> other = take(before_next_wait_)) {
     other();
   }
   const std::lock_guard lock(mutex_);

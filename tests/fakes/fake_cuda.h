@@ -148,7 +148,10 @@ class FakeCuda final : public CudaApi {
   // it.
   CudaContextHandle make_context(int ordinal);
 
-  // cudaDeviceReset().
+  // Whether a context that is no GPU's primary one is current to the calling thread. No call of CUDA's.
+  bool has_own_context();
+
+  // cudaDeviceReset() of a thread that has no context of its own.
   CudaStatus device_reset();
 
   // The calling thread's GPU, which is not a call.
@@ -172,6 +175,8 @@ class FakeCuda final : public CudaApi {
 
   // What another thread does while the next cudaStreamWaitEvent is about to be made.
   void before_next_wait(std::function<void()> other);
+  // What another thread does before the one that has waited next by cudaDeviceSynchronize goes on.
+  void after_next_synchronize(std::function<void()> other);
 
   // The host touches page-locked memory itself: `name` says what for.
   void touch_on_host(AddressRange range, const std::string& name);
@@ -426,8 +431,9 @@ class FakeCuda final : public CudaApi {
   CudaContextHandle primary_context(int ordinal);
   // Of the calling thread's GPU.
   CudaStatus corruption();
-  std::function<void()> take_before_next_wait();
+  std::function<void()> take(std::function<void()>& other);
   CudaStatus finish(CudaStatus status);
+  CudaStatus wait_for_device();
   CudaStatus misuse(std::string_view call, std::string_view what);
   Thread& thread() { return threads_[thread_number()]; }
 
@@ -538,6 +544,7 @@ class FakeCuda final : public CudaApi {
   std::uint64_t until_loss_ = 0;  // calls; 0: none is lost
   std::string losing_name_;
   std::function<void()> before_next_wait_;
+  std::function<void()> after_next_synchronize_;
   double host_seconds_ = 0;  // on the clock
   std::vector<std::string> misuses_;
   std::set<std::string> dear_events_;

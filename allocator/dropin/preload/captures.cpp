@@ -19,9 +19,15 @@ void Captures::has_begun(std::uint64_t capture, bool begun) {
   });
 }
 
-void Captures::end(const NamedStream& stream) {
+std::uint64_t Captures::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void Captures::end(const NamedStream& stream, std::uint64_t last) {
   if (count_ != 0) {
-    remove_if([&](const Capture& each) { return each.begun && each.stream.is(stream); });
+    remove_if(
+        [&](const Capture& each) { return each.begun && each.number <= last && each.stream.is(stream); });
   }
 }
 

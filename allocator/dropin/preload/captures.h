@@ -16,7 +16,7 @@
 
 namespace vdnn::preload {
 
-// A stream as one thread names it, while its GPU is `ordinal`.
+// A stream of that GPU as one thread names it.
 struct NamedStream {
   cudaStream_t handle = nullptr;
   int ordinal = -1;
@@ -37,8 +37,11 @@ class Captures {
   std::uint64_t begin(const NamedStream& stream);
   // Whether it has begun after all.
   void has_begun(std::uint64_t capture, bool begun);
-  // The stream's capture has ended, or the stream has. It need not have one.
-  void end(const NamedStream& stream);
+  // The number of the one that was begun last.
+  std::uint64_t last() const;
+  // The stream's capture has ended, or the stream has. It need not have one. A capture after `last` is of
+  // another stream, which has got the handle since.
+  void end(const NamedStream& stream, std::uint64_t last);
   // Forgets the oldest one of that GPU and returns where it was begun; nothing: there is none.
   std::optional<NamedStream> take(int ordinal);
 
@@ -69,7 +72,7 @@ class Captures {
   }
 
   std::atomic<std::size_t> count_{0};
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<Capture> captures_;
   std::uint64_t last_ = 0;
 };

@@ -92,6 +92,15 @@ bool use_driver(void* library) {
   }
 }
 
+// Another library may have functions of the same names.
+bool is_of_driver(const void* function) {
+  const auto object = [](const void* address) -> const void* {
+    Dl_info info{};
+    return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+  };
+  return object(function) == object(reinterpret_cast<const void*>(vdnn::preload::driver()->cuGetProcAddress));
+}
+
 void* find_instead(void* library, const char* name, const void* caller) noexcept {
   try {
     if (!vdnn::preload::is_hooked(name)) {
@@ -99,11 +108,11 @@ void* find_instead(void* library, const char* name, const void* caller) noexcept
     }
     const std::optional<Asker> who = asker(caller);
     void* const next = who ? vdnn_preload_next_dlsym(library, name) : nullptr;
-    void* const mine = next != nullptr ? vdnn::preload::find_driver_hook(*who, name, next) : nullptr;
-    if (mine == nullptr || !use_driver(library)) {
+    if (next == nullptr || !use_driver(library) || !is_of_driver(next)) {
       return nullptr;
     }
-    Pools::instance().looked_up += *who == Asker::kServed ? 1 : 0;
+    void* const mine = vdnn::preload::find_driver_hook(*who, name, next);
+    Pools::instance().looked_up += mine != nullptr && *who == Asker::kServed ? 1 : 0;
     return mine;
   } catch (const std::exception&) {
     return nullptr;

@@ -211,7 +211,7 @@ std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
   return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
 }
 
-bool Preload::goes_on(const NamedStream& stream) const {
+bool Preload::goes_on(const NamedStream& stream) {
   if (stream.is_of_thread() && !stream.is(named(stream.handle))) {
     return true;
   }
@@ -531,9 +531,10 @@ cudaError_t Preload::destroy_stream(cudaStream_t stream) {
     }
   });
   const NamedStream name = named(stream);
+  const std::uint64_t last = pools_.captures.last();
   const cudaError_t error = next_.cudaStreamDestroy(stream);
   if (error == cudaSuccess) {
-    pools_.captures.end(name);
+    pools_.captures.end(name, last);
   }
   return error;
 }
@@ -544,9 +545,10 @@ cudaError_t Preload::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mo
 
 // Where it fails the capture has ended all the same, but where this stream or thread cannot end it.
 cudaError_t Preload::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::uint64_t last = pools_.captures.last();
   const cudaError_t error = next_.cudaStreamEndCapture(stream, graph);
   if (error == cudaSuccess || !is_captured(stream).value_or(true)) {
-    pools_.captures.end(named(stream));
+    pools_.captures.end(named(stream), last);
   }
   return error;
 }
@@ -563,7 +565,7 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
 // Captures forbid a wait for the GPU. CUDA may refuse to end those of other threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
-    return;  // a context of the program's own: which captures its reset ends is not known
+    return;  // a context of the program's own: the captures there go on
   }
   while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
     on_gpu(next_, ordinal, [&] {
@@ -595,6 +597,7 @@ void Preload::forget_device(int ordinal) {
   }
 }
 
+// In a context of the program's own it is no reset of the GPU (CUDA Runtime API, cudaDeviceReset).
 cudaError_t Preload::reset_device() {
   forget_device(gpu_of_thread(next_));
   return next_.cudaDeviceReset();

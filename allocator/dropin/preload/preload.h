@@ -182,9 +182,9 @@ class Preload {
   // Whether work given to the stream becomes part of a graph, or is refused for the sake of one; empty where
   // the runtime does not answer.
   std::optional<bool> is_captured(cudaStream_t stream) const;
-  NamedStream named(cudaStream_t stream) const { return {.handle = stream, .ordinal = gpu_of_thread(next_)}; }
+  NamedStream named(cudaStream_t stream) { return {.handle = stream, .ordinal = gpu_of_stream(stream)}; }
   // Whether a capture goes on that was begun there. Of what cannot be asked, it does.
-  bool goes_on(const NamedStream& stream) const;
+  bool goes_on(const NamedStream& stream);
   bool any_capture();
   // Whether all of the calling thread's GPU may be waited for: no stream is captured, as far as is known.
   bool may_synchronize();

@@ -45,6 +45,7 @@ class Context {
 std::uint64_t body() {
   constexpr std::size_t kBytes = 5'000'000;  // more than a pool has at hand
   const program::Stream stream;
+  const program::Buffer stays(kBytes);
   program::Buffer before(kBytes);
   void* block_before = nullptr;
   CHECK(cudaMallocAsync(&block_before, kBytes, stream.handle));
@@ -74,7 +75,10 @@ std::uint64_t body() {
     own.expect_current("cudaFreeHost of memory of the primary context");
     { const program::Stream brief; }
     own.expect_current("cudaStreamDestroy");
+    CHECK(cudaDeviceReset());
+    own.expect_current("cudaDeviceReset");
   }
+  CHECK(cudaMemset(stays.data, 1, kBytes));
   const program::Buffer after(kBytes);
   CHECK(cudaMemset(after.data, 1, kBytes));
   return 0;

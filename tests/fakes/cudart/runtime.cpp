@@ -146,7 +146,10 @@ cudaError_t cudaDeviceSynchronize() {
   return cuda().call("cudaDeviceSynchronize", [] { return cuda().fake().device_synchronize(); });
 }
 cudaError_t cudaDeviceReset() {
-  return cuda().call("cudaDeviceReset", [] { return cuda().reset(); });
+  // In a context of the program's own it ends what the runtime itself keeps there, and nothing else (CUDA
+  // Runtime API, cudaDeviceReset).
+  return cuda().call("cudaDeviceReset",
+                     [] { return cuda().fake().has_own_context() ? CudaStatus::kSuccess : cuda().reset(); });
 }
 // Of CUDA 12 and earlier, where it is deprecated.
 cudaError_t cudaThreadExit() {

@@ -1,0 +1,11 @@
+// A library that has a function of one of the driver's names, for programs of others (namesakes.cpp).
+
+#include <cuda.h>
+
+#include <cstddef>
+
+extern "C" __attribute__((visibility("default"))) CUresult cuMemAlloc_v2(CUdeviceptr* memory,
+                                                                         std::size_t /*bytes*/) {
+  *memory = 0;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
