@@ -9,9 +9,10 @@
 // for.
 //
 // With `graph` a step is captured as a graph (Device::capture) when its batch and its results lie where they
-// have not lain before, and replayed whenever they lie there again; the first runs as it is, so that the
-// pools have what it takes, and so do steps while tracing. Steps do not overlap then. What changes from step
-// to step kernels read from a small block of device memory, which is copied at the beginning of each.
+// have not lain before, and replayed whenever they lie there again; the first with an update and the first
+// without run as they are, so that the pools have what it takes and kernels are loaded, and so do steps while
+// tracing. Steps do not overlap then. What changes from step to step kernels read from a small block of
+// device memory, which is copied at the beginning of each.
 //
 // Where gradients are accumulated, all micro-steps of a step but the last leave out what belongs to the
 // update; memory is taken and given back alike. What ranks do together goes through the communicator, which
@@ -205,7 +206,8 @@ class Executor {
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
   StepNumbers numbers_;
-  bool replays_ = false;  // steps are graphs
+  bool replays_ = false;           // steps are graphs
+  std::array<bool, 2> has_run_{};  // a step that leaves updates out, one that makes them
   std::vector<StepGraph> graphs_;
   std::vector<Access> reads_;  // scratch of launch()
   std::vector<Access> writes_;

@@ -1,6 +1,7 @@
 #include "vdnn/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -379,8 +380,11 @@ void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepS
     submit_instructions(inputs, scalars);
   };
   join_streams();
-  StepGraph* const step =
-      step_ > 0 && replays_ && !parts_.device->tracing() ? find_graph(inputs, scalars.updates()) : nullptr;
+  // Each kind runs as it is once: what a first launch loads, as kernels, is no part of a capture.
+  bool& has_run = has_run_.at(scalars.updates() ? 1 : 0);
+  StepGraph* const step = std::exchange(has_run, true) && replays_ && !parts_.device->tracing()
+                              ? find_graph(inputs, scalars.updates())
+                              : nullptr;
   if (step == nullptr) {
     submit_all();
   } else if (step->graph) {

@@ -833,6 +833,17 @@ TEST_F(GpuGraphs, GiveTheBitsOfTheSameStepsOneByOne) {
   }
 }
 
+// The first step that leaves updates out, and the first that makes them. Before, kernels of updates were
+// loaded within a capture.
+TEST_F(GpuGraphs, EachKindOfStepRunsOnceAsItIs) {
+  have_gpus({.seed = 1});
+  const TrainingOptions accumulating{.micro_steps = 2};
+  const TrainingResult eager = train(accumulating, Policy::kOffloadAll, false);
+  const TrainingResult graph = train(accumulating, Policy::kOffloadAll, true);
+  EXPECT_EQ(graph.weights_sha256, eager.weights_sha256);
+  EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 2 * kSteps - 2);
+}
+
 TEST_F(GpuGraphs, AreCapturedAnewAfterEvaluation) {
   have_gpus({.seed = 1});
   const auto run_with = [this](bool graph) {
