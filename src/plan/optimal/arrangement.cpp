@@ -64,6 +64,39 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
   return offset;
 }
 
+// The schedule of a plan whose buffers lie where those of another schedule do that have the same name and
+// size. Those that are added lie as low as they can.
+struct SamePlaces {
+  SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
+      : schedule(lower_layer_wise(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
+    const std::uint64_t alignment = problem.costs().alignment_bytes;
+    std::map<Key, const Buffer*> known;
+    const std::vector<Lifetime> all_before = lifetimes(before);
+    visit_keys(before, all_before, [&](std::size_t each, Key key) {
+      known.emplace(std::move(key), &before.buffers[all_before[each].buffer]);
+    });
+    placement = {.offsets = std::vector<std::uint64_t>(all.size(), kNowhere), .bytes = before.arena_bytes};
+    visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
+      const auto same = known.find(key);
+      if (same != known.end() && same->second->bytes == all[each].bytes) {
+        placement.offsets[each] = *same->second->offset;
+      } else {
+        added.push_back(each);
+      }
+    });
+    for (const std::size_t each : added) {
+      const std::uint64_t offset = lowest_free(all, placement.offsets, each, alignment);
+      placement.offsets[each] = offset;
+      placement.bytes = std::max(placement.bytes, offset + round_up(all[each].bytes, alignment));
+    }
+  }
+
+  Schedule schedule;
+  std::vector<Lifetime> all;
+  Placement placement;
+  std::vector<std::size_t> added;  // positions in `all`
+};
+
 class Arranger {
  public:
   Arranger(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way)
@@ -274,43 +307,46 @@ class Arranger {
 
 }  // namespace
 
+std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
+                                    std::uint64_t most) {
+  const SamePlaces same(problem, plan, before);
+  const std::vector<OpId> op_of = ops_of_workspaces(same.schedule);
+  std::vector<OpId> result;
+  for (const std::size_t each : same.added) {
+    const Lifetime& one = same.all[each];
+    if (same.placement.offsets[each] + one.bytes > most && op_of[one.buffer] != kNone) {
+      result.push_back(op_of[one.buffer]);
+    }
+  }
+  return result;
+}
+
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
                                           std::uint64_t most) {
   const std::uint64_t alignment = problem.costs().alignment_bytes;
-  Schedule schedule = lower_layer_wise(problem.tape(), plan, nullptr);
-  const std::vector<Lifetime> all = lifetimes(schedule);
-  if (most_live_bytes(all, alignment) > most) {
+  SamePlaces same(problem, plan, before);
+  if (most_live_bytes(same.all, alignment) > most) {
     return std::nullopt;
   }
-  std::map<Key, const Buffer*> known;
-  const std::vector<Lifetime> all_before = lifetimes(before);
-  visit_keys(before, all_before, [&](std::size_t each, Key key) {
-    known.emplace(std::move(key), &before.buffers[all_before[each].buffer]);
-  });
-  Placement placement{.offsets = std::vector<std::uint64_t>(all.size(), kNowhere),
-                      .bytes = before.arena_bytes};
-  visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
-    const auto same = known.find(key);
-    if (same != known.end() && same->second->bytes == all[each].bytes) {
-      placement.offsets[each] = *same->second->offset;
-    }
-  });
-  for (std::size_t each = 0; each < all.size(); ++each) {
-    if (placement.offsets[each] == kNowhere) {
-      const std::uint64_t offset = lowest_free(all, placement.offsets, each, alignment);
-      placement.offsets[each] = offset;
-      placement.bytes = std::max(placement.bytes, offset + round_up(all[each].bytes, alignment));
-    }
+  if (same.placement.bytes > most) {
+    same.placement = find_placement(same.all, alignment, most);
   }
-  if (placement.bytes > most) {
-    placement = find_placement(all, alignment, most);
-  }
-  if (placement.bytes > most) {
+  if (same.placement.bytes > most) {
     return std::nullopt;
   }
-  assign(schedule, all, placement);
-  derive_waits(problem.tape(), schedule);
-  return schedule;
+  assign(same.schedule, same.all, same.placement);
+  derive_waits(problem.tape(), same.schedule);
+  return std::move(same.schedule);
+}
+
+std::vector<OpId> ops_of_workspaces(const Schedule& schedule) {
+  std::vector<OpId> result(schedule.buffers.size(), kNone);
+  for (const Instruction& instruction : schedule.instructions) {
+    if (is_launch(instruction.kind) && instruction.operands.back() != kNone) {
+      result[instruction.operands.back()] = instruction.op;
+    }
+  }
+  return result;
 }
 
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "src/plan/optimal/problem.h"
 #include "vdnn/plan.h"
@@ -42,6 +43,14 @@ inline constexpr std::array kWaysToGive{GiveWay{},
 // it has no waits.
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  std::uint64_t most = ~std::uint64_t{0});
+
+// Of a schedule with workspaces, a buffer: the op that it is the workspace of; kNone: none.
+std::vector<OpId> ops_of_workspaces(const Schedule& schedule);
+
+// `plan` differs from that of `before` in algorithms alone. The ops whose new workspaces have no place within
+// `most` bytes where everything else lies where it lay.
+std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
+                                    std::uint64_t most);
 
 // The schedule of `plan`, which differs from that of `before` in algorithms alone. Everything lies where it
 // lay if there is room for new workspaces then, within `most` bytes; else all is placed anew. Nothing: no

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -21,6 +23,15 @@ constexpr std::size_t kFewGaps = 40;
 // Parts of the memory that plans try to leave free where no addresses are found.
 constexpr std::array kSlacks{0.03, 0.08};
 
+// Ops that are looked at one by one: each takes a forecast.
+constexpr std::size_t kMostOneByOne = 8;
+
+// The part of an algorithm's time that another one takes that is to replace it.
+constexpr double kMuchFaster = 0.5;
+
+// Everything is placed anew for a workspace, and that has failed so often for the same plan: no more tries.
+constexpr int kMostFailures = 8;
+
 // Of what is alive at the fullest moment, the most that a plan should reserve.
 constexpr double kMostReserved = 1.02;
 
@@ -30,8 +41,9 @@ std::uint64_t with_room(std::uint64_t bytes, const GiveWay& give_way) {
 
 }  // namespace
 
-Candidates::Candidates(const Problem& problem, const PlanOptions& options, Contest& contest)
-    : problem_(problem), options_(options), contest_(contest), layout_(problem) {}
+Candidates::Candidates(const Problem& problem, const Problem& first, const PlanOptions& options,
+                       Contest& contest)
+    : problem_(problem), first_(first), options_(options), contest_(contest), layout_(problem) {}
 
 std::uint64_t Candidates::committed_bytes(std::uint64_t bytes) const {
   return round_up(problem_.persistent_bytes() + bytes, problem_.costs().granule_bytes);
@@ -63,32 +75,127 @@ void Candidates::consider_closer(const Decisions& decisions, std::uint64_t bytes
   }
 }
 
-void Candidates::consider_without_last_resorts(PlannedSchedule known, std::uint64_t enough) {
-  bool changed = false;
-  for (OpId op = 0; known.schedule.arena_bytes > 0 && op < problem_.slots(); ++op) {
-    changed = replace_last_resort(known, op, enough) || changed;
+void Candidates::consider_without_last_resorts(const Leader& leader, std::uint64_t enough) {
+  if (leader.seconds - problem_.lost_to_last_resorts(leader.schedule) >= contest_.best_seconds()) {
+    return;
+  }
+  PlannedSchedule known = leader.schedule;
+  bool changed = replace_in_place(known, last_resorts(known.plan), enough);
+  if (changed && contest_.enter(known) > (leader.seconds + leader.least_seconds) / 2) {
+    replace_one_by_one(leader, enough);
+  }
+  changed = false;
+  int failures = 0;
+  for (const OpId op : last_resorts(known.plan)) {
+    const bool replaced = failures < kMostFailures && rearrange(known, op, enough);
+    changed = changed || replaced;
+    failures += replaced ? 0 : 1;
   }
   if (changed) {
     contest_.enter(known);
   }
 }
 
-bool Candidates::replace_last_resort(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
-  if (!problem_.is_last_resort(op, known.plan.algorithms[op])) {
+// A large workspace may make its op wait for a copy that was there before. So each is kept only where it
+// makes the step shorter.
+void Candidates::replace_one_by_one(const Leader& leader, std::uint64_t enough) {
+  PlannedSchedule known = leader.schedule;
+  double seconds = leader.seconds;
+  const std::vector<OpId> all = last_resorts(known.plan);
+  for (const OpId op : std::span(all).first(std::min(all.size(), kMostOneByOne))) {
+    PlannedSchedule next = known;
+    if (!replace_in_place(next, {&op, 1}, enough)) {
+      continue;
+    }
+    if (const double now = contest_.enter(next); now < seconds) {
+      seconds = now;
+      known = std::move(next);
+    }
+  }
+}
+
+double Candidates::lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes) {
+  layout_.evaluate(decisions, bytes);
+  double seconds = 0;
+  for (OpId op = 0; op < problem_.slots(); ++op) {
+    seconds += first_.lost_to_last_resort(op, problem_.choices(op)[layout_.choice(op)].algorithm);
+  }
+  return seconds;
+}
+
+// Those that lose most come first.
+std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
+  std::vector<OpId> result;
+  for (OpId op = 0; op < problem_.slots(); ++op) {
+    if (problem_.is_last_resort(op, plan.algorithms[op])) {
+      result.push_back(op);
+    }
+  }
+  const auto lost = [&](OpId op) { return -problem_.lost_to_last_resort(op, plan.algorithms[op]); };
+  std::ranges::stable_sort(result, {}, lost);
+  return result;
+}
+
+// Everything else stays where it lies: no op is in another's way, since each has its workspace for itself.
+bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> ops,
+                                  std::uint64_t enough) const {
+  const std::uint64_t most = enough - std::min(enough, problem_.persistent_bytes());
+  std::map<OpId, std::uint32_t> tried;  // an op's choice
+  for (const OpId op : ops) {
+    if (faster_choices(op, known.plan.algorithms[op]) > 0) {
+      tried.emplace(op, 0);
+    }
+  }
+  while (!tried.empty()) {
+    Plan plan = known.plan;
+    for (const auto& [op, choice] : tried) {
+      plan.algorithms[op] = problem_.choices(op)[choice].algorithm;
+    }
+    const std::vector<OpId> high = ops_without_place(problem_, plan, known.schedule, most);
+    if (high.empty()) {
+      return adopt(known, std::move(plan), enough);
+    }
+    for (const OpId op : std::set(high.begin(), high.end())) {  // each once, however often it is launched
+      const auto mine = tried.find(op);
+      if (mine == tried.end()) {
+        return false;
+      }
+      if (++mine->second >= faster_choices(op, known.plan.algorithms[op])) {
+        tried.erase(mine);
+      }
+    }
+  }
+  return false;
+}
+
+// How many of the op's choices, which are its first ones, are much faster than the algorithm.
+std::uint32_t Candidates::faster_choices(OpId op, std::uint32_t algorithm) const {
+  const double most = kMuchFaster * problem_.costs().op_seconds[op][algorithm];
+  const auto is_faster = [most](const Choice& choice) { return choice.seconds <= most; };
+  const std::vector<Choice>& all = problem_.choices(op);
+  return static_cast<std::uint32_t>(std::ranges::find_if_not(all, is_faster) - all.begin());
+}
+
+// With the least workspace that makes it much faster the op finds a place where all others make room.
+bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
+  const std::uint32_t faster = faster_choices(op, known.plan.algorithms[op]);
+  if (faster == 0) {
     return false;
   }
-  const auto others = std::span(problem_.choices(op)).first(problem_.last_choice(op) + 1);
-  return std::ranges::any_of(others, [&](const Choice& choice) {
-    Plan plan = known.plan;
-    plan.algorithms[op] = choice.algorithm;
-    std::optional<Schedule> schedule = arrange_as_before(
-        problem_, plan, known.schedule, enough - std::min(enough, problem_.persistent_bytes()));
-    if (!schedule || !fits(*schedule, enough)) {
-      return false;
-    }
-    known = {.plan = std::move(plan), .schedule = std::move(*schedule)};
-    return true;
-  });
+  Plan plan = known.plan;
+  plan.algorithms[op] = problem_.choices(op)[faster - 1].algorithm;
+  return adopt(known, std::move(plan), enough);
+}
+
+// False: there are no addresses for the plan.
+bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const {
+  std::optional<Schedule> schedule = arrange_as_before(
+      problem_, plan, known.schedule, enough - std::min(enough, problem_.persistent_bytes()));
+  if (!schedule || !fits(*schedule, enough)) {
+    return false;
+  }
+  known = {.plan = std::move(plan), .schedule = std::move(*schedule)};
+  return true;
 }
 
 // Results give way (they are smaller than a granule); then one more value leaves, for another address. All
@@ -179,12 +286,7 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
 // Ops whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were
 // kept from lying lower by.
 std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
-  std::vector<OpId> op_of(schedule.buffers.size(), kNone);
-  for (const Instruction& instruction : schedule.instructions) {
-    if (is_launch(instruction.kind) && instruction.operands.back() != kNone) {
-      op_of[instruction.operands.back()] = instruction.op;
-    }
-  }
+  const std::vector<OpId> op_of = ops_of_workspaces(schedule);
   const std::vector<Lifetime> all = lifetimes(schedule);
   std::vector<OpId> high;
   std::vector<OpId> beside;
@@ -233,7 +335,7 @@ bool Candidates::fits(const Schedule& schedule, std::uint64_t enough) const {
 void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough) {
   if (fits(candidate.schedule, enough) ||
       committed_bytes(candidate.schedule.arena_bytes) < contest_.smallest_peak_bytes()) {
-    contest_.enter(candidate);
+    contest_.enter(candidate, first_.lost_to_last_resorts(candidate));
   }
 }
 

@@ -13,17 +13,20 @@ namespace vdnn::optimal {
 
 class Candidates {
  public:
-  Candidates(const Problem& problem, const PlanOptions& options, Contest& contest);
+  // `first` is the same problem without a limit but the user's. All outlive this.
+  Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest);
 
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
   // way. Also whatever takes less than all that is known. `bytes`: for what is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  // An op of `known`, whose schedule has addresses, may have an algorithm of the last resort though there is
+  // An op of a leader whose schedule has addresses may have an algorithm of the last resort though there is
   // memory for another: it was searched under a limit, or without addresses. Where a workspace has a place
   // beside all that lies where it lies, the op uses the other.
-  void consider_without_last_resorts(PlannedSchedule known, std::uint64_t enough);
+  void consider_without_last_resorts(const Leader& leader, std::uint64_t enough);
+  // No plan that is made of the decisions without last resorts is faster by more. Seconds.
+  double lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes);
   // Device memory for that many bytes beside what is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;
 
@@ -35,13 +38,19 @@ class Candidates {
   void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
   std::uint64_t close_bytes(const Schedule& schedule) const;
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
-  bool replace_last_resort(PlannedSchedule& known, OpId op, std::uint64_t enough) const;
+  std::vector<OpId> last_resorts(const Plan& plan) const;
+  std::uint32_t faster_choices(OpId op, std::uint32_t algorithm) const;
+  bool replace_in_place(PlannedSchedule& known, std::span<const OpId> ops, std::uint64_t enough) const;
+  void replace_one_by_one(const Leader& leader, std::uint64_t enough);
+  bool rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough) const;
+  bool adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const;
   bool fits(const Schedule& schedule, std::uint64_t enough) const;
   Schedule arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) const;
   void enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
 
   const Problem& problem_;
+  const Problem& first_;
   const PlanOptions& options_;
   Contest& contest_;
   Layout layout_;

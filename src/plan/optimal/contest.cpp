@@ -8,17 +8,31 @@ namespace vdnn::optimal {
 
 namespace {
 
-constexpr std::size_t kLeaders = 8;
+constexpr int kLeaders = 8;
 
 }  // namespace
 
-void Contest::enter(const PlannedSchedule& candidate) {
+void Contest::begin_round(std::size_t problem) {
+  problem_ = problem;
+  leaders_.resize(std::max(leaders_.size(), problem + 1));
+  best_of_round_ = kNoRank;
+}
+
+double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
   const Forecast said = forecaster_.forecast(tape_, candidate.schedule);
   if (!smallest_) {
     first_host_bytes_ = said.host_bytes;
   }
   if (said.fits(budgets_)) {
-    place(candidate, said);
+    const Rank rank(said.step_seconds, said.peak_bytes);
+    best_of_round_ = std::min(best_of_round_, rank);
+    if (rank < best_rank_) {
+      best_rank_ = rank;
+      best_ = candidate;
+    }
+    if (most_gained > 0) {
+      lead({.seconds = rank.first, .least_seconds = rank.first - most_gained, .schedule = candidate});
+    }
   }
   const bool exceeds_host = said.host_bytes > budgets_.host_bytes;
   if (!smallest_ ||
@@ -27,29 +41,33 @@ void Contest::enter(const PlannedSchedule& candidate) {
     smallest_exceeds_host_ = exceeds_host;
     smallest_peak_bytes_ = said.peak_bytes;
   }
+  return said.fits(budgets_) ? said.step_seconds : kNoRank.first;
 }
 
-// Of those with the same rank the first one counts: they may be the same plan.
-void Contest::place(const PlannedSchedule& candidate, const Forecast& said) {
-  const Rank rank(said.step_seconds, said.peak_bytes);
-  const auto next = std::ranges::lower_bound(leaders_, rank, {}, &Leader::rank);
-  if (next != leaders_.end() && next->rank == rank) {
-    return;
-  }
-  leaders_.insert(next, {.rank = rank, .schedule = candidate});
-  if (leaders_.size() > kLeaders) {
-    leaders_.pop_back();
+// Of those with the same seconds the first one counts: they may be the same plan.
+void Contest::lead(Leader leader) {
+  const auto seconds = [](const Leader& each) { return std::pair(each.least_seconds, each.seconds); };
+  std::vector<Leader>& mine = leaders_.at(problem_);
+  const auto next = std::ranges::lower_bound(mine, seconds(leader), {}, seconds);
+  const bool is_known = next != mine.end() && seconds(*next) == seconds(leader);
+  if (!is_known && next - mine.begin() < kLeaders) {
+    mine.insert(next, std::move(leader));
+    mine.resize(std::min<std::size_t>(mine.size(), kLeaders));
   }
 }
 
-std::vector<PlannedSchedule> Contest::leaders() const {
-  std::vector<PlannedSchedule> result;
-  std::ranges::transform(leaders_, std::back_inserter(result), &Leader::schedule);
+std::vector<Leader> Contest::leaders() const {
+  std::vector<Leader> result;
+  for (const std::vector<Leader>& mine : leaders_) {
+    std::ranges::copy_if(mine, std::back_inserter(result),
+                         [this](const Leader& each) { return each.least_seconds < best_seconds(); });
+  }
+  std::ranges::stable_sort(result, {}, &Leader::least_seconds);
   return result;
 }
 
 PlannedSchedule Contest::winner() const {
-  PlannedSchedule chosen = leaders_.empty() ? *smallest_ : leaders_.front().schedule;
+  PlannedSchedule chosen = best_ ? *best_ : *smallest_;
   chosen.smallest_peak_bytes = smallest_peak_bytes_;
   return chosen;
 }

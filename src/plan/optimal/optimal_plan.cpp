@@ -30,7 +30,8 @@ constexpr std::size_t kSmallTape = 300;  // ops
 // A tape of fewer ops is searched sooner than a thread is started.
 constexpr std::size_t kLongTape = 100;
 
-// At most kCloser plans are arranged again. By the model they are slower than the fastest by at most kNear.
+// Of each problem and those with smaller limits, at most kCloser plans are arranged again. By the model they
+// are slower than the fastest of all by at most kNear.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
@@ -42,6 +43,9 @@ constexpr double kMostLost = 0.2;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
+
+// Plans of a size that are looked at for the smallest budget: addresses are not found for all.
+constexpr int kMostExceeded = 3;
 
 // One size in twelve, the smallest, counts as tight.
 constexpr std::size_t kTightSizes = 12;
@@ -65,11 +69,12 @@ std::vector<std::uint64_t> limits_below(std::uint64_t own) {
 // one, often finds more with fewer choices.
 class Limited {
  public:
+  // `first`: see optimal::Candidates; null: this is it.
   Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
-          optimal::Contest& contest)
+          const optimal::Problem* first, optimal::Contest& contest)
       : limit_(limit == optimal::kNoLimit ? options.workspace_limit : limit),
         problem_(tape, options, costs, limit),
-        candidates_(problem_, options, contest),
+        candidates_(problem_, first == nullptr ? problem_ : *first, options, contest),
         bound_(problem_) {}
 
   std::optional<std::uint64_t> limit() const { return limit_; }
@@ -117,10 +122,8 @@ class Chooser {
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
     choose_among_sizes();
     consider_static_policies();
-    for (const PlannedSchedule& leader : contest_.leaders()) {
-      for (const std::unique_ptr<Limited>& limited : problems_) {
-        limited->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
-      }
+    for (const optimal::Leader& leader : contest_.leaders()) {
+      problems_.front()->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
     }
     find_smallest();
     return contest_.winner();
@@ -150,7 +153,8 @@ class Chooser {
   }
 
   void open_problem(std::uint64_t limit) {
-    problems_.push_back(std::make_unique<Limited>(tape_, options_, costs_, limit, contest_));
+    const optimal::Problem* const first = problems_.empty() ? nullptr : &problems_.front()->problem();
+    problems_.push_back(std::make_unique<Limited>(tape_, options_, costs_, limit, first, contest_));
   }
 
   // Of each op.
@@ -166,14 +170,16 @@ class Chooser {
   // The first plan shows the page-locked memory of a step without offloading; some plan there must be.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
-    for (const std::unique_ptr<Limited>& limited : problems_) {
-      const std::uint64_t least = least_with_everything(limited->problem());
-      const bool fits = limited->candidates().committed_bytes(least) <= device;
-      if (limited == problems_.front()) {
-        keep_everything_within(*limited, fits ? device : std::numeric_limits<std::uint64_t>::max());
+    for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
+      Limited& limited = *problems_[problem];
+      contest_.begin_round(problem);
+      const std::uint64_t least = least_with_everything(limited.problem());
+      const bool fits = limited.candidates().committed_bytes(least) <= device;
+      if (problem == 0) {
+        keep_everything_within(limited, fits ? device : std::numeric_limits<std::uint64_t>::max());
       } else if (fits &&
-                 limited->bound_seconds(sizes_.back(), contest_.best_seconds()) < contest_.best_seconds()) {
-        keep_everything_within(*limited, device);
+                 limited.bound_seconds(sizes_.back(), contest_.best_seconds()) < contest_.best_seconds()) {
+        keep_everything_within(limited, device);
       }
     }
   }
@@ -213,42 +219,69 @@ class Chooser {
   }
 
   // Of the fastest, and of a few that are near: addresses that lie closer together may turn their order.
+  // Under a limit of the user's the same plans are looked at, or fewer.
   void consider_closer() {
-    std::ranges::stable_sort(found_, {}, [this](const Candidate& each) {
-      return std::pair(contest_.best_rank() != each.rank, each.found.seconds);
-    });
-    for (const auto& [limited, found, rank] : std::span(found_).first(std::min(found_.size(), kCloser))) {
-      if (found.seconds * (1 - kNear) < contest_.best_seconds()) {
-        limited->candidates().consider_closer(found.decisions, found.bytes, contest_.budgets().device_bytes);
+    std::vector<bool> chosen(found_.size(), false);
+    for (std::size_t first = 0; first < problems_.size(); ++first) {
+      for (const std::size_t each : fastest_from(first)) {
+        chosen[each] = true;
+      }
+    }
+    for (std::size_t each = 0; each < found_.size(); ++each) {
+      const auto& [problem, found, least_seconds, rank] = found_[each];
+      if (chosen[each] && least_seconds * (1 - kNear) < contest_.best_seconds()) {
+        contest_.begin_round(problem);
+        problems_[problem]->candidates().consider_closer(found.decisions, found.bytes,
+                                                         contest_.budgets().device_bytes);
       }
     }
   }
 
-  using Problems = std::span<const std::unique_ptr<Limited>>;
-  Problems first_problem() const { return Problems(problems_).first(1); }
+  // Of the problem and those after it, indices into found_: the one with the best forecast, then by the
+  // model.
+  std::vector<std::size_t> fastest_from(std::size_t first) const {
+    std::vector<std::size_t> result;
+    for (std::size_t each = 0; each < found_.size(); ++each) {
+      if (found_[each].problem >= first) {
+        result.push_back(each);
+      }
+    }
+    if (result.empty()) {
+      return result;
+    }
+    const auto rank = [this](std::size_t each) { return found_[each].rank; };
+    const auto best = std::ranges::min_element(result, {}, rank);
+    std::iter_swap(result.begin(), best);
+    const auto seconds = [this](std::size_t each) { return found_[each].found.seconds; };
+    std::ranges::stable_sort(result.begin() + 1, result.end(), {}, seconds);
+    result.resize(std::min(result.size(), kCloser));
+    return result;
+  }
 
   struct Candidate {
-    Limited* limited = nullptr;
+    std::size_t problem = 0;
     optimal::Found found;
-    optimal::Rank rank;  // where it was the best so far
+    double least_seconds = 0;               // by the model, of what may become of it
+    optimal::Rank rank = optimal::kNoRank;  // the best that was forecast of it
   };
 
   // First without a limit but the user's: what is found there may rule out the others. The model's time of
   // the fastest.
   double choose_among_limits(std::size_t size) {
-    const double first = consider(find(first_problem(), size));
-    return std::min(first, consider(find(Problems(problems_).subspan(1), size)));
+    const double first = consider(find(0, 1, size));
+    return std::min(first, consider(find(1, problems_.size(), size)));
   }
 
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
   // Returns the least.
   double consider(std::vector<Candidate> candidates) {
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    for (auto& [limited, found, rank] : candidates) {
-      if (at_least(found.seconds) < contest_.best_seconds()) {
-        const optimal::Rank before = contest_.best_rank();
-        limited->candidates().consider(found.decisions, found.bytes, contest_.budgets().device_bytes);
-        rank = contest_.best_rank() < before ? contest_.best_rank() : rank;
+    for (auto& [problem, found, least_seconds, rank] : candidates) {
+      if (at_least(least_seconds) < contest_.best_seconds()) {
+        contest_.begin_round(problem);
+        problems_[problem]->candidates().consider(found.decisions, found.bytes,
+                                                  contest_.budgets().device_bytes);
+        rank = contest_.best_of_round();
       }
     }
     const double least =
@@ -257,22 +290,28 @@ class Chooser {
     return least;
   }
 
-  // At once where that is faster.
-  std::vector<Candidate> find(Problems problems, std::size_t size) const {
+  // Of the problems from `begin` to before `end`, at once where that is faster.
+  std::vector<Candidate> find(std::size_t begin, std::size_t end, std::size_t size) const {
     const std::uint64_t bytes = sizes_[size];
     const bool tight = size <= sizes_.size() / kTightSizes;
-    const auto search = [this, bytes, tight](Limited* limited) {
+    const auto search = [this, bytes, tight](std::size_t problem) {
       const optimal::Effort effort = tight ? optimal::Effort::kTight : optimal::Effort::kUsual;
-      return Candidate{.limited = limited, .found = limited->search(bytes, effort, host_bytes_), .rank = {}};
+      Limited& limited = *problems_[problem];
+      Candidate result{.problem = problem, .found = limited.search(bytes, effort, host_bytes_)};
+      const bool any = result.found.seconds < std::numeric_limits<double>::infinity();
+      result.least_seconds =
+          result.found.seconds -
+          (any ? limited.candidates().lost_to_last_resorts(result.found.decisions, bytes) : 0);
+      return result;
     };
     // Where no thread can be had, a search waits for its turn.
-    const auto policy = problems.size() > 1 && tape_.ops().size() >= kLongTape
+    const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
                             ? std::launch::async | std::launch::deferred
                             : std::launch::deferred;
     std::vector<std::future<Candidate>> searches;
-    for (const std::unique_ptr<Limited>& limited : problems) {
-      if (limited->bound_seconds(bytes, contest_.best_seconds()) < contest_.best_seconds()) {
-        searches.push_back(std::async(policy, search, limited.get()));
+    for (std::size_t problem = begin; problem < end; ++problem) {
+      if (problems_[problem]->bound_seconds(bytes, contest_.best_seconds()) < contest_.best_seconds()) {
+        searches.push_back(std::async(policy, search, problem));
       }
     }
     std::vector<Candidate> found;
@@ -287,7 +326,9 @@ class Chooser {
   // at, with the smallest workspaces for which the recipes find a plan.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
-      for (auto limited = problems_.rbegin(); limited != problems_.rend(); ++limited) {
+      int exceeded = 0;
+      for (auto limited = problems_.rbegin(); limited != problems_.rend() && exceeded < kMostExceeded;
+           ++limited) {
         optimal::Candidates& candidates = (*limited)->candidates();
         const std::uint64_t committed = candidates.committed_bytes(bytes);
         if (committed >= contest_.smallest_peak_bytes()) {
@@ -296,7 +337,7 @@ class Chooser {
         const optimal::Found found = (*limited)->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
         if (found.seconds < std::numeric_limits<double>::infinity()) {
           candidates.consider(found.decisions, bytes, committed);
-          break;
+          ++exceeded;
         }
       }
     }
@@ -307,12 +348,14 @@ class Chooser {
     const Plan small =
         static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory, options_.workspace_limit);
     std::vector<std::uint32_t> before = small.algorithms;
-    for (const std::unique_ptr<Limited>& limited : problems_) {
-      if (!limited->all_obey()) {
+    for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
+      const Limited& limited = *problems_[problem];
+      if (!limited.all_obey()) {
         continue;  // nor has any policy a plan within the limit
       }
+      contest_.begin_round(problem);
       const auto fast_plan = [&](Policy policy) {
-        return static_plan(policy, AlgorithmPreference::kPerformance, limited->limit());
+        return static_plan(policy, AlgorithmPreference::kPerformance, limited.limit());
       };
       if (std::vector<std::uint32_t> now = fast_plan(Policy::kOffloadNone).algorithms; now != before) {
         before = std::move(now);
@@ -321,6 +364,7 @@ class Chooser {
         }
       }
     }
+    contest_.begin_round(problems_.size() - 1);
     for (const Policy policy : kStaticPolicies) {
       consider(static_plan(policy, AlgorithmPreference::kMemory, options_.workspace_limit),
                policy == Policy::kOffloadAll);

@@ -69,6 +69,19 @@ bool Problem::is_last_resort(OpId op, std::uint32_t algorithm) const {
   return is_much_slower(costs_.op_seconds[op][algorithm], fastest(op));
 }
 
+double Problem::lost_to_last_resort(OpId op, std::uint32_t algorithm) const {
+  return is_last_resort(op, algorithm) ? costs_.op_seconds[op][algorithm] - fastest(op) : 0;
+}
+
+double Problem::lost_to_last_resorts(const PlannedSchedule& known) const {
+  double seconds = 0;
+  for (const Instruction& instruction : known.schedule.instructions) {
+    const OpId op = instruction.op;
+    seconds += is_launch(instruction.kind) ? lost_to_last_resort(op, known.plan.algorithms[op]) : 0;
+  }
+  return seconds;
+}
+
 std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
   const std::vector<Choice>& all = choices_[op];
   const std::uint32_t last = last_choice(op);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "vdnn/optimal_plan.h"
 #include "vdnn/plan.h"
 #include "vdnn/plan_costs.h"
 #include "vdnn/tape.h"
@@ -86,6 +87,10 @@ class Problem {
   // are for where nothing else fits.
   std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
   bool is_last_resort(OpId op, std::uint32_t algorithm) const;
+  // Seconds that the first way takes less, where that is one; else 0.
+  double lost_to_last_resort(OpId op, std::uint32_t algorithm) const;
+  // Of all launches.
+  double lost_to_last_resorts(const PlannedSchedule& known) const;
   // The first way whose workspace has at most `limit` bytes; the last where all have more. An index like
   // `choice`.
   std::uint32_t first_within(OpId op, std::uint64_t limit) const;
