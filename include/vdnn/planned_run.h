@@ -192,8 +192,13 @@ struct ReplanOptions {
 // plan_run(), a plan that does not fit is no error. Throws as plan_run() does.
 PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 
-// Throws OutOfMemory that names the policy, the budgets and the smallest budget.
-void require_fit(const PlannedRun& run);
+// What an OutOfMemory says that would help, with figures: nothing, or in terms of RunOptions, or of the
+// command's options. Finding it takes up to ten plans.
+enum class WaysOut : std::uint8_t { kUntold, kOptions, kCommand };
+
+// Throws OutOfMemory that names the policy, the budgets, the smallest budget, and which budget is short by
+// how much.
+void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
 // The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
 // without lowering the network again.

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 
@@ -163,6 +165,56 @@ Arguments from_json(const nlohmann::json& json) {
     }
   }
   return arguments;
+}
+
+// --- command lines -----------------------------------------------------------------------------------------
+
+// As a shell reads it.
+inline std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
+    return text;
+  }
+  std::string result = "'";
+  for (const char each : text) {
+    result += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  }
+  return result + "'";
+}
+
+template <class Type>
+std::string as_word(const Type& value) {
+  if constexpr (std::is_same_v<Type, std::string>) {
+    return quoted(value);
+  } else {
+    std::array<char, 64> digits{};
+    return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+  }
+}
+
+// The options that make these arguments of the defaults: " --model vgg16 --batch 32".
+template <class Arguments>
+std::string to_command_line(const Arguments& arguments) {
+  const auto defaults = to_json(Arguments());
+  std::string line;
+  Arguments::visit(arguments, [&]<class Value>(const char* name, const Value& value, const auto& /*help*/) {
+    using Type = typename OptionalValue<Value>::type;
+    nlohmann::ordered_json mine;
+    if constexpr (OptionalValue<Value>::optional) {
+      mine = value_or_null(value);
+    } else {
+      mine = value;
+    }
+    if (mine == defaults.at(json_key(name))) {
+      return;
+    }
+    line += " --" + std::string(name);
+    if constexpr (!std::is_same_v<Type, bool>) {
+      line += " " + as_word(mine.template get<Type>());
+    }
+  });
+  return line;
 }
 
 }  // namespace vdnn

@@ -1,8 +1,13 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iomanip>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
@@ -11,6 +16,7 @@
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "src/train/max_batch.h"
+#include "src/train/scaling.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -20,6 +26,7 @@ namespace {
 struct MaxBatchArguments {
   RunArguments run;
   std::optional<std::string> overhead;
+  std::optional<double> images_per_second;
   std::optional<std::uint64_t> global_batch;
   OutputArguments outputs;
 };
@@ -48,63 +55,255 @@ nlohmann::ordered_json to_json(const BatchTrial& trial) {
           {"oracle_step_seconds", trial.oracle_step_seconds}};
 }
 
+nlohmann::ordered_json to_json(const char* row, const LargestBatch& found) {
+  const PlannedRun& run = found.trial.run;
+  nlohmann::ordered_json json{{"type", "largest_batch"},
+                              {"row", row},
+                              {"batch", run.network.batch()},
+                              {"policy", to_string(run.plan.options.policy)},
+                              {"peak_bytes", run.prediction.peak_bytes},
+                              {"host_bytes", run.prediction.host_bytes},
+                              {"predicted_step_seconds", run.prediction.step_seconds},
+                              {"predicted_images_per_second", predict_scaling(run).images_per_second},
+                              {"overhead", found.trial.overhead()},
+                              {"next_batch", found.next},
+                              {"limit", to_string(found.limit)}};
+  if (found.limit == BatchLimit::kRefused) {
+    json["refusal"] = found.refusal;
+  }
+  return json;
+}
+
 void print_trial(std::ostream& out, const BatchTrial& trial) {
-  out << "batch " << trial.run.network.batch() << ": policy " << to_string(trial.run.plan.options.policy)
-      << ", takes " << format_size(trial.run.smallest_budget_bytes()) << " and "
-      << format_size(trial.run.prediction.host_bytes) << " page-locked, a step "
-      << trial.run.prediction.step_seconds * 1e3 << " ms, " << 100 * trial.overhead() << " % above the oracle"
-      << (trial.run.fits() ? "" : "; does not fit") << "\n";
+  const PlannedRun& run = trial.run;
+  out << std::fixed << std::setprecision(1) << "batch " << run.network.batch() << ": policy "
+      << to_string(run.plan.options.policy) << ", peak " << format_size(run.prediction.peak_bytes) << " and "
+      << format_size(run.prediction.host_bytes) << " page-locked, a step "
+      << run.prediction.step_seconds * 1e3 << " ms, " << 100 * trial.overhead() << " % above the oracle"
+      << (run.fits() ? "" : "; does not fit") << std::endl;  // people watch
 }
 
-PlannedRun print_max_batch(std::ostream& out, const MaxBatchOptions& options) {
-  MaxBatch found = find_max_batch(options);
-  print_run(out, found.largest.run);
-  out << std::fixed << std::setprecision(1);
-  print_trial(out, found.largest);
-  print_trial(out, found.next);
-  out << "largest batch: " << found.largest.run.network.batch() << "\n";
-  return std::move(found.largest.run);
+// On a terminal, until something else is printed there.
+class Looking {
+ public:
+  explicit Looking(bool shows) : shows_(shows) {}
+  ~Looking() { clear(); }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+
+  void show(std::int64_t batch) const {
+    if (shows_) {
+      std::cerr << "\r\x1b[Klooking at batch " << batch << std::flush;
+    }
+  }
+  void clear() const {
+    if (shows_) {
+      std::cerr << "\r\x1b[K" << std::flush;
+    }
+  }
+
+ private:
+  bool shows_;
+};
+
+std::string why(const LargestBatch& found) {
+  switch (found.limit) {
+    case BatchLimit::kDeviceMemory:
+      return "device memory";
+    case BatchLimit::kHostMemory:
+      return "page-locked memory";
+    case BatchLimit::kOverhead:
+      return "overhead";
+    case BatchLimit::kRefused:
+      break;
+  }
+  return "batch " + std::to_string(found.next) + ": " + found.refusal;
 }
 
-PlannedRun print_micro_batch(std::ostream& out, const MaxBatchOptions& options, std::uint64_t global_batch) {
-  BatchTrial found = find_micro_batch(options, global_batch);
-  print_run(out, found.run);
-  out << std::fixed << std::setprecision(1);
-  print_trial(out, found);
-  out << "for a global batch of " << global_batch << ": --batch " << found.run.network.batch()
-      << " --accumulate " << found.run.options.training.micro_steps << "\n";
+// A table for people: texts, the first and the last one to the left.
+class Table {
+ public:
+  using Row = std::vector<std::string>;
+
+  void add(Row row) {
+    widths_.resize(std::max(widths_.size(), row.size()));
+    for (std::size_t each = 0; each < row.size(); ++each) {
+      widths_[each] = std::max(widths_[each], row[each].size());
+    }
+    rows_.push_back(std::move(row));
+  }
+  void print(std::ostream& out) const {
+    for (const Row& row : rows_) {
+      for (std::size_t each = 0; each + 1 < row.size(); ++each) {
+        out << (each == 0 ? std::left : std::right) << std::setw(static_cast<int>(widths_[each])) << row[each]
+            << "  ";
+      }
+      out << row.back() << "\n";
+    }
+  }
+
+ private:
+  std::vector<std::size_t> widths_;
+  std::vector<Row> rows_;
+};
+
+std::string with_digits(double value) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << value;
+  return text.str();
+}
+
+Table::Row headings(const std::string& last) {
+  return {"", "batch", "images/s", "step ms", "over the oracle", "device peak", "page-locked", last};
+}
+
+Table::Row row_of(const std::string& name, const BatchTrial& trial, const std::string& last) {
+  const PlannedRun& run = trial.run;
+  return {name,
+          std::to_string(run.network.batch()),
+          with_digits(predict_scaling(run).images_per_second),
+          with_digits(run.prediction.step_seconds * 1e3),
+          with_digits(100 * trial.overhead()) + " %",
+          format_rounded_size(run.prediction.peak_bytes),
+          format_rounded_size(run.prediction.host_bytes),
+          last};
+}
+
+RunArguments chosen(const RunArguments& asked, const PlannedRun& run) {
+  RunArguments arguments = asked;
+  arguments.batch = run.network.batch();
+  arguments.accumulate = run.options.training.micro_steps;
+  arguments.policy = to_string(run.plan.options.policy);
+  if (run.options.memory_bytes != to_run_options(asked).memory_bytes) {
+    arguments.memory = std::to_string(run.options.memory_bytes.value());
+  }
+  return arguments;
+}
+
+// Prints the run's figures.
+std::string plan_command(const RunArguments& asked, const PlannedRun& run) {
+  RunArguments arguments = chosen(asked, run);
+  if (!run.target.gpu) {
+    arguments.engine_trial_seconds.reset();
+  }
+  return "vdnn plan" + to_command_line(arguments) + "\n";
+}
+
+void print_setting(std::ostream& out, const PlannedRun& run) {
+  out << run.network.name() << " on " << run.target.name;
+  if (run.target.simulated) {
+    out << " (simulated: " << run.target.profile.source << "; algorithms: " << run.algorithms_source() << ")";
+  }
+  out << ", budget " << format_size(run.target.budget_bytes) << ", page-locked "
+      << format_size(run.target.host_budget_bytes) << "\n";
+}
+
+// How a search for a batch is asked for and told of.
+struct Inquiry {
+  RunArguments arguments;  // in which engines are not timed
+  MaxBatchOptions options;
+  std::ostream& out;
+  std::optional<JsonLines>& json;
+};
+
+void write(const Inquiry& inquiry, const nlohmann::ordered_json& line) {
+  if (inquiry.json) {
+    write_output([&] { inquiry.json->write(line); });
+  }
+}
+
+PlannedRun print_largest(const Inquiry& inquiry, bool keeps_to_overhead) {
+  const MaxBatch found = find_max_batch(inquiry.options);
+  std::ostream& out = inquiry.out;
+  print_setting(out, found.most.trial.run);
+  const std::string within =
+      "within " + with_digits(100 * inquiry.options.overhead.value_or(kDefaultOverhead)) + " %";
+  Table table;
+  table.add(headings("limited by"));
+  std::string lines;
+  const auto add = [&](const std::string& name, const char* key, const std::optional<LargestBatch>& row) {
+    if (row) {
+      table.add(row_of(name, row->trial, why(*row)));
+      lines += plan_command(inquiry.arguments, row->trial.run);
+      write(inquiry, to_json(key, *row));
+    }
+  };
+  add("without offloading", "without_offloading", found.without_offloading);
+  add(within, "within_overhead", found.within_overhead);
+  add("the most that fits", "most", found.most);
+  table.print(out);
+  if (!found.without_offloading) {
+    out << "without offloading not even one sample fits\n";
+  }
+  if (!found.within_overhead) {
+    out << within << ": none of the batches that were planned; the least is "
+        << with_digits(100 * found.least_overhead) << " %\n";
+  }
+  const LargestBatch& largest = keeps_to_overhead ? found.within_overhead.value() : found.most;
+  out << "each row is what this says:\n"
+      << lines << "largest batch: " << largest.trial.run.network.batch() << "\n";
+  return largest.trial.run;
+}
+
+PlannedRun print_least_memory(const Inquiry& inquiry, double images_per_second) {
+  BatchTrial found = find_least_memory(inquiry.options, images_per_second);
+  print_setting(inquiry.out, found.run);
+  Table table;
+  table.add(headings("budget"));
+  table.add(row_of("the least memory", found, format_size(found.run.target.budget_bytes)));
+  table.print(inquiry.out);
+  inquiry.out << "the row is what this says:\n" << plan_command(inquiry.arguments, found.run);
   return std::move(found.run);
+}
+
+PlannedRun print_micro_batch(const Inquiry& inquiry, std::uint64_t global_batch) {
+  BatchTrial found = find_micro_batch(inquiry.options, global_batch);
+  print_run(inquiry.out, found.run);
+  inquiry.out << "for a global batch of " << global_batch << ": --batch " << found.run.network.batch()
+              << " --accumulate " << found.run.options.training.micro_steps << "\n";
+  return std::move(found.run);
+}
+
+void require_one_question(const MaxBatchArguments& arguments) {
+  if (arguments.global_batch && arguments.run.accumulate != 1) {
+    throw InvalidArgument("--accumulate is what --global-batch asks for: give one of them");
+  }
+  if (arguments.images_per_second && (arguments.global_batch || arguments.overhead)) {
+    throw InvalidArgument("--images-per-second goes neither with --overhead nor with --global-batch");
+  }
 }
 
 void max_batch(const MaxBatchArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
-  if (arguments.global_batch && arguments.run.accumulate != 1) {
-    throw InvalidArgument("--accumulate is what --global-batch asks for: give one of them");
-  }
-  RunArguments run_arguments = arguments.run;
-  if (!run_arguments.engine_timings && !run_arguments.engine_trial_seconds) {
-    run_arguments.engine_trial_seconds = 0;  // each batch has convolutions of its own
-  }
-  MaxBatchOptions options{.run = to_run_options(run_arguments)};
-  options.run.warn = log_warning;
-  if (arguments.overhead) {
-    options.overhead = parse_percent(*arguments.overhead);
-  }
+  require_one_question(arguments);
+  std::ostream& out = people(arguments.outputs);
   std::optional<JsonLines> json;
+  Inquiry inquiry{.arguments = arguments.run, .options = {}, .out = out, .json = json};
+  if (!inquiry.arguments.engine_timings && !inquiry.arguments.engine_trial_seconds) {
+    inquiry.arguments.engine_trial_seconds = 0;  // each batch has convolutions of its own
+  }
+  inquiry.options.run = to_run_options(inquiry.arguments);
+  inquiry.options.run.warn = log_warning;
+  if (arguments.overhead) {
+    inquiry.options.overhead = parse_percent(*arguments.overhead);
+  }
   if (!arguments.outputs.json.empty()) {
     json.emplace(arguments.outputs.json);
-    options.tried = [&](const BatchTrial& trial) { write_output([&] { json->write(to_json(trial)); }); };
   }
-  std::ostream& out = people(arguments.outputs);
-  const PlannedRun run = arguments.global_batch ? print_micro_batch(out, options, *arguments.global_batch)
-                                                : print_max_batch(out, options);
+  const Looking looking(isatty(STDERR_FILENO) == 1);
+  inquiry.options.looking_at = [&](std::int64_t batch) { looking.show(batch); };
+  inquiry.options.tried = [&](const BatchTrial& trial) {
+    looking.clear();
+    print_trial(out, trial);
+    write(inquiry, to_json(trial));
+  };
+  const PlannedRun run = arguments.global_batch ? print_micro_batch(inquiry, *arguments.global_batch)
+                         : arguments.images_per_second
+                             ? print_least_memory(inquiry, *arguments.images_per_second)
+                             : print_largest(inquiry, arguments.overhead.has_value());
   if (json) {
-    RunArguments chosen = run_arguments;
-    chosen.batch = run.network.batch();
-    chosen.accumulate = run.options.training.micro_steps;
-    const nlohmann::ordered_json summary = plan_summary(run, predict_scaling(run), in_force(chosen, run));
-    write_output([&] { json->write(summary); });
+    write(inquiry, plan_summary(run, predict_scaling(run), in_force(chosen(inquiry.arguments, run), run)));
   }
 }
 
@@ -118,7 +317,9 @@ Command add_max_batch_command(CLI::App& app) {
   remove_options(*command, {"batch", "profile", "resume"});
   command->get_option("--model")->required();
   add_option(*command, "overhead", arguments->overhead,
-             "a step takes at most so much longer than with memory without end, such as 10%");
+             "a step takes at most so much longer than with memory without end (default: 10%)");
+  add_option(*command, "images-per-second", arguments->images_per_second,
+             "say instead in how little memory some batch still computes so many, all devices together");
   add_option(*command, "global-batch", arguments->global_batch,
              "say instead with how many samples a device computes at once, and how often, where an update is "
              "to be of so many, all devices together");

@@ -74,6 +74,7 @@ void plan(const PlanArguments& arguments) {
   if (!arguments.outputs.json.empty()) {
     write_summary(arguments, run, plan_summary(run, scaling, in_force(run_arguments, run)));
   }
+  require_fit(run, WaysOut::kCommand);  // when everything is written
 }
 
 }  // namespace

@@ -162,6 +162,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
+  require_fit(run, WaysOut::kCommand);
   std::optional<JsonLines> json;
   ProgressBar progress(out, terminal);
   Trainer trainer =

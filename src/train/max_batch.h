@@ -3,12 +3,13 @@
 // refused.
 //
 // More samples take more memory as a rule, not as a law: algorithms and their workspaces change with the
-// batch, and memory is committed in granules. What is found is a batch that is accepted while the next one is
-// not; beyond that, another one may be accepted again.
+// batch, and memory is committed in granules. A batch is found that is accepted while a larger one, next to
+// it, is not; beyond that, another one may be accepted again.
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "vdnn/planned_run.h"
 
@@ -24,24 +25,59 @@ struct BatchTrial {
   double overhead() const { return run.prediction.step_seconds / oracle_step_seconds - 1; }
 };
 
+inline constexpr double kDefaultOverhead = 0.1;
+
 struct MaxBatchOptions {
   RunOptions run;  // its batch is not looked at, nor its micro-steps where a global batch is given
-  // A step may take so much longer than the oracle's with the same batch, 0.1 for 10 %; >= 0. Absent: as long
-  // as it takes.
+  // A step may take so much longer than the oracle's with the same batch, 0.1 for 10 %; >= 0. Absent:
+  // kDefaultOverhead, and for a global batch as long as it takes.
   std::optional<double> overhead;
-  // Told of each batch that is tried. May be empty.
+  // Told of each batch that was planned in the budget. May be empty.
   std::function<void(const BatchTrial&)> tried;
+  // Told of each batch before it is looked at. May be empty.
+  std::function<void(std::int64_t batch)> looking_at;
+};
+
+// What keeps the next larger batch from being accepted.
+enum class BatchLimit : std::uint8_t {
+  kDeviceMemory,
+  kHostMemory,  // page-locked
+  kOverhead,
+  kRefused  // an op cannot have it on this device, as where its library counts elements in 32 bits
+};
+
+const char* to_string(BatchLimit limit);
+
+struct LargestBatch {
+  BatchTrial trial;  // accepted; all its figures are of one plan, that plan_run() makes of trial.run.options
+  std::int64_t next = 0;  // not accepted
+  BatchLimit limit = BatchLimit::kDeviceMemory;
+  std::string refusal;  // the reason of kRefused
 };
 
 struct MaxBatch {
-  BatchTrial largest;  // accepted
-  BatchTrial next;     // one sample more; not accepted
+  std::optional<LargestBatch> without_offloading;  // `none`; absent: not even one sample fits so
+  // Absent: none of the batches that were planned keeps to the overhead. Trials are dear: one up to 3 %
+  // larger may keep to it, too, or one that would use up the last part in 130 of what is allowed.
+  std::optional<LargestBatch> within_overhead;
+  LargestBatch most;  // that fits, however slow
+  // Of the batches that were planned and fit.
+  double least_overhead = 0;
 };
 
-// By doubling and bisection: as many plans as twice the digits of the batch in binary. Throws what plan_run()
-// throws, OutOfMemory where not even one sample fits, and InvalidArgument for an overhead that none of the
-// batches 1, 2, 4... that fit keeps to, with the least of them.
+// Of the run's policy; `auto` is `none` where that fits, and `optimal`. Throws what plan_run() throws for one
+// sample, OutOfMemory where not even that fits, and InvalidArgument for an overhead below 0.
 MaxBatch find_max_batch(const MaxBatchOptions& options);
+
+// The `most` of find_max_batch(), without a plan in the budget, and for a policy that is named: a plan that
+// fits is hardly ever missed. Nothing: not even one sample fits. Throws what plan_run() throws for one
+// sample.
+std::optional<std::int64_t> find_largest_batch(const RunOptions& run);
+
+// The least device memory in which some batch computes at least so many samples a second (> 0), all devices
+// together, to within 3 %: the budget of the run that is returned, which fits. The run's own budget is the
+// most that it may be. Throws as find_max_batch() does, and InvalidArgument where no batch is so fast.
+BatchTrial find_least_memory(const MaxBatchOptions& options, double images_per_second);
 
 // The largest batch of a device that is accepted and of which a whole number, one after the other on each
 // device of all machines, makes up that global batch: RunOptions::training has that number as its

@@ -345,12 +345,6 @@ PlannedRun prepare(Network network, const RunOptions& options) {
 }
 
 // Of a budget that was not asked for, what is beside it.
-std::string reserve_of(const RunTarget& target) {
-  return target.reserve_bytes == 0 ? ""
-                                   : ", beside " + format_size(target.reserve_bytes) +
-                                         " of what is free that are kept back for what CUDA takes later";
-}
-
 Budgets budgets_of(const RunTarget& target) {
   return {.device_bytes = target.budget_bytes - std::min(target.budget_bytes, target.library_bytes),
           .host_bytes = target.host_budget_bytes};
@@ -613,27 +607,6 @@ PlannedRun plan_run_with_schedule(const RunOptions& options,
   run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
   run.smallest_peak_bytes = run.prediction.peak_bytes;
   return run;
-}
-
-void require_fit(const PlannedRun& run) {
-  if (run.fits()) {
-    return;
-  }
-  const std::string policy = "policy " + to_string(run.plan.options.policy) + " on " + run.target.name;
-  if (run.prediction.peak_bytes + run.target.library_bytes > run.target.budget_bytes) {
-    throw OutOfMemory(policy + " does not fit: its smallest_budget_bytes is " +
-                          std::to_string(run.smallest_budget_bytes()) + ", the budget " +
-                          std::to_string(run.target.budget_bytes) + reserve_of(run.target) +
-                          "; most memory is in use at " +
-                          run.tape->op(fullest_op(*run.tape, run.schedule)).name,
-                      {.asked = run.smallest_budget_bytes(),
-                       .budget = run.target.budget_bytes,
-                       .would_have_fitted = run.target.budget_bytes});
-  }
-  throw OutOfMemory(policy + " does not fit into page-locked memory",
-                    {.asked = run.prediction.host_bytes,
-                     .budget = run.target.host_budget_bytes,
-                     .would_have_fitted = run.target.host_budget_bytes});
 }
 
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& options) {

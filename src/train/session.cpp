@@ -36,7 +36,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   if (target.simulated) {
     throw InvalidArgument("train runs on real devices; for " + target.name + " use plan or replay");
   }
-  require_fit(run);
+  require_fit(run, WaysOut::kOptions);
   std::unique_ptr<Device> device =
       target.gpu ? make_gpu(run, options)
                  : make_cpu_device({.budget_bytes = target.budget_bytes - target.library_bytes,

@@ -53,8 +53,10 @@ class CliTest : public testing::TemporaryDirectory {
 
   json plan(const std::string& arguments) const {
     const Outcome outcome = run("plan --json /dev/stdout " + arguments);
-    EXPECT_EQ(outcome.status, 0) << outcome.log;
-    return last_line(outcome.out);
+    EXPECT_THAT(outcome.status, ::testing::AnyOf(0, 3)) << outcome.log;
+    json summary = last_line(outcome.out);
+    EXPECT_EQ(outcome.status, summary["fits"].get<bool>() ? 0 : 3) << outcome.log;
+    return summary;
   }
 
   // Of a line of the type "summary" or "step".
@@ -876,6 +878,45 @@ TEST_F(CliTest, PlanSaysWhatDevicesAndMachinesComeTo) {
   EXPECT_THAT(read("trace.json"), HasSubstr("gradients.reduce0"));
 }
 
+// --- what does not fit -------------------------------------------------------------------------------------
+
+// Each way out, taken, leads out.
+TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
+  const std::string where = "--model lenet --device cpu --threads 1 --policy none --memory 9MiB";
+  const Outcome planned = run("plan " + where + " --batch 64");
+  EXPECT_EQ(planned.status, 3);
+  EXPECT_THAT(planned.out, HasSubstr("does not fit: predicted peak")) << "everything is said all the same";
+  EXPECT_THAT(planned.log, HasSubstr(", short by "));
+  const Outcome trained = run("train " + where + " --batch 64 --data synthetic --steps 1");
+  EXPECT_EQ(trained.status, 3);
+  const auto ways_out = [](const Outcome& outcome) {
+    const std::size_t begin = outcome.log.find("; ways out: ");
+    return begin == std::string::npos ? "none" : outcome.log.substr(begin);
+  };
+  EXPECT_EQ(ways_out(trained), ways_out(planned));
+  for (const char* const option : {"--memory ", "--batch ", "--policy "}) {
+    const std::string text = ways_out(planned);
+    const std::size_t begin = text.find(option);
+    ASSERT_NE(begin, std::string::npos) << text;
+    const std::string way = text.substr(begin, text.find(" (", begin) - begin);
+    const std::string batch = way.starts_with("--batch") ? "" : " --batch 64";
+    std::string changed = where;
+    if (!way.starts_with("--batch")) {  // instead of what was given
+      const std::size_t given = changed.find(option);
+      changed.erase(given, changed.find(" --", given + 1) - given);
+    }
+    EXPECT_EQ(run("plan " + changed + " " + way + batch).status, 0) << way;
+  }
+}
+
+TEST_F(CliTest, PlanSaysThatPageLockedMemoryIsShort) {
+  const Outcome outcome =
+      run("plan --model vgg16 --batch 64 --device sim:titan-x --policy all --host-memory 64MiB");
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(outcome.log, HasSubstr("does not fit into page-locked memory, short by "));
+  EXPECT_THAT(outcome.log, HasSubstr("; ways out: --host-memory "));
+}
+
 // --- the largest batch -------------------------------------------------------------------------------------
 
 TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
@@ -890,6 +931,7 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
       tried.push_back(json::parse(line));
       expect_obeys_schema(tried.back());
     }
+    EXPECT_THAT(outcome.out, HasSubstr("the most that fits"));
     const auto largest = tried.back()["batch"].get<std::int64_t>();
     EXPECT_GT(largest, 1);
     EXPECT_EQ(tried.back()["options"]["batch"], largest);
@@ -897,7 +939,8 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
     EXPECT_THAT(outcome.out, HasSubstr("largest batch: " + std::to_string(largest) + "\n"));
     for (const json& line : tried) {
       if (line["type"] == "batch") {
-        EXPECT_EQ(line["accepted"], line["batch"] <= largest) << line;
+        EXPECT_TRUE(line["fits"]) << line;
+        EXPECT_LE(line["batch"], largest) << line;
       }
     }
     const auto train_with = [&](std::int64_t batch) {
@@ -906,6 +949,48 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
     EXPECT_EQ(train_with(largest), 0);
     EXPECT_EQ(train_with(largest + 1), 3);
   }
+}
+
+// Each row's figures are those that `plan` prints with the arguments below the table.
+TEST_F(CliTest, MaxBatchPrintsWhatPlanReproduces) {
+  const Outcome outcome =
+      run("max-batch --model alexnet --device sim:titan-x --memory 2GiB --optimizer adam --json " +
+          path("rows.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  std::istringstream written(read("rows.json"));
+  std::vector<json> rows;
+  for (std::string line; std::getline(written, line);) {
+    if (const json each = json::parse(line); each["type"] == "largest_batch") {
+      rows.push_back(each);
+    }
+  }
+  std::istringstream printed(outcome.out);
+  std::size_t compared = 0;
+  for (std::string line; std::getline(printed, line);) {
+    if (!line.starts_with("vdnn plan ")) {
+      continue;
+    }
+    EXPECT_THAT(line, HasSubstr(" --optimizer adam"));
+    const json planned = plan(line.substr(std::string("vdnn plan ").size()));
+    const json& row = rows.at(compared++);
+    for (const char* const key : {"batch", "policy", "peak_bytes", "host_bytes", "predicted_step_seconds",
+                                  "predicted_images_per_second"}) {
+      EXPECT_EQ(planned[key], row[key]) << line << ": " << key;
+    }
+  }
+  EXPECT_EQ(compared, 3U);
+  EXPECT_EQ(rows.size(), 3U);
+}
+
+TEST_F(CliTest, MaxBatchSaysInHowLittleMemoryARateIsReached) {
+  const Outcome outcome = run(
+      "max-batch --model alexnet --device sim:titan-x --images-per-second 1000 --json " + path("rate.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  const json summary = last_line(read("rate.json"));
+  expect_obeys_schema(summary);
+  EXPECT_GE(summary["predicted_images_per_second"], 1000);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("--memory " + std::to_string(summary["budget_bytes"].get<std::uint64_t>())));
 }
 
 // `plan` with what it says has the global batch that was asked for, and fits; half as many batches do not.
@@ -928,13 +1013,10 @@ TEST_F(CliTest, MaxBatchSharesAGlobalBatchOut) {
   EXPECT_THAT(outcome.out, HasSubstr("--batch " + std::to_string(batch) + " --accumulate " +
                                      std::to_string(accumulate) + "\n"));
   const auto fits = [&](std::int64_t factor) {
-    EXPECT_EQ(run("plan " + where + " --batch " + std::to_string(batch * factor) + " --accumulate " +
-                  std::to_string(accumulate / factor) + " --json " + path("plan.json"))
-                  .status,
-              0);
-    const json plan = json::parse(read("plan.json"));
-    EXPECT_EQ(plan["global_batch"], 4096);
-    return plan["fits"].get<bool>();
+    const json planned = plan(where + " --batch " + std::to_string(batch * factor) + " --accumulate " +
+                              std::to_string(accumulate / factor));
+    EXPECT_EQ(planned["global_batch"], 4096);
+    return planned["fits"].get<bool>();
   };
   EXPECT_TRUE(fits(1));
   EXPECT_FALSE(fits(2));
@@ -1311,6 +1393,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"LinkOfZero", "train --model lenet --data synthetic --steps 1 --link-gbytes-per-s 0",
                  "link"},
         BadInput{"OverheadWithoutItsSign", "max-batch --model lenet --overhead 0.1", "such as 10%"},
+        BadInput{"OverheadAndARate", "max-batch --model lenet --overhead 10% --images-per-second 10",
+                 "--images-per-second goes neither"},
+        BadInput{"RateOfNothing", "max-batch --model lenet --images-per-second 0", "above 0"},
         BadInput{"OverheadBelowZero", "max-batch --model lenet --overhead=-1%", "such as 10%"},
         BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "such as 10%"},
         BadInput{"OverheadThatNothingKeeps",

@@ -36,18 +36,21 @@ void take_a_step(const PlannedRun& run) {
   Trainer(run, testing::data_for(run, "synthetic"), {.steps = 1}).train({});
 }
 
+std::int64_t batch_of(const LargestBatch& found) {
+  return found.trial.run.network.batch();
+}
+
 TEST(MaxBatch, RunsAndOneSampleMoreDoesNot) {
   for (const Policy policy : testing::kPolicies) {
     for (const std::string model : {"lenet", "resnet20"}) {
       SCOPED_TRACE(model + " " + to_string(policy));
       const MaxBatchOptions options = on_cpu(model, policy, 16 * kMiB);
-      const MaxBatch found = find_max_batch(options);
-      const std::int64_t batch = found.largest.run.network.batch();
-      EXPECT_TRUE(found.largest.accepted);
-      EXPECT_FALSE(found.next.accepted);
-      EXPECT_EQ(found.next.run.network.batch(), batch + 1);
-      EXPECT_NO_THROW(take_a_step(plan_with_batch(options.run, batch)));
-      EXPECT_THROW(take_a_step(plan_with_batch(options.run, batch + 1)), OutOfMemory);
+      const LargestBatch most = find_max_batch(options).most;
+      EXPECT_TRUE(most.trial.accepted);
+      EXPECT_EQ(most.next, batch_of(most) + 1);
+      EXPECT_EQ(most.limit, BatchLimit::kDeviceMemory);
+      EXPECT_NO_THROW(take_a_step(plan_with_batch(options.run, batch_of(most))));
+      EXPECT_THROW(take_a_step(plan_with_batch(options.run, most.next)), OutOfMemory);
     }
   }
 }
@@ -56,37 +59,95 @@ TEST(MaxBatch, IsAtLeastTheOneThatABudgetWasMadeFor) {
   for (const std::int64_t batch : {1, 2, 7, 16, 31}) {
     MaxBatchOptions options = on_cpu("lenet", Policy::kOffloadAll, 64 * kMiB);
     options.run.memory_bytes = plan_with_batch(options.run, batch).smallest_budget_bytes();
-    std::vector<std::int64_t> tried;
-    options.tried = [&](const BatchTrial& trial) { tried.push_back(trial.run.network.batch()); };
-    const std::int64_t found = find_max_batch(options).largest.run.network.batch();
+    std::vector<std::int64_t> seen;
+    options.looking_at = [&](std::int64_t each) { seen.push_back(each); };
+    const std::int64_t found = batch_of(find_max_batch(options).most);
     EXPECT_GE(found, batch);
-    EXPECT_THAT(tried, AllOf(::testing::Contains(found), ::testing::Contains(found + 1)));
-    EXPECT_LE(tried.size(), 12U);
+    EXPECT_THAT(seen, AllOf(::testing::Contains(found), ::testing::Contains(found + 1)));
   }
 }
 
 TEST(MaxBatch, IsHeldBackByPageLockedMemoryToo) {
   MaxBatchOptions options = on_cpu("fashion-vgg", Policy::kOffloadAll, 64 * kMiB);
-  const MaxBatch plenty = find_max_batch(options);
+  const LargestBatch plenty = find_max_batch(options).most;
   options.run.host_memory_bytes = 8 * kMiB;
-  const MaxBatch little = find_max_batch(options);
-  EXPECT_LT(little.largest.run.network.batch(), plenty.largest.run.network.batch());
-  EXPECT_LE(little.largest.run.prediction.host_bytes, 8 * kMiB);
-  EXPECT_GT(little.next.run.prediction.host_bytes, 8 * kMiB);
+  const LargestBatch little = find_max_batch(options).most;
+  EXPECT_LT(batch_of(little), batch_of(plenty));
+  EXPECT_LE(little.trial.run.prediction.host_bytes, 8 * kMiB);
+  EXPECT_EQ(little.limit, BatchLimit::kHostMemory);
+  EXPECT_GT(plan_with_batch(options.run, little.next).prediction.host_bytes, 8 * kMiB);
 }
 
 // By itself, `auto` offloads as much as it takes; what it gives for that is limited.
 TEST(MaxBatch, KeepsToTheOverheadThatWasAskedFor) {
   MaxBatchOptions options = on_titan("alexnet", std::nullopt);
   options.run.memory_bytes = std::uint64_t{2} << 30U;
-  const MaxBatch free = find_max_batch(options);
-  ASSERT_GT(free.largest.overhead(), 0.02);
   options.overhead = 0.02;
-  const MaxBatch limited = find_max_batch(options);
-  EXPECT_LT(limited.largest.run.network.batch(), free.largest.run.network.batch());
-  EXPECT_LE(limited.largest.overhead(), 0.02);
-  EXPECT_TRUE(limited.next.run.fits());
-  EXPECT_GT(limited.next.overhead(), 0.02);
+  const MaxBatch found = find_max_batch(options);
+  ASSERT_GT(found.most.trial.overhead(), 0.02);
+  const LargestBatch& within = found.within_overhead.value();
+  EXPECT_LE(batch_of(found.without_offloading.value()), batch_of(within));
+  EXPECT_LT(batch_of(within), batch_of(found.most));
+  EXPECT_LE(within.trial.overhead(), 0.02);
+  EXPECT_EQ(within.limit, BatchLimit::kOverhead);
+  RunOptions next = options.run;
+  next.model.batch = within.next;
+  const PlannedRun slower = plan_run(next);
+  EXPECT_TRUE(slower.fits());
+  EXPECT_GT(slower.prediction.step_seconds / oracle_step_seconds(slower), 1.02);
+}
+
+// Before, peak and step of a row were of two plans: the smallest one, and that in the budget.
+TEST(MaxBatch, SaysWhatPlanRunSaysOfEachRow) {
+  MaxBatchOptions options = on_titan("alexnet", std::nullopt);
+  options.run.memory_bytes = std::uint64_t{2} << 30U;
+  const MaxBatch found = find_max_batch(options);
+  for (const LargestBatch& row : {*found.without_offloading, *found.within_overhead, found.most}) {
+    RunOptions same = options.run;
+    same.model.batch = batch_of(row);
+    same.policy = row.trial.run.plan.options.policy;
+    const PlannedRun run = plan_run(same);
+    EXPECT_TRUE(run.fits());
+    EXPECT_EQ(run.prediction.peak_bytes, row.trial.run.prediction.peak_bytes);
+    EXPECT_EQ(run.prediction.host_bytes, row.trial.run.prediction.host_bytes);
+    EXPECT_EQ(run.prediction.step_seconds, row.trial.run.prediction.step_seconds);
+  }
+  EXPECT_EQ(found.without_offloading->trial.run.plan.options.policy, Policy::kOffloadNone);
+}
+
+// Before, the search ended with the library's refusal of a batch that nobody had asked for.
+TEST(MaxBatch, ABatchThatALibraryRefusesIsTooLarge) {
+  MaxBatchOptions options{.run = {.model = {.model = "vgg19"},
+                                  .device = "sim:rtx4090",
+                                  .memory_bytes = std::uint64_t{24} << 30U}};
+  const LargestBatch most = find_max_batch(options).most;
+  EXPECT_EQ(most.limit, BatchLimit::kRefused);
+  EXPECT_THAT(most.refusal, AllOf(HasSubstr("pool1"), HasSubstr("cuDNN indexes")));
+  EXPECT_EQ(most.next, batch_of(most) + 1);
+  EXPECT_THROW(plan_with_batch(options.run, most.next), InvalidArgument);
+}
+
+TEST(LeastMemory, IsEnoughForTheRateAndLittleLessIsNot) {
+  MaxBatchOptions options = on_titan("alexnet", std::nullopt);
+  constexpr double kRate = 1200;
+  const BatchTrial found = find_least_memory(options, kRate);
+  EXPECT_TRUE(found.run.fits());
+  const auto rate = [](const PlannedRun& run) {
+    return static_cast<double>(run.network.batch()) / run.prediction.step_seconds;
+  };
+  EXPECT_GE(rate(found.run), kRate);
+  const std::uint64_t budget = found.run.target.budget_bytes;
+  EXPECT_LT(budget, plan_again(found.run, Policy::kOffloadNone, budget).smallest_budget_bytes());
+  const PlannedRun less = plan_again(found.run, Policy::kOptimal, budget * 94 / 100);
+  EXPECT_TRUE(!less.fits() || rate(less) < kRate);
+}
+
+TEST(LeastMemory, IsRefusedWhereNoBatchIsSoFast) {
+  MaxBatchOptions options = on_titan("lenet", std::nullopt);
+  EXPECT_THROW(find_least_memory(options, 1e12), InvalidArgument);
+  EXPECT_THROW(find_least_memory(options, 0), InvalidArgument);
+  options.run.memory_bytes = kMiB;
+  EXPECT_THROW(find_least_memory(options, 1), InvalidArgument);
 }
 
 std::string refusal(const MaxBatchOptions& options) {

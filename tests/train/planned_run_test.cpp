@@ -146,6 +146,31 @@ std::string refusal(const PlannedRun& run) {
   return "fits";
 }
 
+// In terms of RunOptions: the library's caller has no command line.
+TEST(PlannedRunFits, SaysWhichOptionsWouldHelp) {
+  RunOptions run = options_with(Policy::kOffloadNone);
+  run.model.model = "lenet";
+  run.model.batch = 64;
+  run.memory_bytes = plan_run(run).smallest_budget_bytes() - kGranule;
+  const PlannedRun planned = plan_run(run);
+  std::string text;
+  try {
+    require_fit(planned, WaysOut::kOptions);
+  } catch (const OutOfMemory& error) {
+    text = error.what();
+  }
+  EXPECT_THAT(text, HasSubstr("memory_bytes = " + std::to_string(planned.smallest_budget_bytes()) + " ("));
+  EXPECT_THAT(text, HasSubstr("policy = optimal (fits, with a step of "));
+  const std::string option = "model.batch = ";
+  const std::size_t begin = text.find(option);
+  ASSERT_NE(begin, std::string::npos) << text;
+  run.model.batch = std::stoll(text.substr(begin + option.size()));
+  EXPECT_TRUE(plan_run(run).fits());
+  ++run.model.batch;
+  EXPECT_FALSE(plan_run(run).fits());
+  EXPECT_THAT(refusal(planned), ::testing::Not(HasSubstr("ways out"))) << "where nobody reads it";
+}
+
 class PlannedRunPolicies : public ::testing::TestWithParam<Policy> {};
 
 INSTANTIATE_TEST_SUITE_P(All, PlannedRunPolicies, ::testing::ValuesIn(testing::kPolicies),
