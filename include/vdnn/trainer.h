@@ -41,6 +41,10 @@ struct Replanning {
   std::uint64_t committed_bytes_after = 0;
 };
 
+// What somebody outside wants of a training, as a signal does, when the step that is under way is done.
+// kSave: save and go on; kStop: save and end, as if the training had so many steps.
+enum class TrainingRequest : std::uint8_t { kNothing, kSave, kStop };
+
 struct TrainOptions {
   double learning_rate = 0.01;
   std::string learning_rate_schedule = "constant";  // learning_rate.h
@@ -65,6 +69,9 @@ struct TrainOptions {
   // On every rank.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
+  // Asked once a step, on every rank: what one of them is asked for all do. With `trace` a stop comes one
+  // step later, which is recorded. May be empty.
+  std::function<TrainingRequest()> request = {};
   // After each so many steps ranks compare their parameters and optimizer states, bit for bit: DeviceError,
   // which names the ranks, where they differ. 0: never.
   std::uint64_t compare_ranks_every = 0;
@@ -82,7 +89,8 @@ struct StepReport {
 };
 
 struct TrainingResult {
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0;              // of this training
+  std::uint64_t last_step = 0;          // since the start, from 1
   double loss = 0;                      // of the last step
   std::optional<double> test_accuracy;  // after the last epoch
   std::uint64_t peak_bytes = 0;         // counted by the driver
@@ -99,6 +107,7 @@ struct TrainingResult {
   double images_per_second = 0;
   // Device commits and page-locks, but for what planning anew takes until the first step of the new plan.
   std::uint64_t system_allocations_after_first_step = 0;
+  bool stopped = false;  // on request, before the end; test_accuracy is of the last whole epoch
   std::string weights_sha256;
   std::vector<TraceEvent> trace;
   std::vector<std::string> stream_names;

@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "src/cli/signals.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -13,12 +14,15 @@ namespace {
 constexpr int kExitOther = 1;
 constexpr int kExitDoesNotFit = 3;
 constexpr int kExitDevice = 4;
+constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
 
 }  // namespace
 
 Failure current_failure() {
   try {
     throw;
+  } catch (const Interrupted& error) {
+    return {kExitSignal + error.signal(), error.what()};
   } catch (const InvalidArgument& error) {
     return {kExitUsage, error.what()};
   } catch (const DataError& error) {
@@ -40,7 +44,9 @@ int exit_status_of(const std::function<void()>& command) {
     return 0;
   } catch (...) {
     const Failure failure = current_failure();
-    spdlog::error("{}", failure.text);
+    if (!failure.text.empty()) {
+      spdlog::error("{}", failure.text);
+    }
     return failure.status;
   }
 }

@@ -76,7 +76,7 @@ class WatchedSignals {
  public:
   WatchedSignals() {
     sigemptyset(&all_);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) {
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
       sigaddset(&all_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &all_, &before_);
@@ -88,7 +88,7 @@ class WatchedSignals {
 
   void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // One that asks this process to end; else 0, after so long or where a child has ended.
+  // One that asks this process for something; else 0, after so long or where a child has ended.
   int wait(std::chrono::milliseconds time) const {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
     const timespec longest{.tv_sec = seconds.count(),
@@ -158,11 +158,17 @@ int run_launcher(std::vector<std::string> command) {
   Clock::time_point last_seen;
   int asked = 0;  // what this process has heard, and the launcher, in the same group, may have heard as well
   Clock::time_point asked_at;
+  int heard = 0;  // of these the last
   int status = 0;
   for (pid_t ended = 0; ended != launcher; ended = waitpid(launcher, &status, WNOHANG)) {
     // Soon, until it has started some: they may end soon.
-    if (const int signal = signals.wait(std::chrono::milliseconds(started ? 2000 : 100)); signal != 0) {
-      asked = signal;
+    if (const int signal = signals.wait(std::chrono::milliseconds(started ? 2000 : 100)); signal == SIGUSR1) {
+      kill(launcher, signal);  // nobody else sends it
+    } else if (signal != 0 && own_group && heard == 0 && signal != SIGHUP) {
+      heard = signal;
+      kill(launcher, SIGUSR2);  // which it hands on; asked to end, it would give its ranks one second
+    } else if (signal != 0) {
+      heard = asked = signal;
       asked_at = Clock::now();
     }
     if (asked != 0 && (own_group || Clock::now() - asked_at > kBetweenSignals)) {
@@ -177,6 +183,9 @@ int run_launcher(std::vector<std::string> command) {
       waitpid(launcher, &status, 0);
       throw DeviceError(command.front() + " has stayed behind after all that it had started: ended");
     }
+  }
+  if (heard != 0 && status != 0) {
+    return 128 + heard;  // Open MPI's own status then says nothing of it
   }
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -16,6 +17,7 @@
 #include "src/cli/ranks.h"
 #include "src/cli/replan_lines.h"
 #include "src/cli/resume.h"
+#include "src/cli/signals.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "vdnn/chrome_trace.h"
@@ -52,6 +54,7 @@ TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* pro
                        .processes = processes,
                        .trace = !arguments.outputs.trace.empty()};
   options.compare_ranks_every = training.check_ranks.value_or(0);
+  options.request = SignalRequests::take;
   if (training.replan_after || training.replan_every) {
     options.replan =
         ReplanRule{.after_steps = training.replan_after.value_or(training.replan_every.value_or(0)),
@@ -132,6 +135,28 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   return json;
 }
 
+// Everything that it was to write has been written. Of several ranks the first speaks.
+[[noreturn]] void end_stopped(std::ostream& out, TrainArguments given, std::uint64_t step, bool speaks) {
+  const int signal = SignalRequests::ended_by().value_or(SIGTERM);
+  const std::string what =
+      std::string(signal == SIGINT ? "SIGINT" : "SIGTERM") + " after step " + std::to_string(step);
+  if (!speaks) {
+    throw Interrupted("", signal);
+  }
+  if (!given.training.save) {
+    throw Interrupted(what + "; nothing was saved: there is no --save", signal);
+  }
+  given.run.resume = given.training.save;
+  std::string outputs;
+  for (const auto& [option, path] :
+       {std::pair("json", given.outputs.json), std::pair("trace", given.outputs.trace)}) {
+    outputs += path.empty() ? "" : " --" + std::string(option) + " " + quoted(path);
+  }
+  out << "goes on with: vdnn train" << to_command_line(given.run) << to_command_line(given.training)
+      << outputs << std::endl;
+  throw Interrupted(what + ", which is saved", signal);
+}
+
 // Alone, or as one of several ranks.
 void train(const TrainArguments& given, ProcessGroup* processes) {
   const OutputArguments& outputs = given.outputs;
@@ -176,6 +201,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
+  const SignalRequests signals;  // before that there is nothing to save
   const TrainingResult result = trainer.train([&](const StepReport& report) {
     progress.update(to_progress(report, run.target.budget_bytes));
     if (json) {
@@ -184,7 +210,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   });
   progress.finish();
   print_result(out, trainer.run(), result);
-  if (arguments.training.learned && is_first(processes)) {
+  if (arguments.training.learned && is_first(processes) && result.learned) {
     const std::string& path = *arguments.training.learned;
     replace_file(path, to_text(result.learned.value()));
     out << "learned: " << path << " (for --profile)\n";
@@ -202,6 +228,12 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
       write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
     });
     out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
+  }
+  if (result.stopped) {
+    if (processes != nullptr) {
+      processes->barrier("end");  // a launcher ends the others where one has a status of its own
+    }
+    end_stopped(out, given, result.last_step, is_first(processes));
   }
 }
 
@@ -227,6 +259,8 @@ void train(const TrainArguments& given) {
   }
   try {
     train(of_rank(given, *processes), processes.get());
+  } catch (const Interrupted&) {
+    throw;  // all ranks have ended with the same step
   } catch (...) {
     const Failure failure = current_failure();
     processes->end_ranks(failure.text, failure.status);

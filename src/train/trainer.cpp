@@ -97,8 +97,9 @@ class Trainer::Impl {
         processes_(group_of(run, options)),
         session_(run, connected(run, options.session, processes_)),
         order_(order_of(*data.training, true, run.options.training.micro_steps)),
-        total_steps_(options.epochs > 0 ? checked_multiply(options.epochs, order_.batches_per_epoch())
+        asked_steps_(options.epochs > 0 ? checked_multiply(options.epochs, order_.batches_per_epoch())
                                         : options.steps),
+        total_steps_(asked_steps_),
         rate_(options.learning_rate_schedule, {.base_rate = options.learning_rate,
                                                .total_steps = total_steps_,
                                                .steps_per_epoch = order_.batches_per_epoch()}) {
@@ -140,7 +141,7 @@ class Trainer::Impl {
     while (session_.steps() < total_steps_) {
       const std::uint64_t first = session_.steps();
       train_phase(first, std::min(per_epoch - first % per_epoch, total_steps_ - first), report);
-      if (evaluates()) {
+      if (evaluates() && session_.steps() % per_epoch == 0) {
         result_.test_accuracy = evaluate();
       }
     }
@@ -164,7 +165,8 @@ class Trainer::Impl {
     BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first * micro_steps(),
                        count * micro_steps());
     std::optional<Pending> pending;  // submitted, its loss not read yet
-    for (std::uint64_t step = first; step < first + count; ++step) {
+    const auto end = [&] { return std::min(first + count, total_steps_); };
+    for (std::uint64_t step = first; step < end(); ++step) {
       if (window_ && step == window_->end && step < total_steps_) {
         if (pending) {
           finish_step(*std::exchange(pending, std::nullopt), report);
@@ -185,7 +187,8 @@ class Trainer::Impl {
         }
         pending = std::move(next);
       }
-      if (is_due(step + 1) && step + 1 < first + count) {
+      take_request(step + 1);
+      if (is_due(step + 1) && step + 1 < end()) {
         finish_step(*std::exchange(pending, std::nullopt), report);
         do_what_is_due(step + 1);
       }
@@ -195,7 +198,23 @@ class Trainer::Impl {
     session_.finish();
     device().set_tracing(false);
     last_step_end_.reset();  // evaluation comes between this phase's last step and the next one
-    do_what_is_due(first + count);
+    do_what_is_due(end());
+  }
+
+  // When so many steps have been submitted. Ranks must end with the same step, and save together.
+  void take_request(std::uint64_t steps) {
+    if (!options_.request || result_.stopped) {
+      return;
+    }
+    const std::vector<std::uint64_t> all = of_all_ranks(static_cast<std::uint64_t>(options_.request()));
+    const auto request = static_cast<TrainingRequest>(*std::ranges::max_element(all));
+    const std::uint64_t last = steps + (options_.trace ? 1 : 0);
+    if (request == TrainingRequest::kSave) {
+      saves_at_ = steps;
+    } else if (request == TrainingRequest::kStop && last < total_steps_) {
+      result_.stopped = true;
+      total_steps_ = last;
+    }
   }
 
   // --- learning --------------------------------------------------------------------------------------------
@@ -236,7 +255,7 @@ class Trainer::Impl {
     if (window_ && step == window_->begin) {
       device().take_trace();
     }
-    if (options_.trace && step + kTracedSteps == total_steps_) {
+    if (options_.trace && step + kTracedSteps >= total_steps_ && !trace_begin_) {
       trace_begin_ = device().now_seconds();
     }
     device().set_tracing((options_.trace && step + kTracedSteps >= total_steps_) ||
@@ -304,8 +323,8 @@ class Trainer::Impl {
 
   // When so many steps are done.
   bool save_is_due(std::uint64_t steps) const {
-    return options_.save &&
-           (steps == total_steps_ || (options_.save_every > 0 && steps % options_.save_every == 0));
+    return options_.save && (steps == total_steps_ || steps == saves_at_ ||
+                             (options_.save_every > 0 && steps % options_.save_every == 0));
   }
 
   bool comparison_is_due(std::uint64_t steps) const {
@@ -398,7 +417,7 @@ class Trainer::Impl {
 
   StepReport step_report(std::optional<double> stall_seconds) {
     StepReport report{.step = first_step_ + result_.steps,
-                      .steps = total_steps_,
+                      .steps = asked_steps_,
                       .steps_per_epoch = order_.batches_per_epoch(),
                       .loss = result_.loss,
                       .memory_bytes = device().counters().committed_bytes};
@@ -458,7 +477,8 @@ class Trainer::Impl {
 
   TrainingResult finish() {
     report_replanning();
-    if (options_.learn && window_) {
+    result_.last_step = session_.steps();
+    if (options_.learn && window_ && !result_.stopped) {
       learn();
     }
     session_.share_statistics();
@@ -502,12 +522,14 @@ class Trainer::Impl {
   ProcessGroup* processes_;
   Session session_;
   BatchOrder order_;
-  std::uint64_t total_steps_;
+  const std::uint64_t asked_steps_;
+  std::uint64_t total_steps_;  // fewer where it is stopped
   LearningRateSchedule rate_;
 
   TrainingResult result_;
   double loss_ = 0;  // of the micro-steps so far
   bool trained_ = false;
+  std::uint64_t saves_at_ = 0;                       // besides the usual steps; 0: nobody wants that
   std::uint64_t first_step_ = 0;                     // where this training goes on from
   std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted
   std::optional<std::uint64_t> allocations_before_replanning_;

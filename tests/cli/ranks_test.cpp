@@ -335,21 +335,38 @@ TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun has stayed behind"), HasSubstr("No such process")));
 }
 
+// So that the ranks may end by themselves; asked to end, Open MPI would give them a second.
 TEST_F(Launcher, IsHandedOnWhatAsksTheCommandToEnd) {
-  const testing::Outcome outcome =
-      with_mpirun("trap 'exit 9' TERM; touch ready; for i in $(seq 2000); do sleep 0.05; done",
-                  "$train & until_there ready && kill $!; wait $!");
-  EXPECT_EQ(outcome.status, 9) << outcome.text;
+  const testing::Outcome outcome = with_mpirun(
+      "trap 'echo handed on > heard; exit 9' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",
+      "$train & until_there ready && kill $!; wait $!; echo $?; cat heard");
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nhanded on\n$"));
+}
+
+TEST_F(Launcher, IsAskedToEndBySecondRequests) {
+  const testing::Outcome outcome = with_mpirun(
+      "trap 'touch first' USR2; trap 'echo ended > heard; exit 9' TERM; touch ready; for i in $(seq 2000); "
+      "do "
+      "sleep 0.05; done",
+      "$train & until_there ready && kill $!; until_there first && kill $!; wait $!; echo $?; cat heard");
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nended\n$"));
+}
+
+TEST_F(Launcher, IsHandedOnThatItIsToSave) {
+  const testing::Outcome outcome = with_mpirun(
+      "trap 'echo saved > heard; exit 9' USR1; touch ready; for i in $(seq 2000); do sleep 0.05; done",
+      "$train & until_there ready && kill -s USR1 $!; wait $!; echo $?; cat heard");
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^9\nsaved\n$"));
 }
 
 // As timeout and batch schedulers ask; Open MPI takes a second request for impatience.
 TEST_F(Launcher, HearsOnceWhatItsWholeGroupIsAsked) {
   const testing::Outcome outcome = with_mpirun(
-      "trap 'echo asked >> heard' TERM; touch ready; for i in $(seq 2000); do [ -e heard ] && break; sleep "
-      "0.05; done; "
+      "trap 'echo asked >> heard' TERM USR2; touch ready; for i in $(seq 2000); do [ -e heard ] && break; "
+      "sleep 0.05; done; "
       "sleep 1; exit 9",
       "setsid $train & until_there ready && kill -s TERM -- -$!; wait $!; echo $?; cat heard");
-  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^9\nasked\n$"));
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nasked\n$")) << "whatever the launcher's own is";
 }
 
 // As daemons do to what they start.

@@ -49,6 +49,7 @@ class Command {
     reap(WNOHANG);
     return !status_;
   }
+  void send(int signal) const { ::kill(process_, signal); }
   // Kill -9. Returns whether it was still running.
   bool kill() {
     if (running()) {
@@ -61,6 +62,11 @@ class Command {
   int wait() {
     reap(0);
     return WIFEXITED(*status_) ? WEXITSTATUS(*status_) : -1;
+  }
+  // The signal that ended it; 0: none has.
+  int ending_signal() {
+    reap(0);
+    return WIFSIGNALED(*status_) ? WTERMSIG(*status_) : 0;
   }
 
  private:
