@@ -34,7 +34,9 @@ constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
 
-std::vector<std::uint32_t> in_order_of_allocation(std::size_t count) {
+using Order = std::vector<std::uint32_t>;
+
+Order in_order_of_allocation(std::size_t count) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0U);
   return order;
@@ -271,7 +273,8 @@ std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
 
 // Squeaky wheel optimization (Joslin and Clements 1999): what came to lie above the goal goes further to the
 // front of the order, a bit more or less by chance, and all are placed again.
-void improve(FirstFit& fit, std::vector<std::uint32_t> order, std::uint64_t goal, std::size_t rounds,
+// `current`: where that order leads.
+void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, std::size_t rounds,
              Placement& best) {
   const auto count = static_cast<double>(order.size());
   std::vector<double> rank(order.size());
@@ -279,7 +282,6 @@ void improve(FirstFit& fit, std::vector<std::uint32_t> order, std::uint64_t goal
     rank[order[position]] = static_cast<double>(position);
   }
   std::minstd_rand random(1);
-  Placement current = fit.place(order, goal);
   for (std::size_t round = 0; round < rounds && best.bytes > goal; ++round) {
     for (std::uint32_t me = 0; me < rank.size(); ++me) {
       if (current.offsets[me] + fit.size(me) > goal) {
@@ -406,8 +408,6 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   return best;
 }
 
-using Order = std::vector<std::uint32_t>;
-
 // Those that live longest first, the largest first, those first that are alive at the fullest moment.
 std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t fullest) {
   Order by_length = in_order_of_allocation(all.size());
@@ -420,29 +420,27 @@ std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t full
   return {std::move(by_length), std::move(by_size), std::move(by_distance)};
 }
 
-Placement best_of_orders(FirstFit& fit, const std::array<Order, 3>& orders, std::uint64_t goal) {
-  Placement best;
-  for (const Order& order : orders) {
-    if (best.offsets.empty() || best.bytes > goal) {
-      Placement other = fit.place(order, goal);
-      if (best.offsets.empty() || other.bytes < best.bytes) {
-        best = std::move(other);
-      }
-    }
-  }
-  return best;
-}
-
 // `visits`: neighbours that may be looked at.
 Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal,
                  std::size_t visits) {
-  const std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
+  std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
   FirstFit fit(all, alignment);
-  Placement best = best_of_orders(fit, orders, goal);
+  std::vector<Placement> placements;
+  std::size_t best_order = 0;
+  for (const Order& order : orders) {
+    placements.push_back(fit.place(order, goal));
+    if (placements.back().bytes < placements[best_order].bytes) {
+      best_order = placements.size() - 1;
+    }
+    if (placements.back().bytes <= goal) {
+      return placements.back();
+    }
+  }
+  Placement best = placements[best_order];
   const std::size_t rounds =
       std::min(kMostRounds, visits / std::max<std::size_t>(fit.visits() * orders.size(), 1));
-  for (const Order& order : orders) {
-    improve(fit, order, goal, rounds, best);
+  for (std::size_t each = 0; each < orders.size() && rounds > 0; ++each) {
+    improve(fit, std::move(orders[each]), std::move(placements[each]), goal, rounds, best);
   }
   return best;
 }
@@ -589,6 +587,22 @@ std::uint64_t most_live_bytes(std::span<const Lifetime> all, std::uint64_t align
 
 Placement find_placement(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   return too_many(all) ? place_by_sweeps(all, alignment, goal) : place_by_first_fit(all, alignment, goal);
+}
+
+const Placement& Placements::find(std::span<const Lifetime> all, std::uint64_t alignment,
+                                  std::uint64_t goal) {
+  const auto same = std::ranges::find_if(known_, [&](const Known& each) {
+    return each.goal == goal && each.alignment == alignment && std::ranges::equal(each.lifetimes, all);
+  });
+  if (same != known_.end()) {
+    return same->placement;
+  }
+  return known_
+      .emplace_back(Known{.lifetimes = {all.begin(), all.end()},
+                          .alignment = alignment,
+                          .goal = goal,
+                          .placement = find_placement(all, alignment, goal)})
+      .placement;
 }
 
 void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_t alignment) {

@@ -12,6 +12,7 @@
 // of buffers that meet, all are placed in order of time.
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Lifetime {
   // From there on its place would better be left to it already, for the next step; not before `soft_end`.
   // kNone: no matter.
   std::uint32_t next_begin = kNone;
+
+  bool operator==(const Lifetime&) const = default;
 };
 
 // Of all buffers of the device that are not persistent, in order of allocation; none is longer than it is.
@@ -47,6 +50,21 @@ struct Placement {
   std::uint64_t bytes = 0;
 };
 Placement find_placement(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
+
+// Remembers what find_placement() has found. Belongs to one thread.
+class Placements {
+ public:
+  const Placement& find(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
+
+ private:
+  struct Known {
+    std::vector<Lifetime> lifetimes;
+    std::uint64_t alignment = 0;
+    std::uint64_t goal = 0;
+    Placement placement;
+  };
+  std::deque<Known> known_;
+};
 
 // Shortens the soft lives of those whose places others take: afterwards all of them hold.
 void settle(std::vector<Lifetime>& lifetimes, const Placement& placement, std::uint64_t alignment);

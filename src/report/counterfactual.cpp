@@ -110,11 +110,12 @@ Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
       });
   const std::uint64_t room = room_for_arena(run, problem);
   Counterfactual best{.impossible = "no addresses were found"};
+  Placements placements;
   for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
     for (const std::uint64_t goal : {room, std::min(room, run.schedule.arena_bytes)}) {
       Plan arranged = plan;
-      Counterfactual outcome =
-          predict_schedule(run, optimal::arrange(problem, arranged, problem.load_slot(), goal, give_way));
+      Counterfactual outcome = predict_schedule(
+          run, optimal::arrange(problem, arranged, problem.load_slot(), goal, give_way, placements));
       if (is_better(outcome, best)) {
         best = std::move(outcome);
       }

@@ -107,14 +107,14 @@ class Arranger {
         give_way_(give_way),
         alignment_(problem.costs().alignment_bytes) {}
 
-  Schedule run(std::uint64_t most) {
+  Schedule run(Placements& placements, std::uint64_t most) {
     lower();
     if (give_way_.copies != GiveWay::Copies::kNone) {
       find_residences();
       soften();
     }
     look_ahead();
-    Placement placement = find_placement(lifetimes_, alignment_, goal_);
+    Placement placement = placements.find(lifetimes_, alignment_, goal_);
     settle(lifetimes_, placement, alignment_);
     if (give_way_.copies != GiveWay::Copies::kNone && harden()) {
       const std::map<Key, std::uint64_t> offsets = by_name(placement);
@@ -350,8 +350,8 @@ std::vector<OpId> ops_of_workspaces(const Schedule& schedule) {
 }
 
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
-                 std::uint64_t most) {
-  return Arranger(problem, plan, next_load, goal, give_way).run(most);
+                 Placements& placements, std::uint64_t most) {
+  return Arranger(problem, plan, next_load, goal, give_way).run(placements, most);
 }
 
 }  // namespace vdnn::optimal

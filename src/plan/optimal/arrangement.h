@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/plan/optimal/problem.h"
+#include "src/plan/placement.h"
 #include "vdnn/plan.h"
 #include "vdnn/schedule.h"
 
@@ -42,7 +43,7 @@ inline constexpr std::array kWaysToGive{GiveWay{},
 // gives way changes the transfers of `plan`. A schedule whose arena has more than `most` bytes is of no use:
 // it has no waits.
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
-                 std::uint64_t most = ~std::uint64_t{0});
+                 Placements& placements, std::uint64_t most = ~std::uint64_t{0});
 
 // Of a schedule with workspaces, a buffer: the op that it is the workspace of; kNone: none.
 std::vector<OpId> ops_of_workspaces(const Schedule& schedule);

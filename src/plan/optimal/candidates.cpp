@@ -23,6 +23,9 @@ constexpr std::size_t kFewGaps = 40;
 // Parts of the memory that plans try to leave free where no addresses are found.
 constexpr std::array kSlacks{0.03, 0.08};
 
+// Plans that take more than is enough by a larger part do not fit with smaller workspaces.
+constexpr double kNear = 0.1;
+
 // Ops that are looked at one by one: each takes a forecast.
 constexpr std::size_t kMostOneByOne = 8;
 
@@ -49,16 +52,20 @@ std::uint64_t Candidates::committed_bytes(std::uint64_t bytes) const {
   return round_up(problem_.persistent_bytes() + bytes, problem_.costs().granule_bytes);
 }
 
-void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
+void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
+                          Insistence insistence) {
   if (!layout_.evaluate(decisions, bytes).feasible()) {
     return;
   }
   Schedule schedule = arrange_and_enter(bytes, {}, enough);
-  if (fits(schedule, enough) ||
+  if (insistence == Insistence::kNone || fits(schedule, enough) ||
       (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  if (!consider_with_steps(decisions, std::move(schedule), bytes, enough) &&
+  // Steps down move a few workspaces alone.
+  const bool near =
+      static_cast<double>(committed_bytes(schedule.arena_bytes)) <= (1 + kNear) * static_cast<double>(enough);
+  if (!(near && consider_with_steps(decisions, std::move(schedule), bytes, enough)) &&
       !consider_with_slack(decisions, bytes, enough)) {
     layout_.evaluate(decisions, bytes);
     consider_with_delays(bytes, enough);
@@ -310,13 +317,12 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
 
 // Decisions that were evaluated last. To be forecast only within `enough` bytes, or where it takes less than
 // all that is known.
-PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way,
-                                     std::uint64_t enough) const {
+PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate;
   candidate.plan.options = options_;
   layout_.write(candidate.plan);
   const std::uint64_t most = std::max(enough, contest_.smallest_peak_bytes());
-  candidate.schedule = arrange(problem_, candidate.plan, layout_.next_load(), goal, give_way,
+  candidate.schedule = arrange(problem_, candidate.plan, layout_.next_load(), goal, give_way, placements_,
                                most - std::min(most, problem_.persistent_bytes()));
   return candidate;
 }

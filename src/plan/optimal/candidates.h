@@ -11,14 +11,19 @@
 
 namespace vdnn::optimal {
 
+// Whether other schedules are looked for where no addresses are found.
+enum class Insistence : std::uint8_t { kNone, kUsual };
+
 class Candidates {
  public:
   // `first` is the same problem without a limit but the user's. All outlive this.
   Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest);
 
   // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
-  // way. Also whatever takes less than all that is known. `bytes`: for what is not persistent.
-  void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
+  // way, if it is insisted on that. Also whatever takes less than all that is known. `bytes`: for what is not
+  // persistent.
+  void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
+                Insistence insistence = Insistence::kUsual);
   // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   // An op of a leader whose schedule has addresses may have an algorithm of the last resort though there is
@@ -46,7 +51,7 @@ class Candidates {
   bool adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const;
   bool fits(const Schedule& schedule, std::uint64_t enough) const;
   Schedule arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
-  PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) const;
+  PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   void enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
 
   const Problem& problem_;
@@ -54,6 +59,7 @@ class Candidates {
   const PlanOptions& options_;
   Contest& contest_;
   Layout layout_;
+  Placements placements_;
 };
 
 }  // namespace vdnn::optimal

@@ -45,10 +45,21 @@ constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Po
                                      Policy::kOffloadAll};
 
 // Plans of a size that are looked at for the smallest budget: addresses are not found for all.
-constexpr int kMostExceeded = 3;
+constexpr int kMostExceeded = 2;
+
+// Plans one after the other that get faster algorithms and are not the fastest for that: no more are tried.
+constexpr std::size_t kMostFailures = 6;
+
+// Of a size and a tape that is not small: plans, the fastest by the model, for which schedules are insisted
+// on.
+constexpr std::size_t kInsisted = 3;
 
 // One size in twelve, the smallest, counts as tight.
 constexpr std::size_t kTightSizes = 12;
+
+// What recipes find for a tape that is not small is improved if it could become the fastest plan by what
+// improvements of others have gained at most, and by this part more.
+constexpr double kMoreGained = 0.01;
 
 // Limits of workspace in bytes: each half of the one before, and 0. They are the same for all problems, so
 // that what is found under such a limit of the user's is looked at without it, too.
@@ -93,11 +104,17 @@ class Limited {
   double bound_seconds(std::uint64_t bytes, double enough) {
     return bound_.seconds(problem_.persistent_bytes() + bytes, enough);
   }
-  optimal::Found search(std::uint64_t bytes, optimal::Effort effort, std::uint64_t host_bytes) {
+  optimal::Found try_recipes(std::uint64_t bytes, std::uint64_t host_bytes) {
     if (!search_) {
       search_.emplace(problem_, host_bytes);
     }
-    return search_->search(bytes, effort);
+    return search_->try_recipes(bytes);
+  }
+  // What try_recipes() has found last.
+  void improve(optimal::Found& found, optimal::Effort effort) { search_->improve(found, effort); }
+  // By the model, of what may become of the decisions. Seconds.
+  double least_seconds(const optimal::Found& found) {
+    return found.seconds - candidates_.lost_to_last_resorts(found.decisions, found.bytes);
   }
 
  private:
@@ -122,9 +139,7 @@ class Chooser {
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
     choose_among_sizes();
     consider_static_policies();
-    for (const optimal::Leader& leader : contest_.leaders()) {
-      problems_.front()->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
-    }
+    consider_without_last_resorts();
     find_smallest();
     return contest_.winner();
   }
@@ -201,8 +216,9 @@ class Chooser {
 
   // Before the forecaster has said what it is, a plan may be so much faster than the model says.
   double at_least(double seconds) const {
-    return seconds * (1 - (tape_.ops().size() <= kSmallTape ? kModelErrorOfSmallTapes : kModelError));
+    return seconds * (1 - (is_small() ? kModelErrorOfSmallTapes : kModelError));
   }
+  bool is_small() const { return tape_.ops().size() <= kSmallTape; }
 
   // From the largest that the budget has.
   void choose_among_sizes() {
@@ -218,6 +234,19 @@ class Chooser {
     consider_closer();
   }
 
+  // Until several in a row have led to nothing.
+  void consider_without_last_resorts() {
+    std::size_t failures = 0;
+    for (const optimal::Leader& leader : contest_.leaders()) {
+      const double before = contest_.best_seconds();
+      problems_.front()->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
+      failures = contest_.best_seconds() < before ? 0 : failures + 1;
+      if (failures == kMostFailures) {
+        return;
+      }
+    }
+  }
+
   // Of the fastest, and of a few that are near: addresses that lie closer together may turn their order.
   // Under a limit of the user's the same plans are looked at, or fewer.
   void consider_closer() {
@@ -228,11 +257,11 @@ class Chooser {
       }
     }
     for (std::size_t each = 0; each < found_.size(); ++each) {
-      const auto& [problem, found, least_seconds, rank] = found_[each];
-      if (chosen[each] && least_seconds * (1 - kNear) < contest_.best_seconds()) {
-        contest_.begin_round(problem);
-        problems_[problem]->candidates().consider_closer(found.decisions, found.bytes,
-                                                         contest_.budgets().device_bytes);
+      const Candidate& one = found_[each];
+      if (chosen[each] && one.least_seconds * (1 - kNear) < contest_.best_seconds()) {
+        contest_.begin_round(one.problem);
+        problems_[one.problem]->candidates().consider_closer(one.found.decisions, one.found.bytes,
+                                                             contest_.budgets().device_bytes);
       }
     }
   }
@@ -261,31 +290,57 @@ class Chooser {
   struct Candidate {
     std::size_t problem = 0;
     optimal::Found found;
-    double least_seconds = 0;               // by the model, of what may become of it
-    optimal::Rank rank = optimal::kNoRank;  // the best that was forecast of it
+    double least_seconds = std::numeric_limits<double>::infinity();  // by the model, of what may become of it
+    optimal::Rank rank = optimal::kNoRank;                           // the best that was forecast of it
+    std::optional<double> gain = {};                                 // see Gains
+  };
+
+  // The part of what recipes find that improvements leave of a step.
+  class Gains {
+   public:
+    // Of those that were noted the least; 0: none was.
+    double least(optimal::Effort effort) const { return least_.at(static_cast<std::size_t>(effort)); }
+    void note(optimal::Effort effort, double gain) {
+      double& least = least_.at(static_cast<std::size_t>(effort));
+      least = least == 0 ? gain : std::min(least, gain);
+    }
+
+   private:
+    std::array<double, 2> least_{};  // an effort
   };
 
   // First without a limit but the user's: what is found there may rule out the others. The model's time of
-  // the fastest.
+  // the fastest, or what it might be at the least where that was not looked for.
   double choose_among_limits(std::size_t size) {
-    const double first = consider(find(0, 1, size));
-    return std::min(first, consider(find(1, problems_.size(), size)));
+    const double first = consider(find(0, 1, size), effort_of(size));
+    return std::min(first, consider(find(1, problems_.size(), size), effort_of(size)));
+  }
+
+  optimal::Effort effort_of(std::size_t size) const {
+    return size <= sizes_.size() / kTightSizes ? optimal::Effort::kTight : optimal::Effort::kUsual;
   }
 
   // By the model's time, as long as it may still be better than what the forecaster has said of others.
-  // Returns the least.
-  double consider(std::vector<Candidate> candidates) {
+  double consider(std::vector<Candidate> candidates, optimal::Effort effort) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Candidate& each : candidates) {
+      if (each.gain) {
+        gains_.note(effort, *each.gain);
+      }
+      least = std::min(least, each.found.seconds * (each.gain ? 1 : gains_.least(effort)));
+    }
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    for (auto& [problem, found, least_seconds, rank] : candidates) {
-      if (at_least(least_seconds) < contest_.best_seconds()) {
-        contest_.begin_round(problem);
-        problems_[problem]->candidates().consider(found.decisions, found.bytes,
-                                                  contest_.budgets().device_bytes);
-        rank = contest_.best_of_round();
+    std::size_t insisted = 0;
+    for (Candidate& each : candidates) {
+      if (at_least(each.least_seconds) < contest_.best_seconds()) {
+        contest_.begin_round(each.problem);
+        const bool insists = is_small() || insisted++ < kInsisted;
+        problems_[each.problem]->candidates().consider(
+            each.found.decisions, each.found.bytes, contest_.budgets().device_bytes,
+            insists ? optimal::Insistence::kUsual : optimal::Insistence::kNone);
+        each.rank = contest_.best_of_round();
       }
     }
-    const double least =
-        candidates.empty() ? std::numeric_limits<double>::infinity() : candidates.front().found.seconds;
     std::ranges::move(candidates, std::back_inserter(found_));
     return least;
   }
@@ -293,16 +348,8 @@ class Chooser {
   // Of the problems from `begin` to before `end`, at once where that is faster.
   std::vector<Candidate> find(std::size_t begin, std::size_t end, std::size_t size) const {
     const std::uint64_t bytes = sizes_[size];
-    const bool tight = size <= sizes_.size() / kTightSizes;
-    const auto search = [this, bytes, tight](std::size_t problem) {
-      const optimal::Effort effort = tight ? optimal::Effort::kTight : optimal::Effort::kUsual;
-      Limited& limited = *problems_[problem];
-      Candidate result{.problem = problem, .found = limited.search(bytes, effort, host_bytes_)};
-      const bool any = result.found.seconds < std::numeric_limits<double>::infinity();
-      result.least_seconds =
-          result.found.seconds -
-          (any ? limited.candidates().lost_to_last_resorts(result.found.decisions, bytes) : 0);
-      return result;
+    const auto search = [this, bytes, effort = effort_of(size)](std::size_t problem) {
+      return look_for(problem, bytes, effort);
     };
     // Where no thread can be had, a search waits for its turn.
     const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
@@ -322,6 +369,22 @@ class Chooser {
     return found;
   }
 
+  Candidate look_for(std::size_t problem, std::uint64_t bytes, optimal::Effort effort) const {
+    Limited& limited = *problems_[problem];
+    Candidate result{.problem = problem, .found = limited.try_recipes(bytes, host_bytes_)};
+    if (!result.found.any()) {
+      return result;
+    }
+    const double by_recipes = result.found.seconds;
+    const double may_gain = by_recipes * (1 - gains_.least(effort) * (1 - kMoreGained));
+    if (is_small() || at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
+      limited.improve(result.found, effort);
+      result.gain = result.found.seconds / by_recipes;
+    }
+    result.least_seconds = limited.least_seconds(result.found);
+    return result;
+  }
+
   // The smallest budget is the same whatever the budget: every size that may lead to a lower peak is looked
   // at, with the smallest workspaces for which the recipes find a plan.
   void find_smallest() {
@@ -334,8 +397,8 @@ class Chooser {
         if (committed >= contest_.smallest_peak_bytes()) {
           return;
         }
-        const optimal::Found found = (*limited)->search(bytes, optimal::Effort::kRecipesAlone, host_bytes_);
-        if (found.seconds < std::numeric_limits<double>::infinity()) {
+        const optimal::Found found = (*limited)->try_recipes(bytes, host_bytes_);
+        if (found.any()) {
           candidates.consider(found.decisions, bytes, committed);
           ++exceeded;
         }
@@ -405,6 +468,7 @@ class Chooser {
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
   std::uint64_t host_bytes_ = 0;                    // for offloads
   std::vector<Candidate> found_;
+  Gains gains_;
 };
 
 }  // namespace

@@ -95,17 +95,25 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
   segments_.push_back(static_cast<std::uint32_t>(problem.gaps().size()) + 1);
 }
 
-Found Search::search(std::uint64_t bytes, Effort effort) {
+Found Search::try_recipes(std::uint64_t bytes) {
   begin_anew(bytes);
   Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
   for (const Recipe& recipe : recipes_) {
     try_recipe(recipe, best);
   }
-  if (best.seconds < kNever && effort != Effort::kRecipesAlone) {
-    offload_inputs(best);
-    improve(best, effort == Effort::kTight ? kTimesWhereTight : 1);
-  }
   return best;
+}
+
+// As long as there is something to be won and tries are left.
+void Search::improve(Found& best, Effort effort) {
+  const std::size_t times = effort == Effort::kTight ? kTimesWhereTight : 1;
+  offload_inputs(best);
+  improve_by_segments(best);
+  ruin_and_recreate(best, times * ruins_);
+  std::size_t tries = times * tries_;
+  while (tries > 0 && (step_down(best, tries) || improve_fates(best, tries) ||
+                       improve_algorithms(best, tries) || improve_in_pairs(best, tries))) {
+  }
 }
 
 // Where tries are fewer than segments or gaps, each size begins elsewhere.
@@ -216,16 +224,6 @@ void Search::offload_inputs(Found& best) {
       decisions.fates[gap] = Fate::kOffload;
       try_decisions(decisions, best);
     }
-  }
-}
-
-// As long as there is something to be won and tries are left.
-void Search::improve(Found& best, std::size_t times) {
-  improve_by_segments(best);
-  ruin_and_recreate(best, times * ruins_);
-  std::size_t tries = times * tries_;
-  while (tries > 0 && (step_down(best, tries) || improve_fates(best, tries) ||
-                       improve_algorithms(best, tries) || improve_in_pairs(best, tries))) {
   }
 }
 

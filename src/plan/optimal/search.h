@@ -8,6 +8,7 @@
 // freed at *tight* slots alone (layout.h), and an op gives up its algorithm where a copy lacks memory.
 
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <unordered_set>
 #include <vector>
@@ -25,17 +26,22 @@ struct Found {
   std::uint64_t bytes = 0;  // for what is not persistent
   Decisions decisions;
   double seconds = 0;  // by the model
+
+  bool any() const { return seconds < std::numeric_limits<double>::infinity(); }
 };
 
 // kTight: in little memory a small change may matter most.
-enum class Effort : std::uint8_t { kRecipesAlone, kUsual, kTight };
+enum class Effort : std::uint8_t { kUsual, kTight };
 
 class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // The answer does not depend on earlier questions. Where nothing is found its seconds are infinite.
-  Found search(std::uint64_t bytes, Effort effort);
+  // The best of all recipes. The answer does not depend on earlier questions. If nothing is found, its
+  // seconds are infinite.
+  Found try_recipes(std::uint64_t bytes);
+  // Improves what try_recipes() has found last, if anything.
+  void improve(Found& best, Effort effort);
 
  private:
   void begin_anew(std::uint64_t bytes);
@@ -47,7 +53,6 @@ class Search {
   void note_tight();
   bool is_tight(const Gap& gap) const;
   void offload_inputs(Found& best);
-  void improve(Found& best, std::size_t times);
   void improve_by_segments(Found& best);
   void ruin_and_recreate(Found& best, std::size_t times);
   bool step_down(Found& best, std::size_t& tries);
