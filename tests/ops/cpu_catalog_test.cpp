@@ -73,10 +73,6 @@ std::vector<BadLayer> bad_layers() {
               l.spec = TransposedConvolutionSpec{4, {3, 3}, {2, 2}, {3, 1}};
             }),
        "padding 3"},
-      // Before it was refused, half of its filter's gradient was what had lain there.
-      {transposed_convolution_case("transposed_slices", {2, 5, 4, 4, 5},
-                                   {3, {4, 2, 2}, {2, 3, 2}, {3, 0, 1}}),
-       "known to be wrong"},
       {with(upsampled, "upsampled_output", [](LayerCase& l) { l.output.dims[3] = 14; }), "makes 2x3x8x15"},
       {with(upsampled, "no_factor",
             [](LayerCase& l) {

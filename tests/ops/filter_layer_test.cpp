@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 
 #include "tests/ops/filter_layer_check.h"
 #include "tests/ops/layer_cases.h"
@@ -181,6 +182,20 @@ TEST(FilterLayer, RecipeOfGroupsCountsTheirOwnChannels) {
   EXPECT_EQ(recipe.parameters[0].type.dims, (Dims{24, 3, 3, 3}));
   EXPECT_EQ(recipe.parameters[0].fan_in, 27);
   EXPECT_EQ(recipe.forward[0].cost.flops, 2.0 * 2 * 24 * 64 * 27);
+}
+
+// Before it was refused, half of its filter's gradient was what had lain there. Processors without AVX-512
+// have another kernel, which is right.
+TEST(FilterLayer, StridesOverSlicesInPaddingAreRefusedOrRight) {
+  const LayerCase layer =
+      transposed_convolution_case("transposed_slices", {2, 5, 4, 4, 5}, {3, {4, 2, 2}, {2, 3, 2}, {3, 0, 1}});
+  try {
+    training_recipe(layer);
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("known to be wrong"), std::string::npos) << error.what();
+    return;
+  }
+  expect_filter_layer_within_bounds(*make_cpu_ops({}), layer);
 }
 
 }  // namespace
