@@ -12,7 +12,8 @@
 // yet: it is held to the references on a fake of the libraries.
 //
 // Ops submit to the stream that they are given, which belongs to the calling thread's current GPU, and do not
-// wait for it. A target that is no class, which `cpu` refuses, is found too late here: the loss is NaN.
+// wait for it. A target that is no class, which `cpu` refuses, is found too late here: the loss is NaN. A
+// Session refuses it before the step.
 
 #include <memory>
 

@@ -106,7 +106,9 @@ struct StagedBatch {
 };
 
 // Loads and converts batches ahead on a thread of its own, into a ring of page-locked slots that it takes
-// once. next() and recycle() belong to one thread. A failure in the thread surfaces at next().
+// once. next() and recycle() belong to one thread. A failure in the thread surfaces at next(): what
+// Dataset::read() throws, and DataError, which names the sample, for a class that is not one of the data
+// set's. A new loader goes on after it.
 class BatchLoader {
  public:
   // Parts `first` to `first + count - 1` of this reader's: batches, where they are not cut. The data set must

@@ -119,7 +119,9 @@ class Session {
 
   // --- steps that wait -------------------------------------------------------------------------------------
   using Bytes = std::span<const std::byte>;
-  // Throws InvalidArgument where the inputs do not have the sizes that the network wants.
+  // Throws InvalidArgument where the inputs do not have the sizes that the network wants, or a target is not
+  // one of its classes: the text names sample, target and classes. Nothing has been submitted then, and the
+  // session takes the next batch.
   StepMetrics step(std::span<const Bytes> inputs, float learning_rate);
   StepMetrics step(std::initializer_list<Bytes> inputs, float learning_rate) {
     return step(std::span(inputs.begin(), inputs.size()), learning_rate);
@@ -134,7 +136,8 @@ class Session {
   std::int64_t evaluation_batch();
 
   // --- steps in flight -------------------------------------------------------------------------------------
-  // See Executor::submit and Executor::wait; inputs in page-locked memory.
+  // See Executor::submit and Executor::wait; inputs in page-locked memory. Targets that are no classes are
+  // refused as step() refuses them.
   StepTicket submit(std::span<const AddressRange> inputs, float learning_rate);
   StepTicket submit_evaluation(std::span<const AddressRange> inputs);
   StepMetrics wait(const StepTicket& ticket);
@@ -191,6 +194,12 @@ class Session {
   StepMemory memory() const { return executor_ ? executor_->memory() : memory_; }
 
  private:
+  // The input that a loss over classes reads as its targets.
+  struct ClassTargets {
+    std::size_t input = 0;  // of Tape::inputs()
+    OpId loss = kNone;
+  };
+
   StreamId compute() const { return streams_[StreamRole::kCompute]; }
   const EvaluationPlan& evaluation();
   std::uint64_t committed_bytes_wanted() const;
@@ -210,6 +219,7 @@ class Session {
   void require_sound() const;
   void require_idle() const;
   const Tape& current_tape() const;
+  void require_classes(std::span<const AddressRange> inputs) const;
   template <class Submit>
   StepMetrics staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step);
   std::vector<float> numbers_of(const Tape& tape, ValueId id, const AddressRange& range) const;
@@ -230,8 +240,9 @@ class Session {
   std::unique_ptr<OpProgram> evaluation_program_;
 
   std::optional<Executor> executor_;
-  Mode mode_ = Mode::kTraining;  // of the executor
-  StepMemory memory_;            // of the executor before
+  Mode mode_ = Mode::kTraining;              // of the executor
+  std::vector<ClassTargets> class_targets_;  // that its losses read
+  StepMemory memory_;                        // of the executor before
   std::uint64_t steps_ = 0;
   std::uint32_t micro_step_ = 0;  // the next of its step
   std::uint64_t in_flight_ = 0;

@@ -1,5 +1,6 @@
 #include "src/ops/standard_losses.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -97,6 +98,21 @@ ClassPlaces::ClassPlaces(std::span<const TensorType> inputs, std::string_view lo
   samples = static_cast<std::uint64_t>(logits[0]);
   classes = static_cast<std::uint64_t>(logits[1]);
   places = inputs[1].elements() / samples;
+}
+
+void require_classes(const ClassPlaces& problem, std::span<const std::int32_t> targets) {
+  const auto bad = std::ranges::find_if(targets, [&problem](std::int32_t target) {
+    return target >= 0 && static_cast<std::uint64_t>(target) >= problem.classes;
+  });
+  if (bad == targets.end()) {
+    return;
+  }
+  const auto at = static_cast<std::uint64_t>(bad - targets.begin());
+  throw InvalidArgument("target " + std::to_string(*bad) + " of sample " +
+                        std::to_string(at / problem.places) +
+                        (problem.places > 1 ? ", place " + std::to_string(at % problem.places) + "," : "") +
+                        " is not one of " + std::to_string(problem.classes) + " classes (0 to " +
+                        std::to_string(problem.classes - 1) + "; negative: a place that does not count)");
 }
 
 LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode,

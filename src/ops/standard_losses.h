@@ -23,6 +23,10 @@ struct ClassPlaces {
   ClassPlaces(std::span<const TensorType> inputs, std::string_view loss);
 };
 
+// Throws InvalidArgument with the first sample whose target is not a class, the target and the classes.
+// Negative targets are places that do not count.
+void require_classes(const ClassPlaces& problem, std::span<const std::int32_t> targets);
+
 // Saves the probabilities, which may take the memory of the logits, and whose memory the gradient may take.
 LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);

@@ -207,12 +207,24 @@ class BatchLoader::Impl {
     const std::span targets(pointer_to<std::int32_t>(batch.targets.begin), places_ * sample_targets_);
     const std::uint64_t epoch = order_.epoch(batch.number);
     for (std::size_t i = 0; i < indices.size() && !stop.stop_requested(); ++i) {
+      const std::span of_sample = targets.subspan(i * sample_targets_, sample_targets_);
       data_.read({.index = indices[i], .epoch = epoch},
-                 images.subspan(i * sample_elements_, sample_elements_),
-                 targets.subspan(i * sample_targets_, sample_targets_));
+                 images.subspan(i * sample_elements_, sample_elements_), of_sample);
+      require_classes(indices[i], of_sample);
     }
     std::ranges::fill(images.subspan(indices.size() * sample_elements_), 0.0F);
     std::ranges::fill(targets.subspan(indices.size() * sample_targets_), -1);
+  }
+
+  void require_classes(std::uint64_t sample, std::span<const std::int32_t> targets) const {
+    const auto bad =
+        std::ranges::find_if(targets, [&](std::int32_t target) { return target >= data_.classes(); });
+    if (bad != targets.end()) {
+      throw DataError(
+          "sample " + std::to_string(sample) + " of the data set has the class " + std::to_string(*bad) +
+          (targets.size() > 1 ? " at place " + std::to_string(bad - targets.begin()) : "") +
+          "; expected 0 to " + std::to_string(data_.classes() - 1) + ", or -1 for a place without a class");
+    }
   }
 
   Device& device_;

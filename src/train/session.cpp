@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "allocator/pinned_block.h"
+#include "src/ops/standard_losses.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
@@ -85,6 +86,12 @@ ParameterValues describe(const Tape& tape, const TapeParameter& parameter) {
 
 std::string in_words(const ParameterValues& values) {
   return "'" + values.name + "' (" + to_string(values.dims) + ")";
+}
+
+// Its input 1 are classes.
+bool is_class_loss(const OpSpec& spec) {
+  return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
+         std::holds_alternative<DiceCrossEntropySpec>(spec);
 }
 
 constexpr const char* kInputs = "for the inputs of a step";
@@ -234,6 +241,7 @@ auto Session::guarded(const Action& action) {
 
 StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_rate) {
   open(Mode::kTraining);
+  require_classes(inputs);
   const TrainingOptions& training = run_.options.training;
   const std::uint64_t rank = communicator_ ? static_cast<std::uint64_t>(communicator_->rank()) : 0;
   const StepScalars scalars{.learning_rate = learning_rate,
@@ -252,6 +260,7 @@ StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_
 
 StepTicket Session::submit_evaluation(std::span<const AddressRange> inputs) {
   open(Mode::kInference);
+  require_classes(inputs);
   StepTicket ticket =
       guarded([&] { return executor_->submit(inputs, {.step = steps_, .seed = options_.seed}); });
   ++in_flight_;
@@ -620,6 +629,30 @@ void Session::open(Mode mode) {
                                   .graph = training && run_.options.graph,
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
+  class_targets_.clear();
+  const Tape& tape = current_tape();
+  for (OpId id = 0; id < tape.forward_ops(); ++id) {
+    if (is_class_loss(tape.op(id).spec)) {
+      const auto input = std::ranges::find(tape.inputs(), tape.op(id).reads[1]);
+      class_targets_.push_back(
+          {.input = static_cast<std::size_t>(input - tape.inputs().begin()), .loss = id});
+    }
+  }
+}
+
+// Here the host has the labels. Where a step finds one that is wrong, it fails, or on a GPU goes wrong.
+void Session::require_classes(std::span<const AddressRange> inputs) const {
+  if (!device_->properties().touches_memory) {
+    return;
+  }
+  for (const ClassTargets& each : class_targets_) {
+    if (each.input < inputs.size()) {
+      const Op& op = current_tape().op(each.loss);
+      ops::require_classes(ops::ClassPlaces(op.layer_inputs, op.name),
+                           {pointer_to<const std::int32_t>(inputs[each.input].begin),
+                            inputs[each.input].bytes / sizeof(std::int32_t)});
+    }
+  }
 }
 
 const Tape& Session::current_tape() const {

@@ -208,7 +208,8 @@ TEST_P(SoftmaxCrossEntropyTest, RefusesATargetThatIsNoClass) {
     map.run(0);
     FAIL() << "accepted";
   } catch (const InvalidArgument& error) {
-    EXPECT_EQ(error.what(), std::string("target 4 of sample 1, place 9, is not one of 4 classes"));
+    EXPECT_EQ(error.what(), std::string("target 4 of sample 1, place 9, is not one of 4 classes (0 to 3; "
+                                        "negative: a place that does not count)"));
   }
 }
 

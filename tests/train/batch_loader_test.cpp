@@ -63,6 +63,7 @@ class Epochs : public Numbers {
  public:
   using Numbers::Numbers;
   const Dims& target_dims() const override { return map_; }
+  std::int64_t classes() const override { return static_cast<std::int64_t>(size()); }
   void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
     std::ranges::fill(image, static_cast<float>(key.epoch));
     targets[0] = static_cast<std::int32_t>(key.index);
@@ -156,6 +157,29 @@ TEST_F(BatchLoaderTest, LabelMapsAreWholeAndEverySampleKnowsItsEpoch) {
     EXPECT_THAT(images(batch).first(2 * kElements), Each(static_cast<float>(epoch)));
     loader.recycle(batch, {});
   }
+}
+
+// What failed before: a class that is none came as far as the loss, which did not know the sample.
+TEST_F(BatchLoaderTest, NamesTheSampleWhoseClassIsNone) {
+  class Mislabelled : public Numbers {
+   public:
+    using Numbers::Numbers;
+    void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+      Numbers::read(key, image, targets);
+      targets[0] = key.index == 6 ? 5 : -1;
+    }
+  };
+  const Mislabelled data(10);
+  const BatchOrder in_order{.samples = 10, .batch = 4, .shuffle = false, .seed = 0};
+  {
+    BatchLoader loader(*device_, pool_, data, in_order, 0, 3);
+    EXPECT_THAT(targets(loader.next()), Each(-1));
+    EXPECT_THAT([&] { loader.next(); },
+                ::testing::ThrowsMessage<DataError>(::testing::AllOf(
+                    HasSubstr("sample 6 of the data set"), HasSubstr("class 5"), HasSubstr("0 to 4"))));
+  }
+  BatchLoader after(*device_, pool_, data, in_order, 2, 1);
+  EXPECT_EQ(after.next().samples, 2U);
 }
 
 TEST_F(BatchLoaderTest, StartsAnywhere) {

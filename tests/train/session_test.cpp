@@ -25,8 +25,10 @@
 namespace vdnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 3;
@@ -609,6 +611,57 @@ TEST(Session, AFailedStepEndsEverythingWithItsFirstCause) {
     }
     EXPECT_EQ(good.step, 1U);
   }
+}
+
+// What failed before: the step ran, the loss found the label, and the session took no further step, gave no
+// state and could not be saved.
+TEST(Session, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
+  for (const Policy policy : testing::kPolicies) {
+    SCOPED_TRACE(to_string(policy));
+    Session session(plan_run(small_network(), options(policy)), {.seed = 5});
+    session.step(Batch(1).inputs(), 0.1F);
+    const std::string before = session.weights_sha256();
+    Batch bad(2);
+    bad.classes[3] = kClasses;
+    const auto message = AllOf(HasSubstr("target 3 of sample 3"), HasSubstr("0 to 2"));
+    EXPECT_THAT(([&] { session.step(bad.inputs(), 0.1F); }), ThrowsMessage<InvalidArgument>(message));
+    EXPECT_EQ(session.steps(), 1U);
+    EXPECT_EQ(session.state().step, 1U);
+    EXPECT_EQ(session.weights_sha256(), before);
+    EXPECT_THAT(([&] { session.evaluate(bad.inputs()); }), ThrowsMessage<InvalidArgument>(message));
+    session.evaluate(Batch(2).inputs());
+    session.step(Batch(2).inputs(), 0.1F);
+
+    Session without(plan_run(small_network(), options(policy)), {.seed = 5});
+    without.step(Batch(1).inputs(), 0.1F);
+    without.step(Batch(2).inputs(), 0.1F);
+    EXPECT_EQ(session.weights_sha256(), without.weights_sha256());
+  }
+}
+
+TEST(Session, ANegativeLabelIsAPlaceThatDoesNotCount) {
+  Session session(plan_run(small_network(), options()), {.seed = 5});
+  Batch batch(1);
+  batch.classes[0] = -7;
+  EXPECT_EQ(session.step(batch.inputs(), 0.1F).losses[0].counted, kBatch - 1);
+}
+
+// The gradients of the micro-steps before are still there.
+TEST(Session, ALabelThatIsRefusedBetweenMicroStepsEndsNoStep) {
+  const auto weights = [](bool with_bad) {
+    Session session(plan_run(small_network(), accumulating()), {.seed = 5});
+    for (std::uint32_t micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+      Batch bad(micro_step);
+      bad.classes[0] = 77;
+      if (with_bad) {
+        EXPECT_THROW(session.step(bad.inputs(), 0.1F), InvalidArgument);
+      }
+      session.step(Batch(micro_step).inputs(), 0.1F);
+    }
+    EXPECT_EQ(session.steps(), 1U);
+    return session.weights_sha256();
+  };
+  EXPECT_EQ(weights(true), weights(false));
 }
 
 // What a step fails of may be gone by the next: with a whole state it goes on.

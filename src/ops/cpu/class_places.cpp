@@ -2,24 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "src/ops/cpu/loops.h"
-#include "vdnn/error.h"
 
 namespace vdnn::cpu {
 
 // Targets are small beside logits and a pass over them alone is nothing beside exponentials: one thread.
 std::span<const std::int32_t> checked_targets(const ops::ClassPlaces& problem, const OpOperands& operands) {
   const std::span targets(read_pointer<std::int32_t>(operands, 1), problem.samples * problem.places);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (counts(targets[i]) && static_cast<std::uint64_t>(targets[i]) >= problem.classes) {
-      throw InvalidArgument(
-          "target " + std::to_string(targets[i]) + " of sample " + std::to_string(i / problem.places) +
-          (problem.places > 1 ? ", place " + std::to_string(i % problem.places) + "," : "") +
-          " is not one of " + std::to_string(problem.classes) + " classes");
-    }
-  }
+  ops::require_classes(problem, targets);
   return targets;
 }
 
