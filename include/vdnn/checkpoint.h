@@ -78,10 +78,16 @@ class Checkpoint {
 // algorithm where an op has none in the checkpoint, or one that does not exist on this device.
 PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options);
 
+struct SaveOptions {
+  // Write parameters, running statistics and optimizer states also where some are not finite.
+  bool allow_nonfinite = false;
+};
+
 // Writes the session's state and puts it in place of what `path` held, durably and as a whole: whatever
-// fails, the previous checkpoint is still there. Throws DataError where it cannot be written, InvalidArgument
-// with steps in flight.
-void save_checkpoint(const std::filesystem::path& path, Session& session);
+// fails, the previous checkpoint is still there. Throws Diverged, with the first tensor that has values that
+// are not finite, before anything is written, unless the options allow them; DataError where the file cannot
+// be written, InvalidArgument with steps in flight.
+void save_checkpoint(const std::filesystem::path& path, Session& session, const SaveOptions& options = {});
 
 // Restores the session's state. Throws as Checkpoint does; then the session is as it was.
 void load_checkpoint(const std::filesystem::path& path, Session& session);

@@ -64,4 +64,15 @@ class OutOfMemory : public Error {
   MemoryShortage shortage_;
 };
 
+// Numbers that are not finite where training needs finite ones: a loss, the norm of the gradients, or a state
+// that was to be saved. `step()`: updates since the start of training, the one at fault included; from 1.
+class Diverged : public Error {
+ public:
+  Diverged(const std::string& what, std::uint64_t step) : Error(what), step_(step) {}
+  std::uint64_t step() const { return step_; }
+
+ private:
+  std::uint64_t step_;
+};
+
 }  // namespace vdnn

@@ -22,7 +22,9 @@
 // what is in flight and gives everything back.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,7 +77,19 @@ struct LossMetrics {
 struct StepMetrics {
   double loss = 0;                  // the weighted sum of all losses: what is minimised
   std::vector<LossMetrics> losses;  // in the order of the network
+  // Of an update whose gradients are clipped: their norm before that.
+  std::optional<float> gradient_norm;
 };
+
+// What an op of a step has made, when run for the first time or once more, or the input that was loaded.
+struct MadeValue {
+  OpId op = kNone;  // kNone: a load
+  ValueId value = kNone;
+  std::span<const std::byte> bytes;  // on the host, as the device holds them; there during the call
+};
+// Is shown every value as it is made, on the thread that submits the step, which waits for each: a debugging
+// aid. What it throws fails the step.
+using ValueInspector = std::function<void(const MadeValue&, const StepScalars&)>;
 
 // Of the last step submitted.
 struct StepMemory {
@@ -98,6 +112,8 @@ struct ExecutorParts {
   // Steps are graphs where why_not_graph() is empty; elsewhere they run as they are, in the same memory and
   // order, as predictions do.
   bool graph = false;
+  // Not with `graph`, nor on a device that does not touch memory. May be empty.
+  ValueInspector inspect = {};
   // Take so much page-locked memory for the results of a step, where they do not need more: executors that
   // follow each other then find each other's.
   std::uint64_t least_result_bytes = 0;
@@ -111,7 +127,8 @@ std::uint64_t result_bytes(const Tape& tape);
 
 class Executor {
  public:
-  // Takes the schedule's persistent buffers. Throws OutOfMemory. The schedule must have passed the checker
+  // Takes the schedule's persistent buffers. Throws OutOfMemory, and InvalidArgument where values cannot be
+  // inspected. The schedule must have passed the checker
   // (checker.h): what it proves is not checked again.
   explicit Executor(const ExecutorParts& parts);
   ~Executor();
@@ -177,11 +194,15 @@ class Executor {
   Frontier waited_for(const Instruction& instruction) const;
   void release(const Instruction& instruction);
   void launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
+  void inspect(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
+  std::vector<std::byte> on_host(std::uint32_t index, const BufferUse& use);
   void reduce(std::uint32_t index, const Instruction& instruction);
   void load(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs);
   void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
   void take_result_slots();
   void read_result(std::uint32_t index, const Instruction& instruction);
+  std::optional<float> gradient_norm(std::uint64_t step) const;
+  void synchronize(const Frontier& frontier);
   void copy(std::uint32_t index, CopyDirection direction, const Access& destination, const Access& source);
 
   AddressRange operand_range(BufferId buffer, ValueId value) const;
@@ -216,6 +237,7 @@ class Executor {
   Frontier inputs_copied_;
   Frontier results_ready_;
   std::array<Frontier, 2> slots_ready_;  // even and odd steps: their results
+  std::array<bool, 2> updates_{};        // even and odd steps: whether they update
   std::uint64_t step_ = 0;               // the next to be submitted
   std::uint64_t waited_steps_ = 0;       // the next whose results are to be waited for
   std::uint64_t live_bytes_ = 0;         // of the pool, by this executor's count

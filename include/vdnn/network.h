@@ -151,7 +151,7 @@ inline constexpr std::uint64_t kBucketBytes = std::uint64_t{25} << 20U;
 struct TrainingOptions {
   OptimizerSpec optimizer = SgdSpec{};
   // Gradients are scaled so that their norm is at most this; > 0. All gradients then live until the end of
-  // the backward pass, and updates follow it.
+  // the backward pass, and updates follow it. The host is given the norm (StepMetrics::gradient_norm).
   std::optional<float> clip_norm;
   // Data parallelism: so many ranks take part in every update, each with a batch of its own, or, one after
   // the other, with as many as there are micro-steps. Losses are divided by the number of all these batches,

@@ -63,6 +63,8 @@ struct SessionOptions {
   // Is handed the session's device and gives back what the session then uses: a wrapper around it, for
   // example one that counts, or fails on purpose, with the same properties.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device = {};
+  // Is shown every value of training steps as it is made (executor.h). Not of a run whose steps are graphs.
+  ValueInspector inspect = {};
   // Joins the session's device with those of the other ranks; wanted where TrainingOptions::ranks is above 1.
   std::function<std::unique_ptr<Communicator>(Device&)> connect = {};
 };
@@ -177,6 +179,11 @@ class Session {
   // Running statistics are each rank's own; afterwards those of rank 0 are everybody's. Nothing where a
   // device trains alone. Finishes as finish() does.
   void share_statistics();
+
+  // Parts from the other ranks, which do it, too, once everything submitted is done: every later call throws
+  // DeviceError. A session that goes while an exception passes breaks off what the others do. Nothing where a
+  // device trains alone. Throws as finish() does.
+  void leave_ranks();
 
   // Everything that later steps depend on; not between the micro-steps of a step. restore() throws
   // InvalidArgument, and changes nothing, for a state of another network or optimizer; it also mends a

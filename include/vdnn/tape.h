@@ -109,7 +109,8 @@ class Tape {
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
     std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
-    // What the host is given after each step: the metrics of each loss first, then what was asked for.
+    // What the host is given after each step: the metrics of each loss first, then the network's outputs, the
+    // norm of the gradients where they are clipped, and what was asked for.
     std::vector<ValueId> results;
     std::vector<float> loss_weights;  // a loss
   };

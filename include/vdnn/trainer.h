@@ -2,6 +2,9 @@
 // The training loop over a data set: steps a Session (session.h) with batches that a thread of its own has
 // loaded ahead, reads each loss one step late, evaluates after every epoch in the memory that training has
 // left. A step is an update: of as many batches as all ranks together have micro-steps.
+//
+// A step whose loss, or whose gradients' norm where they are clipped, is not finite ends training: Diverged
+// names it. Nothing is saved after such a step, on any rank. nonfinite.h finds the value that was the first.
 
 #include <cstdint>
 #include <functional>
@@ -65,13 +68,15 @@ struct TrainOptions {
   // the whole training. Data in the order, and the learning rate, of the steps that follow.
   std::optional<TrainingState> start;
   // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in
-  // flight.
-  // On every rank.
+  // flight and, unless allow_nonfinite, after steps with finite losses alone. On every rank. If one of them
+  // throws Diverged, as save_checkpoint() does for a state that is not finite, train() does on all of them.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
   // Asked once a step, on every rank: what one of them is asked for all do. With `trace` a stop comes one
   // step later, which is recorded. May be empty.
   std::function<TrainingRequest()> request = {};
+  // Go on where a loss or the norm of the gradients is not finite.
+  bool allow_nonfinite = false;
   // After each so many steps ranks compare their parameters and optimizer states, bit for bit: DeviceError,
   // which names the ranks, where they differ. 0: never.
   std::uint64_t compare_ranks_every = 0;
@@ -132,7 +137,8 @@ class Trainer {
   // As it is in force.
   const PlannedRun& run() const;
 
-  // Trains as the options say, once. `report` may be empty.
+  // Trains as the options say, once. `report` may be empty. Throws Diverged, in the same step on all ranks;
+  // what Session, the data set, `report` and the options' functions throw.
   TrainingResult train(const std::function<void(const StepReport&)>& report);
 
  private:

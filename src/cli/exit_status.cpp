@@ -14,6 +14,7 @@ namespace {
 constexpr int kExitOther = 1;
 constexpr int kExitDoesNotFit = 3;
 constexpr int kExitDevice = 4;
+constexpr int kExitDiverged = 5;
 constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
 
 }  // namespace
@@ -33,6 +34,8 @@ Failure current_failure() {
     return {kExitDoesNotFit, error.what()};
   } catch (const DeviceError& error) {
     return {kExitDevice, error.what()};
+  } catch (const Diverged& error) {
+    return {kExitDiverged, error.what()};
   } catch (const std::exception& error) {
     return {kExitOther, error.what()};
   }

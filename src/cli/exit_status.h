@@ -1,6 +1,6 @@
 #pragma once
 // What the command's exit status says: 0 done; 1 anything else; 2 bad usage or input; 3 does not fit; 4
-// device failure; 130 and 143 ended by SIGINT or SIGTERM, after saving.
+// device failure; 5 the training has diverged; 130 and 143 ended by SIGINT or SIGTERM, after saving.
 
 #include <functional>
 #include <string>

@@ -258,6 +258,9 @@ TrainingArguments in_force(const TrainingArguments& given) {
   require_one_or_more("--steps", arguments.steps);
   require_one_or_more("--save-every", arguments.save_every);
   require_one_or_more("--check-ranks", arguments.check_ranks);
+  if (arguments.find_nan && arguments.allow_nan) {
+    throw InvalidArgument("--find-nan and --allow-nan: give one of them");
+  }
   if (arguments.save_every && !arguments.save) {
     throw InvalidArgument("--save-every belongs to --save, which says where to");
   }

@@ -142,6 +142,8 @@ struct TrainingArguments {
   bool deterministic = false;
   std::optional<std::string> save;
   std::optional<std::uint64_t> save_every;
+  bool find_nan = false;
+  bool allow_nan = false;
   std::optional<std::uint64_t> check_ranks;
   std::optional<std::uint64_t> replan_after;
   std::optional<std::uint64_t> replan_every;
@@ -164,6 +166,10 @@ struct TrainingArguments {
     field("deterministic", self.deterministic, "cpu always is");
     field("save", self.save, "write a checkpoint at the end");
     field("save-every", self.save_every, "and after each so many steps");
+    field("find-nan", self.find_nan,
+          "where a loss or the norm of the gradients is not finite: train the steps since the last "
+          "checkpoint, or the start, once more, and print the first value that is not");
+    field("allow-nan", self.allow_nan, "go on where one is not finite; the checkpoint is then not replaced");
     field("check-ranks", self.check_ranks,
           "after each so many steps, ranks compare their parameters bit for bit");
     field("replan-after", self.replan_after,

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "src/cli/commands.h"
 #include "src/cli/exit_status.h"
@@ -21,6 +22,7 @@
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
 #include "vdnn/chrome_trace.h"
+#include "vdnn/nonfinite.h"
 #include "vdnn/progress.h"
 #include "vdnn/trainer.h"
 
@@ -43,7 +45,29 @@ bool is_terminal(int descriptor, const ProcessGroup* processes) {
   return isatty(descriptor) == 1 && (processes == nullptr || launcher_has_terminal(descriptor));
 }
 
-TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* processes) {
+// What has become of --save.
+struct SavedSteps {
+  std::optional<std::uint64_t>
+      last;              // after which the checkpoint was written; none: this run has written none
+  bool refused = false;  // the last time, since values were not finite (--allow-nan)
+};
+
+// On the rank that writes.
+void save(const TrainingArguments& training, Session& session, SavedSteps& saved) {
+  try {
+    write_output([&] { save_checkpoint(*training.save, session); });
+    saved = {.last = session.steps(), .refused = false};
+  } catch (const Diverged& error) {
+    if (!training.allow_nan) {
+      throw;
+    }
+    saved.refused = true;
+    log_warning(error.what());
+  }
+}
+
+// `saved` must outlive what the options are given to.
+TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* processes, SavedSteps& saved) {
   const TrainingArguments& training = arguments.training;
   TrainOptions options{.learning_rate = training.lr,
                        .learning_rate_schedule = training.lr_schedule,
@@ -55,6 +79,7 @@ TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* pro
                        .trace = !arguments.outputs.trace.empty()};
   options.compare_ranks_every = training.check_ranks.value_or(0);
   options.request = SignalRequests::take;
+  options.allow_nonfinite = training.allow_nan;
   if (training.replan_after || training.replan_every) {
     options.replan =
         ReplanRule{.after_steps = training.replan_after.value_or(training.replan_every.value_or(0)),
@@ -63,9 +88,9 @@ TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* pro
   }
   options.learn = training.learned.has_value();
   if (training.save) {
-    options.save = [path = *training.save, writes = is_first(processes)](Session& session) {
+    options.save = [training, writes = is_first(processes), &saved](Session& session) {
       if (writes) {
-        write_output([&] { save_checkpoint(path, session); });
+        save(training, session, saved);
       }
     };
     options.save_every = training.save_every.value_or(0);
@@ -104,9 +129,9 @@ nlohmann::ordered_json to_json(const StepReport& report) {
 
 // A function of its own, so that the state that was read does not outlive it.
 Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
-                     const std::optional<Checkpoint>& checkpoint, ProcessGroup* processes,
+                     const std::optional<Checkpoint>& checkpoint, ProcessGroup* processes, SavedSteps& saved,
                      const std::function<void(const Replanning&)>& replanned) {
-  TrainOptions options = to_train_options(arguments, processes);
+  TrainOptions options = to_train_options(arguments, processes, saved);
   options.replanned = replanned;
   if (checkpoint) {
     options.start = checkpoint->state(run);
@@ -136,7 +161,8 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
 }
 
 // Everything that it was to write has been written. Of several ranks the first speaks.
-[[noreturn]] void end_stopped(std::ostream& out, TrainArguments given, std::uint64_t step, bool speaks) {
+[[noreturn]] void end_stopped(std::ostream& out, TrainArguments given, const SavedSteps& saved,
+                              std::uint64_t step, bool speaks) {
   const int signal = SignalRequests::ended_by().value_or(SIGTERM);
   const std::string what =
       std::string(signal == SIGINT ? "SIGINT" : "SIGTERM") + " after step " + std::to_string(step);
@@ -145,6 +171,9 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   }
   if (!given.training.save) {
     throw Interrupted(what + "; nothing was saved: there is no --save", signal);
+  }
+  if (saved.refused) {
+    throw Interrupted(what + "; it was not saved: values are not finite", signal);
   }
   given.run.resume = given.training.save;
   std::string outputs;
@@ -155,6 +184,85 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   out << "goes on with: vdnn train" << to_command_line(given.run) << to_command_line(given.training)
       << outputs << std::endl;
   throw Interrupted(what + ", which is saved", signal);
+}
+
+// A training before its first step, alone or on one of several ranks.
+struct PreparedTraining {
+  const TrainArguments& given;
+  const TrainArguments& arguments;  // completed
+  const PlannedRun& run;
+  const DatasetSplits& data;
+  const std::optional<Checkpoint>& checkpoint;
+  ProcessGroup* processes;
+  std::ostream& out;
+};
+
+void carry_out(const PreparedTraining& prepared, SavedSteps& saved);
+
+// The state of the last checkpoint; of step 0 where there is none. Ranks go on from that of the first one,
+// which alone can be relied on to have written it: parameters and optimizer states begin as its own.
+TrainingState last_state(const PreparedTraining& prepared, const SavedSteps& saved) {
+  if (is_first(prepared.processes) && saved.last) {
+    return Checkpoint(*prepared.arguments.training.save).state(prepared.run);
+  }
+  return prepared.checkpoint ? prepared.checkpoint->state(prepared.run) : describe_state(*prepared.run.tape);
+}
+
+TrainingState agreed_on(TrainingState state, ProcessGroup& processes) {
+  for (std::uint64_t* const number : {&state.step, &state.seed}) {
+    processes.broadcast(std::as_writable_bytes(std::span(number, 1)), 0, "the last checkpoint");
+  }
+  for (std::vector<ParameterValues>* const all : {&state.parameters, &state.optimizer}) {
+    for (ParameterValues& one : *all) {
+      one.values.resize(element_count(one.dims));
+    }
+  }
+  return state;
+}
+
+// Trains once more from the last checkpoint, or from the start.
+void find_nan(const PreparedTraining& prepared, const SavedSteps& saved, std::uint64_t last_step) {
+  SavedSteps nothing;
+  TrainOptions options = to_train_options(prepared.arguments, prepared.processes, nothing);
+  TrainingState start = last_state(prepared, saved);
+  if (prepared.processes != nullptr) {
+    start = agreed_on(std::move(start), *prepared.processes);
+  }
+  prepared.out << "looking for the first value that is not finite: steps " << start.step + 1 << " to "
+               << last_step << " once more" << std::endl;
+  if (start.step > 0) {
+    options.start = std::move(start);
+  }
+  const auto found = find_nonfinite(prepared.run, prepared.data, options, last_step);
+  prepared.out << (found ? describe(*found) : "once more, all values were finite") << std::endl;
+}
+
+// Of several ranks, all have ended with the same step, and the first speaks.
+[[noreturn]] void end_diverged(const PreparedTraining& prepared, const SavedSteps& saved,
+                               const Diverged& error) {
+  const TrainingArguments& training = prepared.arguments.training;
+  if (training.find_nan) {
+    try {
+      find_nan(prepared, saved, error.step());
+    } catch (const std::exception& failure) {
+      if (prepared.processes != nullptr) {
+        throw;  // the other ranks wait for this one
+      }
+      log_warning(std::string("--find-nan: ") + failure.what());
+    }
+  }
+  const std::string text =
+      error.what() + std::string("; a lower --lr, warm-up or --clip-norm may help, --allow-nan goes on") +
+      (training.find_nan ? "" : ", --find-nan names the first value that is not finite") +
+      (saved.last ? "; the checkpoint of step " + std::to_string(*saved.last) + " is kept" : "");
+  if (prepared.processes == nullptr) {
+    throw Diverged(text, error.step());
+  }
+  if (is_first(prepared.processes)) {
+    spdlog::error("{}", text);
+  }
+  prepared.processes->barrier("end");  // a launcher ends the others where one has a status of its own
+  throw Diverged("", error.step());
 }
 
 // Alone, or as one of several ranks.
@@ -182,16 +290,34 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   }
   std::ofstream nobody;
   std::ostream& out = is_first(processes) ? people(outputs) : nobody;
-  const bool terminal = is_terminal(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO, processes);
   if (arguments.run.device == "auto" && is_first(processes)) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
   require_fit(run, WaysOut::kCommand);
+  const PreparedTraining prepared{given, arguments, run, data, checkpoint, processes, out};
+  SavedSteps saved;
+  try {
+    carry_out(prepared, saved);
+  } catch (const Diverged& error) {
+    end_diverged(prepared, saved, error);
+  }
+}
+
+void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
+  const TrainArguments& given = prepared.given;
+  const TrainArguments& arguments = prepared.arguments;
+  const PlannedRun& run = prepared.run;
+  const DatasetSplits& data = prepared.data;
+  const std::optional<Checkpoint>& checkpoint = prepared.checkpoint;
+  ProcessGroup* const processes = prepared.processes;
+  std::ostream& out = prepared.out;
+  const OutputArguments& outputs = given.outputs;
+  const bool terminal = is_terminal(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO, processes);
   std::optional<JsonLines> json;
   ProgressBar progress(out, terminal);
   Trainer trainer =
-      make_trainer(arguments, run, data, checkpoint, processes, [&](const Replanning& replanning) {
+      make_trainer(arguments, run, data, checkpoint, processes, saved, [&](const Replanning& replanning) {
         progress.finish();
         print_replanning(out, replanning);
         if (json) {
@@ -215,7 +341,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
     replace_file(path, to_text(result.learned.value()));
     out << "learned: " << path << " (for --profile)\n";
   }
-  if (arguments.training.save) {
+  if (arguments.training.save && !saved.refused) {
     out << "checkpoint: " << *arguments.training.save << "\n";
   }
   if (json) {
@@ -233,7 +359,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
     if (processes != nullptr) {
       processes->barrier("end");  // a launcher ends the others where one has a status of its own
     }
-    end_stopped(out, given, result.last_step, is_first(processes));
+    end_stopped(out, given, saved, result.last_step, is_first(processes));
   }
 }
 
@@ -261,6 +387,8 @@ void train(const TrainArguments& given) {
     train(of_rank(given, *processes), processes.get());
   } catch (const Interrupted&) {
     throw;  // all ranks have ended with the same step
+  } catch (const Diverged&) {
+    throw;  // likewise
   } catch (...) {
     const Failure failure = current_failure();
     processes->end_ranks(failure.text, failure.status);

@@ -1,8 +1,10 @@
 #include "vdnn/executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "allocator/pinned_block.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -76,6 +78,9 @@ bool is_of_update(const Tape& tape, const Instruction& instruction) {
   return op != kNone && tape.op(op).phase == Phase::kUpdate;
 }
 
+// What values are inspected through: small, since it may be all that the budget has left.
+constexpr std::uint64_t kInspectedBytes = std::uint64_t{64} << 10U;
+
 // Where any type is aligned.
 constexpr std::uint64_t kResultAlignment = 64;
 
@@ -104,6 +109,10 @@ Executor::Executor(const ExecutorParts& parts)
   if (parts_.tape->collective() && parts_.communicator == nullptr) {
     throw InvalidArgument("'" + parts_.tape->model() +
                           "' is trained by several ranks together: its executor wants a communicator");
+  }
+  if (parts_.inspect && (parts_.graph || !parts_.device->properties().touches_memory)) {
+    throw InvalidArgument("values of '" + parts_.tape->model() +
+                          "' cannot be inspected while its steps are graphs, or nothing is computed");
   }
   number_awaited_instructions();
   try {
@@ -357,6 +366,7 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
                     .inputs_copied = inputs_copied_,
                     .done = parts_.streams->everything(*parts_.device)};
   slots_ready_[step_ % 2] = results_ready_;
+  updates_[step_ % 2] = scalars.updates();
   ++step_;
   failed_ = false;
   return ticket;
@@ -447,8 +457,7 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
   StepMetrics metrics;
   metrics.losses.reserve(parts_.tape->losses());
   try {
-    const Frontier& ready = slots_ready_[ticket.step % 2];
-    parts_.communicator == nullptr ? parts_.device->synchronize(ready) : parts_.communicator->wait(ready);
+    synchronize(slots_ready_[ticket.step % 2]);
   } catch (...) {
     failed_ = true;
     throw;
@@ -465,7 +474,23 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
     metrics.loss +=
         static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(metrics.losses.back().loss);
   }
+  metrics.gradient_norm = gradient_norm(ticket.step);
   return metrics;
+}
+
+std::optional<float> Executor::gradient_norm(std::uint64_t step) const {
+  const auto results = parts_.tape->results();
+  const auto norm = std::ranges::find_if(
+      results, [&](ValueId value) { return parts_.tape->value(value).kind == ValueKind::kGradientNorm; });
+  if (norm == results.end() || !updates_[step % 2]) {
+    return std::nullopt;
+  }
+  return *pointer_to<const float>(result(step, static_cast<std::size_t>(norm - results.begin())).begin);
+}
+
+// Who waits for other ranks does it through the communicator, which cannot hang.
+void Executor::synchronize(const Frontier& frontier) {
+  parts_.communicator == nullptr ? parts_.device->synchronize(frontier) : parts_.communicator->wait(frontier);
 }
 
 void Executor::note_memory() {
@@ -502,6 +527,9 @@ void Executor::execute(std::uint32_t index, const Instruction& instruction,
   parts_.device->wait(stream, waited_for(instruction));
   if (scalars.updates() || !of_update_[index]) {
     do_work(index, instruction, inputs, scalars);
+    if (parts_.inspect) {
+      inspect(index, instruction, scalars);
+    }
   }
   if (frontier_index_[index] != kNone) {
     frontiers_[step_ % 2][frontier_index_[index]] = parts_.device->frontier(stream);
@@ -611,6 +639,35 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
     };
   }
   parts_.device->submit((*parts_.streams)[instruction.stream], work);
+}
+
+void Executor::inspect(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars) {
+  if (!is_launch(instruction.kind) && instruction.kind != InstructionKind::kLoad) {
+    return;
+  }
+  for (const BufferUse& use : uses_[index]) {
+    if (use.write && use.value != kNone) {
+      const std::vector<std::byte> bytes = on_host(index, use);
+      parts_.inspect({.op = instruction.op, .value = use.value, .bytes = bytes}, scalars);
+    }
+  }
+}
+
+// Waits for the instruction, which has just been submitted.
+std::vector<std::byte> Executor::on_host(std::uint32_t index, const BufferUse& use) {
+  const StreamId stream = (*parts_.streams)[parts_.schedule->instructions[index].stream];
+  const AddressRange range = operand_range(use.buffer, use.value);
+  std::vector<std::byte> bytes(range.bytes);
+  PinnedBlock staging(*parts_.pinned, kInspectedBytes, "to inspect values");
+  for (std::uint64_t at = 0; at < range.bytes; at += kInspectedBytes) {
+    const std::uint64_t size = std::min(kInspectedBytes, range.bytes - at);
+    copy(index, CopyDirection::kDeviceToHost, {.range = {.begin = staging.range().begin, .bytes = size}},
+         {.range = {.begin = range.begin + at, .bytes = size}, .version = version_of(use.buffer, use.value)});
+    staging.used_until(parts_.device->frontier(stream));
+    synchronize(parts_.device->frontier(stream));
+    std::memcpy(bytes.data() + at, pointer_to<const std::byte>(staging.range().begin), size);
+  }
+  return bytes;
 }
 
 // In place, as the checker has seen to.

@@ -763,7 +763,8 @@ void Lowering::lower_all_updates() {
   }
 }
 
-// Metrics first, then the network's outputs, then what was asked for.
+// Metrics first, then the network's outputs, then the norm of the gradients, by which a training that
+// diverges is seen, then what was asked for.
 void Lowering::list_results() {
   for (const Layer& each : network_.layers()) {
     if (is_loss(each.spec)) {
@@ -781,6 +782,9 @@ void Lowering::list_results() {
   }
   if (training_ == nullptr) {
     return;
+  }
+  if (gradient_norm_ != kNone) {
+    add(gradient_norm_);
   }
   for (const std::string& name : training_->results) {
     const auto found = std::ranges::find(parts_.values, name, &Value::name);

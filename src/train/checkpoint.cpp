@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/train/flat_json.h"
+#include "src/train/nonfinite_floats.h"
 #include "src/train/safetensors_header.h"
 #include "vdnn/error.h"
 #include "vdnn/sha256.h"
@@ -367,8 +368,18 @@ PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network
   return run;
 }
 
-void save_checkpoint(const fs::path& path, Session& session) {
+void save_checkpoint(const fs::path& path, Session& session, const SaveOptions& options) {
   const TrainingState state = session.state();
+  if (!options.allow_nonfinite) {
+    for_each_tensor(state, [&](const ParameterValues& tensor) {
+      if (const auto found = find_nonfinite(tensor.values)) {
+        throw Diverged("after step " + std::to_string(state.step) + " " + in_words(tensor.name, tensor.dims) +
+                           " has values that are not finite (" + to_string(*found) + "): '" + path.string() +
+                           "' is not written",
+                       state.step);
+      }
+    });
+  }
   std::vector<SafetensorsTensor> tensors;
   for_each_tensor(state, [&](const ParameterValues& values) {
     tensors.push_back({.name = values.name, .dims = values.dims});

@@ -144,6 +144,9 @@ Session::Session(PlannedRun run, const SessionOptions& options)
       !reason.empty()) {
     throw InvalidArgument("steps cannot be graphs on " + run_.target.name + ": " + reason);
   }
+  if (options.inspect && run_.options.graph) {
+    throw InvalidArgument("values cannot be inspected where steps are graphs");
+  }
   connect();
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
   take_from_first_rank(false);
@@ -214,6 +217,15 @@ void Session::share_statistics() {
   require_idle();
   finish();
   take_from_first_rank(true);
+}
+
+void Session::leave_ranks() {
+  if (!communicator_) {
+    return;
+  }
+  finish();
+  communicator_.reset();
+  failure_ = std::make_exception_ptr(DeviceError("this session has left the other ranks"));
 }
 
 // Blocks; who waits for other ranks does it through the communicator, which cannot hang.
@@ -627,6 +639,7 @@ void Session::open(Mode mode) {
                                   .program = training ? program_.get() : evaluation_program_.get(),
                                   .communicator = communicator_.get(),
                                   .graph = training && run_.options.graph,
+                                  .inspect = training ? options_.inspect : ValueInspector(),
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
   class_targets_.clear();

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "src/base/median.h"
+#include "src/train/nonfinite_floats.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
 #include "vdnn/learning_rate.h"
@@ -137,6 +140,17 @@ class Trainer::Impl {
       throw InvalidArgument("a trainer trains once");
     }
     trained_ = true;
+    try {
+      return train_steps(report);
+    } catch (const Diverged&) {
+      // What was submitted after that step is done on all ranks before any of them goes.
+      session_.leave_ranks();
+      throw;
+    }
+  }
+
+ private:
+  TrainingResult train_steps(const std::function<void(const StepReport&)>& report) {
     const std::uint64_t per_epoch = order_.batches_per_epoch();
     while (session_.steps() < total_steps_) {
       const std::uint64_t first = session_.steps();
@@ -148,7 +162,6 @@ class Trainer::Impl {
     return finish();
   }
 
- private:
   bool evaluates() const { return options_.epochs > 0 && data_.test != nullptr; }
   Device& device() { return session_.device(); }
 
@@ -371,20 +384,53 @@ class Trainer::Impl {
 
   void save() {
     session_.share_statistics();
-    options_.save(session_);
-    if (processes_ != nullptr) {
-      processes_->barrier("checkpoint");  // one rank writes, and no step of the others waits for it
+    std::string refused;
+    try {
+      options_.save(session_);
+    } catch (const Diverged& error) {
+      refused = error.what();
+    }
+    // One rank writes, and no step of the others waits for it; where it refuses, all end.
+    for (const std::string& reason : texts_of_all_ranks(refused)) {
+      if (!reason.empty()) {
+        throw Diverged(reason, session_.steps());
+      }
     }
     last_step_end_.reset();  // no part of the next step
   }
 
+  std::vector<std::string> texts_of_all_ranks(const std::string& mine) {
+    return processes_ == nullptr ? std::vector{mine} : processes_->gather_to_all(mine, "checkpoint");
+  }
+
+  // Alike on all ranks, since losses and gradients are. A step that an optimizer is to skip, where losses are
+  // scaled, would not come here.
+  void require_finite(std::optional<float> gradient_norm) const {
+    const auto norm = static_cast<double>(gradient_norm.value_or(0));
+    if (options_.allow_nonfinite || (std::isfinite(result_.loss) && std::isfinite(norm))) {
+      return;
+    }
+    const std::uint64_t step = first_step_ + result_.steps;
+    std::ostringstream text;
+    text << "step " << step << " has diverged: ";
+    if (std::isfinite(result_.loss)) {
+      text << "the norm of its gradients is " << nonfinite_text(norm) << ", its loss " << result_.loss;
+    } else {
+      text << "its loss is " << nonfinite_text(result_.loss);
+    }
+    text << ", at a learning rate of " << rate_.rate(step - 1);
+    throw Diverged(text.str(), step);
+  }
+
   void finish_step(const Pending& step, const std::function<void(const StepReport&)>& report) {
-    loss_ += session_.wait(step.ticket).loss;
+    const StepMetrics metrics = session_.wait(step.ticket);
+    loss_ += metrics.loss;
     if (!step.updates) {
       return;
     }
     result_.loss = std::exchange(loss_, 0) / micro_steps();
     ++result_.steps;
+    require_finite(metrics.gradient_norm);
     const double now = device().now_seconds();
     const double stalled = device().times(session_.streams()[StreamRole::kCompute]).waiting_seconds;
     std::optional<double> stall_seconds;

@@ -25,6 +25,7 @@ namespace vdnn {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -375,10 +376,73 @@ TEST_F(CliTest, NoLinkLeadsAnOutputToACheckpointOrToAnotherOutput) {
   EXPECT_EQ(run("plan --model lenet --json /dev/stdout --trace /dev/stderr").status, 0);
 }
 
+class DivergedTest : public CliTest {
+ protected:
+  // With a learning rate at which the second step is the last one with a finite loss, or the first without.
+  std::string diverging(const std::string& more) const {
+    return "train --model lenet --batch 8 --data synthetic --threads 1 --lr 1e28 " + more;
+  }
+  // Three steps with an ordinary learning rate.
+  void save_sound_checkpoint() const {
+    ASSERT_EQ(run("train --model lenet --batch 8 --data synthetic --threads 1 --steps 3 --save " +
+                  path("checkpoint"))
+                  .status,
+              0);
+  }
+  static constexpr int kDiverged = 5;
+};
+
+// What failed before: the training went on with status 0, and its last weights, which were no numbers, took
+// the checkpoint's place.
+TEST_F(DivergedTest, EndsWithItsStatusNamesTheStepAndLeavesTheCheckpoint) {
+  save_sound_checkpoint();
+  const std::string before = read("checkpoint");
+  const Outcome outcome =
+      run(diverging("--steps 20 --resume " + path("checkpoint") + " --save " + path("checkpoint")));
+  EXPECT_EQ(outcome.status, kDiverged);
+  EXPECT_THAT(outcome.log, AllOf(HasSubstr("step 5 has diverged: its loss is"), HasSubstr("--find-nan"),
+                                 HasSubstr("--allow-nan"), HasSubstr("learning rate of 1e+28")));
+  EXPECT_EQ(read("checkpoint"), before);
+}
+
+// The images are at most 1 and the weights after the first step about 1e27, so what the first layer makes is
+// finite and what the second makes of it is not.
+TEST_F(DivergedTest, FindsTheFirstValueThatIsNotFinite) {
+  const Outcome from_start = run(diverging("--steps 20 --find-nan"));
+  EXPECT_EQ(from_start.status, kDiverged);
+  EXPECT_THAT(from_start.out, AllOf(HasSubstr("steps 1 to 2 once more"),
+                                    HasSubstr("step 2, op conv2.forward: conv2.y (8x50x8x8)")));
+  save_sound_checkpoint();
+  const Outcome from_checkpoint = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint")));
+  EXPECT_EQ(from_checkpoint.status, kDiverged);
+  EXPECT_THAT(from_checkpoint.out,
+              AllOf(HasSubstr("steps 4 to 5 once more"), HasSubstr("step 5, op conv2.forward: conv2.y")));
+  // The run's own checkpoint is later than the one that it went on from.
+  const Outcome from_saved = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint") +
+                                           " --save-every 1 --save " + path("own")));
+  EXPECT_EQ(from_saved.status, kDiverged);
+  EXPECT_THAT(from_saved.out,
+              AllOf(HasSubstr("steps 5 to 5 once more"), HasSubstr("step 5, op conv2.forward: conv2.y")));
+  EXPECT_THAT(from_saved.log, HasSubstr("the checkpoint of step 4 is kept"));
+}
+
+TEST_F(DivergedTest, MayGoOnAndLeavesTheCheckpoint) {
+  save_sound_checkpoint();
+  const std::string before = read("checkpoint");
+  const Outcome outcome = run(diverging("--steps 7 --allow-nan --resume " + path("checkpoint") + " --save " +
+                                        path("checkpoint") + " --json " + path("run.json")));
+  EXPECT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("'" + path("checkpoint") + "' is not written"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("checkpoint: ")));
+  EXPECT_EQ(read("checkpoint"), before);
+  EXPECT_TRUE(last_line(read("run.json"))["loss"].is_null());
+}
+
 // Losses that were no numbers counted as right, and were printed as "-nan".
 TEST_F(CliTest, ATrainingThatDivergedSaysSo) {
   const Outcome outcome =
-      run("train --model lenet --batch 64 --data synthetic --epochs 1 --lr 1e30 --json " + path("run.json"));
+      run("train --model lenet --batch 64 --data synthetic --epochs 1 --lr 1e30 --allow-nan --json " +
+          path("run.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.log;
   EXPECT_THAT(outcome.out, HasSubstr("loss nan"));
   EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("-nan")));
@@ -1250,6 +1314,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"EpsilonOfZero", "plan --model lenet --optimizer adam --epsilon 0", "epsilon"},
         BadInput{"NegativeDecay", "plan --model lenet --weight-decay -0.1", "--weight-decay"},
         BadInput{"ClippedToNothing", "plan --model lenet --clip-norm 0", "--clip-norm"},
+        BadInput{"FindsAndAllowsNan", "train --model lenet --data synthetic --steps 1 --find-nan --allow-nan",
+                 "--allow-nan"},
         BadInput{"ClipNormIsInfinite", "plan --model lenet --clip-norm inf", "--clip-norm"},
         BadInput{"SaveEveryWithoutSave", "train --model lenet --data synthetic --steps 1 --save-every 2",
                  "--save-every belongs to --save"},

@@ -39,6 +39,7 @@ namespace fs = std::filesystem;
 constexpr int kUsage = 2;
 constexpr int kDoesNotFit = 3;
 constexpr int kNoDevice = 4;
+constexpr int kDiverged = 5;
 
 class Ranks : public testing::TemporaryDirectory {
  protected:
@@ -162,6 +163,19 @@ TEST_F(Ranks, SynchronizedNormalizationGoesOnFromOrdinaryAndTheOtherWayAround) {
     EXPECT_THAT(outcome.text, HasSubstr(first ? "over the batches of all ranks, and goes on with each rank's"
                                               : "over each rank's own batch, and goes on with the batches"));
   }
+}
+
+TEST_F(Ranks, EndWithTheSameStepWhereTheyDivergeAndLeaveTheCheckpoint) {
+  trained("--devices 2 --steps 3 --save " + path("checkpoint"));
+  const std::string before = read("checkpoint");
+  const testing::Outcome outcome = run(train("--devices 2 --steps 20 --lr 1e28 --find-nan --resume " +
+                                             path("checkpoint") + " --save " + path("checkpoint")));
+  EXPECT_EQ(outcome.status, kDiverged) << outcome.text;
+  const std::string message = "step 5 has diverged";
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr(message), HasSubstr("steps 4 to 5 once more"),
+                                  HasSubstr("step 5, rank 0, op ")));
+  EXPECT_EQ(outcome.text.find(message), outcome.text.rfind(message)) << outcome.text;
+  EXPECT_EQ(read("checkpoint"), before);
 }
 
 TEST_F(Ranks, ABudgetIsEnforcedOnEach) {

@@ -123,6 +123,8 @@ Json train_summary() {
                              {"deterministic", false},
                              {"save", nullptr},
                              {"save_every", nullptr},
+                             {"find_nan", false},
+                             {"allow_nan", false},
                              {"check_ranks", nullptr},
                              {"replan_after", nullptr},
                              {"replan_every", nullptr},

@@ -35,6 +35,7 @@
 #include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
 #include "vdnn/learned_costs.h"
+#include "vdnn/nonfinite.h"
 #include "vdnn/schedule_file.h"
 #include "vdnn/session.h"
 #include "vdnn/trainer.h"
@@ -341,6 +342,92 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   EXPECT_EQ(step(other), second);
   EXPECT_EQ(other.weights_sha256(), weights);
   EXPECT_EQ(other.device().properties().name, "cuda:0");
+}
+
+// What failed before: the label was found by nobody, the loss was NaN, and the parameters were updated.
+TEST_F(GpuTraining, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
+  for (const bool graph : {false, true}) {
+    RunOptions asked = options("cuda:0");
+    asked.graph = graph;
+    const PlannedRun run = plan_run(asked);
+    const auto data = random_inputs(*run.tape, 1);
+    const auto weights = [&](bool with_bad) {
+      Session session(run, {.seed = 3});
+      for (int step = 0; step < 4; ++step) {
+        auto bad = data;
+        const std::int32_t none = 10;
+        std::memcpy(bad[1].data() + 2 * sizeof(none), &none, sizeof(none));
+        if (with_bad) {
+          const std::string before = session.weights_sha256();
+          EXPECT_THAT(([&] {
+                        session.step({std::span(bad[0]), std::span(bad[1])}, 0.1F);
+                      }),
+                      ::testing::ThrowsMessage<InvalidArgument>(
+                          ::testing::AllOf(HasSubstr("target 10 of sample 2"), HasSubstr("0 to 9"))));
+          EXPECT_EQ(session.weights_sha256(), before);
+          EXPECT_EQ(session.state().step, static_cast<std::uint64_t>(step));
+        }
+        session.step({std::span(data[0]), std::span(data[1])}, 0.1F);
+      }
+      return session.weights_sha256();
+    };
+    EXPECT_EQ(weights(true), weights(false));
+  }
+}
+
+// From some epoch on, one element of each image is infinite.
+class InfiniteFrom : public Dataset {
+ public:
+  InfiniteFrom(std::unique_ptr<Dataset> data, std::uint64_t epoch) : data_(std::move(data)), epoch_(epoch) {}
+  std::uint64_t size() const override { return data_->size(); }
+  const Dims& sample_dims() const override { return data_->sample_dims(); }
+  const Dims& target_dims() const override { return data_->target_dims(); }
+  std::int64_t classes() const override { return data_->classes(); }
+  void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const override {
+    data_->read(key, image, targets);
+    if (key.epoch >= epoch_) {
+      image[3] = std::numeric_limits<float>::infinity();
+    }
+  }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  std::uint64_t epoch_;
+};
+
+// Eight samples are two steps an epoch.
+TEST_F(GpuTraining, DivergenceEndsTrainingBeforeItIsSavedAndTheFirstValueIsFound) {
+  for (const bool graph : {false, true}) {
+    RunOptions asked = options("cuda:0");
+    asked.graph = graph;
+    asked.training.clip_norm = 1;
+    const PlannedRun run = plan_run(asked);
+    DatasetSplits data = data_for(run, "synthetic");
+    data.training =
+        std::make_unique<InfiniteFrom>(std::make_unique<FirstSamples>(std::move(data.training), 8), 4);
+    std::uint64_t saved = 0;
+    const TrainOptions training{
+        .steps = 20, .save = [&](Session& session) { saved = session.steps(); }, .save_every = 1};
+    try {
+      Trainer(run, data, training).train({});
+      ADD_FAILURE() << "it did not diverge";
+    } catch (const Diverged& error) {
+      EXPECT_EQ(error.step(), 9U);
+    }
+    EXPECT_EQ(saved, 8U);
+    const std::optional<NonfiniteValue> found = find_nonfinite(run, data, training, 9);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->step, 9U);
+    EXPECT_EQ(found->value, "images");
+    EXPECT_EQ(found->first, 3U);
+    EXPECT_EQ(found->nonfinite, 4U);
+    if (graph) {
+      EXPECT_GT(cuda_->calls("cudaGraphLaunch"), 0U);
+      TrainOptions inspected = training;
+      inspected.session.inspect = [](const MadeValue&, const StepScalars&) {};
+      EXPECT_THROW(Trainer(run, data, inspected), InvalidArgument);
+    }
+  }
 }
 
 // --- engines -----------------------------------------------------------------------------------------------

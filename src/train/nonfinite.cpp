@@ -1,0 +1,193 @@
+#include "vdnn/nonfinite.h"
+
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "src/train/nonfinite_floats.h"
+#include "vdnn/error.h"
+
+namespace vdnn {
+
+namespace {
+
+// With its place in the order in which a training makes values.
+struct Found {
+  NonfiniteValue value;
+  std::uint64_t position = 0;  // of the op on the tape, from 1; 0: made by none
+
+  auto order() const { return std::tuple(value.step, value.micro_step, position, value.rank); }
+};
+
+Found found(const NonfiniteFloats& floats, std::string name, Dims dims) {
+  return {.value = {.value = std::move(name),
+                    .dims = std::move(dims),
+                    .elements = floats.elements,
+                    .nonfinite = floats.count,
+                    .first = floats.first,
+                    .first_value = floats.value}};
+}
+
+// Looks at values until it has found one.
+class Search {
+ public:
+  Search(const Tape& tape, std::optional<int> rank) : tape_(tape), rank_(rank) {}
+
+  void look_at(const TrainingState& state) {
+    for (const std::vector<ParameterValues>* const all : {&state.parameters, &state.optimizer}) {
+      for (const ParameterValues& one : *all) {
+        if (const auto floats = find_nonfinite(one.values); floats && !first_) {
+          first_ = found(*floats, one.name, one.dims);
+          first_->value.step = state.step;
+          first_->value.rank = rank_;
+        }
+      }
+    }
+  }
+
+  void look_at(const MadeValue& made, const StepScalars& scalars) {
+    const Value& value = tape_.value(made.value);
+    if (first_ || value.type.data_type != DataType::kF32) {
+      return;
+    }
+    const std::span values(reinterpret_cast<const float*>(made.bytes.data()),
+                           made.bytes.size() / sizeof(float));
+    if (const auto floats = find_nonfinite(values)) {
+      first_ = found(*floats, value.name, value.type.dims);
+      first_->value.step = scalars.step + 1;
+      first_->value.micro_step = scalars.micro_step;
+      first_->value.rank = rank_;
+      if (made.op != kNone) {
+        first_->value.op = tape_.op(made.op).name;
+        first_->position = std::uint64_t{made.op} + 1;
+      }
+    }
+  }
+
+  const std::optional<Found>& first() const { return first_; }
+
+ private:
+  const Tape& tape_;
+  std::optional<int> rank_;
+  std::optional<Found> first_;
+};
+
+// --- between ranks -----------------------------------------------------------------------------------------
+
+std::string to_text(const std::optional<Found>& found) {
+  if (!found) {
+    return "";
+  }
+  const NonfiniteValue& value = found->value;
+  return nlohmann::json{value.step,
+                        value.micro_step,
+                        value.rank.value_or(0),
+                        value.op,
+                        value.value,
+                        value.dims,
+                        value.elements,
+                        value.nonfinite,
+                        value.first,
+                        std::bit_cast<std::uint32_t>(value.first_value),
+                        found->position}
+      .dump();
+}
+
+Found from_text(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {.value = {.step = json[0],
+                    .micro_step = json[1],
+                    .rank = json[2].get<int>(),
+                    .op = json[3],
+                    .value = json[4],
+                    .dims = json[5].get<Dims>(),
+                    .elements = json[6],
+                    .nonfinite = json[7],
+                    .first = json[8],
+                    .first_value = std::bit_cast<float>(json[9].get<std::uint32_t>())},
+          .position = json[10]};
+}
+
+std::optional<Found> first_of_all_ranks(const std::optional<Found>& mine, ProcessGroup& processes) {
+  std::optional<Found> first;
+  for (const std::string& text : processes.gather_to_all(to_text(mine), "values that are not finite")) {
+    if (!text.empty()) {
+      Found other = from_text(text);
+      if (!first || other.order() < first->order()) {
+        first = std::move(other);
+      }
+    }
+  }
+  return first;
+}
+
+// --- the training ------------------------------------------------------------------------------------------
+
+// Of which the learning rate is a function.
+std::uint64_t steps_of(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options) {
+  if (options.epochs == 0) {
+    return options.steps;
+  }
+  const BatchOrder order{.samples = data.training->size(),
+                         .batch = static_cast<std::int64_t>(run.global_batch()),
+                         .shuffle = true};
+  return options.epochs * order.batches_per_epoch();
+}
+
+TrainOptions once_more(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& given,
+                       std::uint64_t last_step) {
+  const std::uint64_t begin = given.start ? given.start->step : 0;
+  if (last_step <= begin) {
+    throw InvalidArgument("step " + std::to_string(last_step) + " is not after step " +
+                          std::to_string(begin) + ", which training would go on from");
+  }
+  TrainOptions options = given;
+  options.steps = steps_of(run, data, given);
+  options.epochs = 0;
+  options.trace = false;
+  options.replan.reset();
+  options.learn = false;
+  options.save = nullptr;
+  options.compare_ranks_every = 0;
+  options.allow_nonfinite = true;
+  options.request = [left = last_step - begin]() mutable {
+    return --left == 0 ? TrainingRequest::kStop : TrainingRequest::kNothing;
+  };
+  return options;
+}
+
+}  // namespace
+
+std::string describe(const NonfiniteValue& value) {
+  const NonfiniteFloats floats{
+      .count = value.nonfinite, .elements = value.elements, .first = value.first, .value = value.first_value};
+  return "step " + std::to_string(value.step) +
+         (value.micro_step > 0 ? ", micro-step " + std::to_string(value.micro_step + 1) : "") +
+         (value.rank ? ", rank " + std::to_string(*value.rank) : "") + ", " +
+         (value.op.empty() ? "made by no op" : "op " + value.op) + ": " + value.value + " (" +
+         to_string(value.dims) + ") has elements that are not finite: " + to_string(floats);
+}
+
+std::optional<NonfiniteValue> find_nonfinite(const PlannedRun& run, const DatasetSplits& data,
+                                             const TrainOptions& given, std::uint64_t last_step) {
+  ProcessGroup* const processes = run.options.training.ranks > 1 ? given.processes : nullptr;
+  PlannedRun plain = run;
+  plain.options.graph = false;
+  Search search(*plain.tape, processes == nullptr ? std::nullopt : std::optional(processes->rank()));
+  TrainOptions options = once_more(run, data, given, last_step);
+  if (options.start) {
+    search.look_at(*options.start);
+  }
+  options.session.inspect = [&](const MadeValue& made, const StepScalars& scalars) {
+    search.look_at(made, scalars);
+  };
+  Trainer(plain, data, options).train({});
+  const std::optional<Found> first =
+      processes == nullptr ? search.first() : first_of_all_ranks(search.first(), *processes);
+  return first ? std::optional(first->value) : std::nullopt;
+}
+
+}  // namespace vdnn

@@ -1,0 +1,47 @@
+#pragma once
+// Numbers that are not finite, among others.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace vdnn {
+
+// "nan", "inf" or "-inf"; the sign of what is no number means nothing.
+inline std::string nonfinite_text(double value) {
+  if (std::isnan(value)) {
+    return "nan";
+  }
+  return value > 0 ? "inf" : "-inf";
+}
+
+struct NonfiniteFloats {
+  std::size_t count = 0;     // > 0
+  std::size_t elements = 0;  // looked at
+  std::size_t first = 0;     // the index of the first
+  float value = 0;           // of the first
+};
+
+// Empty: all are finite.
+inline std::optional<NonfiniteFloats> find_nonfinite(std::span<const float> values) {
+  const auto is_nonfinite = [](float value) { return !std::isfinite(value); };
+  const auto first = std::ranges::find_if(values, is_nonfinite);
+  if (first == values.end()) {
+    return std::nullopt;
+  }
+  return NonfiniteFloats{.count = static_cast<std::size_t>(std::count_if(first, values.end(), is_nonfinite)),
+                         .elements = values.size(),
+                         .first = static_cast<std::size_t>(first - values.begin()),
+                         .value = *first};
+}
+
+// "3 of 400, the first at 17: nan"
+inline std::string to_string(const NonfiniteFloats& found) {
+  return std::to_string(found.count) + " of " + std::to_string(found.elements) + ", the first at " +
+         std::to_string(found.first) + ": " + nonfinite_text(static_cast<double>(found.value));
+}
+
+}  // namespace vdnn
