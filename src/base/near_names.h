@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,18 +11,23 @@
 
 namespace vdnn {
 
-// Insertions, deletions and replacements that it takes to get from one to the other (Levenshtein 1966).
+// Least number of insertions, deletions, replacements and swaps of neighbours that turn one into the other,
+// where no part is edited twice (optimal string alignment; Damerau 1964).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t column = 0; column <= b.size(); ++column) {
-    row[column] = column;
-  }
-  for (std::size_t line = 0; line < a.size(); ++line) {
-    std::size_t diagonal = std::exchange(row[0], line + 1);
-    for (std::size_t column = 0; column < b.size(); ++column) {
-      const std::size_t replaced = diagonal + (a[line] == b[column] ? 0 : 1);
-      diagonal = row[column + 1];
-      row[column + 1] = std::min({replaced, row[column] + 1, diagonal + 1});
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t line = 1; line <= a.size(); ++line) {
+    std::swap(before, last);
+    std::swap(last, row);
+    row[0] = line;
+    for (std::size_t column = 1; column <= b.size(); ++column) {
+      const std::size_t replaced = last[column - 1] + (a[line - 1] == b[column - 1] ? 0 : 1);
+      row[column] = std::min({replaced, last[column] + 1, row[column - 1] + 1});
+      if (line > 1 && column > 1 && a[line - 1] == b[column - 2] && a[line - 2] == b[column - 1]) {
+        row[column] = std::min(row[column], before[column - 2] + 1);
+      }
     }
   }
   return row.back();
@@ -41,6 +47,18 @@ inline std::string near_names(std::string_view name, const std::vector<std::stri
     text += (each > 0 ? ", " : "") + ranked[each].second;
   }
   return text;
+}
+
+// The nearest of `names`, as a suffix of a message: " (did you mean 'train'?)". Empty unless it is near: one
+// edit for each three characters of `name`, and at least one, reach it.
+inline std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
+  const auto distance = [&](const std::string& each) { return edit_distance(name, each); };
+  const auto nearest = std::ranges::min_element(names, {}, distance);
+  const std::size_t most = std::max(name.size() / 3, std::size_t{1});
+  if (name.size() < 2 || nearest == names.end() || distance(*nearest) > most) {
+    return "";
+  }
+  return " (did you mean '" + *nearest + "'?)";
 }
 
 }  // namespace vdnn

@@ -36,20 +36,25 @@ struct Unit {
   std::uint64_t bytes;
 };
 
-constexpr std::array<Unit, 9> kUnits{{{"", 1},
-                                      {"KiB", 1ULL << 10},
-                                      {"MiB", 1ULL << 20},
-                                      {"GiB", 1ULL << 30},
-                                      {"TiB", 1ULL << 40},
-                                      {"KB", 1'000},
-                                      {"MB", 1'000'000},
-                                      {"GB", 1'000'000'000},
-                                      {"TB", 1'000'000'000'000}}};
+// The first of a size is the one that it is written in.
+constexpr std::array<Unit, 13> kUnits{{{"", 1},
+                                       {"KiB", 1ULL << 10},
+                                       {"MiB", 1ULL << 20},
+                                       {"GiB", 1ULL << 30},
+                                       {"TiB", 1ULL << 40},
+                                       {"KB", 1'000},
+                                       {"MB", 1'000'000},
+                                       {"GB", 1'000'000'000},
+                                       {"TB", 1'000'000'000'000},
+                                       {"K", 1ULL << 10},
+                                       {"M", 1ULL << 20},
+                                       {"G", 1ULL << 30},
+                                       {"T", 1ULL << 40}}};
 
 [[noreturn]] void reject_size(std::string_view text) {
   throw InvalidArgument(
       "'" + std::string(text) +
-      "' is not a size: write 512MiB or 12GiB (binary), 12GB (decimal), or a bare number of "
+      "' is not a size: write 512MiB or 12GiB (binary, as is 12G), 12GB (decimal), or a bare number of "
       "bytes");
 }
 

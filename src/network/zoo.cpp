@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "src/base/near_names.h"
 #include "src/network/zoo/models.h"
 #include "vdnn/error.h"
 
@@ -21,13 +22,15 @@ std::vector<zoo::Model> all_models() {
 
 zoo::Model find_model(const std::string& name) {
   std::string known;
+  std::vector<std::string> names;
   for (zoo::Model& model : all_models()) {
     if (model.name == name) {
       return std::move(model);
     }
     known += (known.empty() ? "" : ", ") + model.name;
+    names.push_back(model.name);
   }
-  throw InvalidArgument("unknown model '" + name + "'; known: " + known);
+  throw InvalidArgument("unknown model '" + name + "'" + did_you_mean(name, names) + "; known: " + known);
 }
 
 }  // namespace

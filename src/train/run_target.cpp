@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include "src/base/near_names.h"
 #include "streams/host_memory.h"
 #include "vdnn/error.h"
 #include "vdnn/process_group.h"
@@ -109,15 +110,11 @@ std::string letters_and_digits(std::string_view text) {
 
 // The rates of the GPU where they are known, else of another; what memory is like is the GPU's own.
 SimProfile profile_of_gpu(const std::string& gpu, const DeviceProperties& properties) {
-  constexpr const char* kStandIn = "a100";
-  SimProfile profile = sim_profile(kStandIn);
-  std::string source = "no figures of " + gpu + ": those of " + kStandIn + " (" + profile.source + ")";
-  for (const std::string& name : sim_profile_names()) {
-    if (name != "cpu" && letters_and_digits(gpu).find(letters_and_digits(name)) != std::string::npos) {
-      profile = sim_profile(name);
-      source = profile.source;
-    }
-  }
+  const GpuRates rates = rates_of_gpu(gpu);
+  SimProfile profile = sim_profile(rates.profile);
+  std::string source =
+      rates.known ? profile.source
+                  : "no figures of " + gpu + ": those of " + rates.profile + " (" + profile.source + ")";
   profile.name = properties.name;
   profile.memory_bytes = properties.memory_bytes;
   profile.host_memory_bytes = host_memory_bytes();
@@ -171,6 +168,15 @@ void resolve_auto(RunTarget& target, const RunOptions& options) {
   }
 }
 
+// Those that every machine has.
+std::vector<std::string> device_names() {
+  std::vector<std::string> names{"auto", "cpu", "cuda:0"};
+  for (const std::string& name : sim_profile_names()) {
+    names.push_back(std::string(kSimPrefix) + name);
+  }
+  return names;
+}
+
 int parse_ordinal(const std::string& device) {
   int ordinal = 0;
   const char* const end = device.data() + device.size();
@@ -182,6 +188,16 @@ int parse_ordinal(const std::string& device) {
 }
 
 }  // namespace
+
+GpuRates rates_of_gpu(const std::string& gpu) {
+  GpuRates rates{.profile = "a100", .known = false};
+  for (const std::string& name : sim_profile_names()) {
+    if (name != "cpu" && letters_and_digits(gpu).find(letters_and_digits(name)) != std::string::npos) {
+      rates = {.profile = name, .known = true};
+    }
+  }
+  return rates;
+}
 
 std::optional<std::string> device_file(const std::string& device) {
   if (!device.starts_with(kSimPrefix) || !is_file(device)) {
@@ -216,8 +232,9 @@ RunTarget resolve_target(const RunOptions& options) {
   } else if (options.device.starts_with(kSimPrefix)) {
     resolve_sim(target, options);
   } else {
-    throw InvalidArgument("unknown device '" + options.device +
-                          "': use auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
+    throw InvalidArgument("unknown device '" + options.device + "'" +
+                          did_you_mean(options.device, device_names()) +
+                          ": use auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
   }
   return target;
 }

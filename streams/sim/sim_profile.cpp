@@ -5,6 +5,7 @@
 
 #include "src/base/json_object.h"
 #include "src/base/json_text.h"
+#include "src/base/near_names.h"
 #include "streams/sim/known_profiles.h"
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
@@ -210,7 +211,8 @@ SimProfile sim_profile(const std::string& name) {
     }
     known += (known.empty() ? "" : ", ") + std::string(profile.name);
   }
-  throw InvalidArgument("there is no sim profile '" + name + "'; there are " + known);
+  throw InvalidArgument("there is no sim profile '" + name + "'" + did_you_mean(name, sim_profile_names()) +
+                        "; there are " + known);
 }
 
 std::vector<std::string> sim_profile_names() {

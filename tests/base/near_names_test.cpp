@@ -14,6 +14,27 @@ TEST(NearNames, CountsEdits) {
   EXPECT_EQ(edit_distance("sitting", "kitten"), 3U);
 }
 
+// "trian" was two edits from "train", as far as "grain" would be from "trial".
+TEST(NearNames, ASwapOfNeighboursIsOneEdit) {
+  EXPECT_EQ(edit_distance("trian", "train"), 1U);
+  EXPECT_EQ(edit_distance("ab", "ba"), 1U);
+  EXPECT_EQ(edit_distance("abcd", "badc"), 2U);
+  EXPECT_EQ(edit_distance("ca", "abc"), 3U) << "no part is edited twice";
+}
+
+TEST(NearNames, SuggestsOnlyWhatIsNear) {
+  const std::vector<std::string> names{"train", "plan", "max-batch", "sweep"};
+  EXPECT_EQ(did_you_mean("trian", names), " (did you mean 'train'?)");
+  EXPECT_EQ(did_you_mean("plans", names), " (did you mean 'plan'?)");
+  EXPECT_EQ(did_you_mean("maxbatch", names), " (did you mean 'max-batch'?)");
+  EXPECT_EQ(did_you_mean("max_batches", names), " (did you mean 'max-batch'?)");
+  EXPECT_EQ(did_you_mean("pool", names), "");
+  EXPECT_EQ(did_you_mean("deploy", names), "");
+  EXPECT_EQ(did_you_mean("x", {"y"}), "") << "any letter is one edit from any other";
+  EXPECT_EQ(did_you_mean("", names), "");
+  EXPECT_EQ(did_you_mean("train", {}), "");
+}
+
 TEST(NearNames, TheNearestThreeComeFirst) {
   EXPECT_EQ(near_names("conv1.y", {"fc.bias", "conv11.y", "relu1.y", "conv2.y", "images"}),
             "conv11.y, conv2.y, relu1.y");
