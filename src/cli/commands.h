@@ -19,7 +19,11 @@ std::ostream& people(const OutputArguments& outputs);
 
 // What to run when the command was chosen.
 using Command = std::function<void()>;
+Command add_completion_command(CLI::App& app);  // of the whole application, once it is complete
+Command add_devices_command(CLI::App& app);
 Command add_explain_command(CLI::App& app);
+Command add_manual_command(CLI::App& app);  // likewise
+Command add_models_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
 Command add_max_batch_command(CLI::App& app);
 Command add_plan_command(CLI::App& app);

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <csignal>
 #include <exception>
 
 #include "src/cli/signals.h"
@@ -17,7 +19,22 @@ constexpr int kExitDevice = 4;
 constexpr int kExitDiverged = 5;
 constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
 
+constexpr std::array kStatuses{
+    ExitStatus{0, "done"},
+    ExitStatus{kExitOther, "anything else, for example a disk that is full"},
+    ExitStatus{kExitUsage, "bad usage or bad input; nothing was changed"},
+    ExitStatus{kExitDoesNotFit, "does not fit into the budget; the message says what would"},
+    ExitStatus{kExitDevice, "device failure"},
+    ExitStatus{kExitDiverged,
+               "the training has diverged: the loss or the norm of the gradients is not finite"},
+    ExitStatus{kExitSignal + SIGINT, "training ended by SIGINT, after saving"},
+    ExitStatus{kExitSignal + SIGTERM, "training ended by SIGTERM, after saving"}};
+
 }  // namespace
+
+std::span<const ExitStatus> exit_statuses() {
+  return kStatuses;
+}
 
 Failure current_failure() {
   try {

@@ -1,13 +1,21 @@
 #pragma once
-// What the command's exit status says: 0 done; 1 anything else; 2 bad usage or input; 3 does not fit; 4
-// device failure; 5 the training has diverged; 130 and 143 ended by SIGINT or SIGTERM, after saving.
+// What the command's exit status says.
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace vdnn {
 
 inline constexpr int kExitUsage = 2;
+
+struct ExitStatus {
+  int status = 0;
+  std::string_view meaning;
+};
+// All that there are, in ascending order.
+std::span<const ExitStatus> exit_statuses();
 
 // Of what is being handled.
 struct Failure {

@@ -5,10 +5,15 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <thread>
 
+#include "src/cli/argument_notes.h"
 #include "src/cli/commands.h"
 #include "src/cli/exit_status.h"
+#include "src/cli/option_types.h"
 #include "src/cli/output.h"
+#include "src/cli/version.h"
+#include "vdnn/process_group.h"
 
 namespace vdnn {
 
@@ -28,25 +33,35 @@ int run(int argc, char** argv) {
   spdlog::set_pattern("%n: %^%l%$: %v");
   CLI::App app("Trains convolutional networks whose feature maps do not fit in device memory.", "vdnn");
   app.require_subcommand(0, 1);
+  app.set_version_flag("--version", version_text, "print versions of vdnn and of its libraries");
   const std::map<CLI::App*, Command> commands = [&app] {
     std::map<CLI::App*, Command> result;
     for (const auto add :
          {add_train_command, add_plan_command, add_max_batch_command, add_profile_command, add_replay_command,
-          add_reproduce_command, add_run_command, add_sweep_command, add_explain_command}) {
+          add_reproduce_command, add_run_command, add_sweep_command, add_explain_command, add_devices_command,
+          add_models_command, add_completion_command, add_manual_command}) {
       const Command command = add(app);
       result.emplace(app.get_subcommands({}).back(), command);
     }
     return result;
   }();
+  set_option_types(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);
+    std::cerr << unknown_argument_hints(app);
     return status == 0 ? 0 : kExitUsage;
   }
   if (app.get_subcommands().empty()) {
     std::cerr << app.help();
     return kExitUsage;
+  }
+  if (!launched_by_mpi()) {  // else every rank would say it
+    for (const std::string& note :
+         argument_notes(*app.get_subcommands().front(), std::thread::hardware_concurrency())) {
+      log_warning(note);
+    }
   }
   return exit_status_of([&] {
     commands.at(app.get_subcommands().front())();

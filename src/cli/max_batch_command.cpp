@@ -14,6 +14,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/summary.h"
+#include "src/cli/table.h"
 #include "src/report/json_lines.h"
 #include "src/train/max_batch.h"
 #include "src/train/scaling.h"
@@ -51,6 +52,7 @@ nlohmann::ordered_json to_json(const BatchTrial& trial) {
           {"policy", to_string(trial.run.plan.options.policy)},
           {"smallest_budget_bytes", trial.run.smallest_budget_bytes()},
           {"host_bytes", trial.run.prediction.host_bytes},
+          {"rates", rates_of(trial.run)},
           {"predicted_step_seconds", trial.run.prediction.step_seconds},
           {"oracle_step_seconds", trial.oracle_step_seconds}};
 }
@@ -63,6 +65,7 @@ nlohmann::ordered_json to_json(const char* row, const LargestBatch& found) {
                               {"policy", to_string(run.plan.options.policy)},
                               {"peak_bytes", run.prediction.peak_bytes},
                               {"host_bytes", run.prediction.host_bytes},
+                              {"rates", rates_of(run)},
                               {"predicted_step_seconds", run.prediction.step_seconds},
                               {"predicted_images_per_second", predict_scaling(run).images_per_second},
                               {"overhead", found.trial.overhead()},
@@ -120,33 +123,6 @@ std::string why(const LargestBatch& found) {
   return "batch " + std::to_string(found.next) + ": " + found.refusal;
 }
 
-// A table for people: texts, the first and the last one to the left.
-class Table {
- public:
-  using Row = std::vector<std::string>;
-
-  void add(Row row) {
-    widths_.resize(std::max(widths_.size(), row.size()));
-    for (std::size_t each = 0; each < row.size(); ++each) {
-      widths_[each] = std::max(widths_[each], row[each].size());
-    }
-    rows_.push_back(std::move(row));
-  }
-  void print(std::ostream& out) const {
-    for (const Row& row : rows_) {
-      for (std::size_t each = 0; each + 1 < row.size(); ++each) {
-        out << (each == 0 ? std::left : std::right) << std::setw(static_cast<int>(widths_[each])) << row[each]
-            << "  ";
-      }
-      out << row.back() << "\n";
-    }
-  }
-
- private:
-  std::vector<std::size_t> widths_;
-  std::vector<Row> rows_;
-};
-
 std::string with_digits(double value) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(1) << value;
@@ -196,6 +172,7 @@ void print_setting(std::ostream& out, const PlannedRun& run) {
   }
   out << ", budget " << format_size(run.target.budget_bytes) << ", page-locked "
       << format_size(run.target.host_budget_bytes) << "\n";
+  print_rates(out, run);
 }
 
 // How a search for a batch is asked for and told of.
@@ -259,6 +236,7 @@ PlannedRun print_least_memory(const Inquiry& inquiry, double images_per_second) 
 PlannedRun print_micro_batch(const Inquiry& inquiry, std::uint64_t global_batch) {
   BatchTrial found = find_micro_batch(inquiry.options, global_batch);
   print_run(inquiry.out, found.run);
+  print_rates(inquiry.out, found.run);
   inquiry.out << "for a global batch of " << global_batch << ": --batch " << found.run.network.batch()
               << " --accumulate " << found.run.options.training.micro_steps << "\n";
   return std::move(found.run);

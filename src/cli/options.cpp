@@ -1,6 +1,7 @@
 #include "src/cli/options.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <initializer_list>
@@ -14,6 +15,7 @@
 #include "src/base/atomic_file.h"
 #include "src/base/environment.h"
 #include "src/base/json_text.h"
+#include "src/base/near_names.h"
 #include "src/cli/fields.h"
 #include "src/report/output_path.h"
 #include "vdnn/error.h"
@@ -41,19 +43,30 @@ Dims parse_dims(const std::string& text) {
   return dims;
 }
 
-// The value of `text` among names and values.
-template <class T>
-T choose(const char* option, const std::string& text,
-         std::initializer_list<std::pair<const char*, T>> choices) {
-  std::string names;
+// The value of `text` among pairs of a name and a value.
+template <class T, class Choices = std::initializer_list<std::pair<const char*, T>>>
+T choose(const char* option, const std::string& text, const Choices& choices) {
+  std::string known;
+  std::vector<std::string> names;
   for (const auto& [name, value] : choices) {
     if (text == name) {
       return value;
     }
-    names += names.empty() ? name : std::string(", ") + name;
+    known += known.empty() ? name : std::string(", ") + name;
+    names.emplace_back(name);
   }
-  throw InvalidArgument(std::string(option) + " '" + text + "' is unknown; use " + names);
+  throw InvalidArgument(std::string(option) + " '" + text + "' is unknown" + did_you_mean(text, names) +
+                        "; use " + known);
 }
+
+constexpr std::array<std::pair<const char*, std::optional<Policy>>, 7> kPolicies{
+    {{"auto", std::nullopt},
+     {"baseline", Policy::kBaseline},
+     {"none", Policy::kOffloadNone},
+     {"all", Policy::kOffloadAll},
+     {"conv", Policy::kOffloadConv},
+     {"dyn", Policy::kDynamic},
+     {"optimal", Policy::kOptimal}}};
 
 AlgorithmPreference parse_preference(const std::string& text) {
   return choose<AlgorithmPreference>(
@@ -193,14 +206,15 @@ std::string RunArguments::models_help() {
 }
 
 std::optional<Policy> parse_policy(const std::string& text) {
-  return choose<std::optional<Policy>>("--policy", text,
-                                       {{"auto", std::nullopt},
-                                        {"baseline", Policy::kBaseline},
-                                        {"none", Policy::kOffloadNone},
-                                        {"all", Policy::kOffloadAll},
-                                        {"conv", Policy::kOffloadConv},
-                                        {"dyn", Policy::kDynamic},
-                                        {"optimal", Policy::kOptimal}});
+  return choose<std::optional<Policy>>("--policy", text, kPolicies);
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : kPolicies) {
+    names.emplace_back(name);
+  }
+  return names;
 }
 
 RunOptions to_run_options(const RunArguments& given) {

@@ -199,6 +199,7 @@ RunOptions to_run_options(const RunArguments& arguments);
 
 // Of --policy; `auto` is none. Throws InvalidArgument that lists the names.
 std::optional<Policy> parse_policy(const std::string& text);
+std::vector<std::string> policy_names();
 
 // The arguments with what was left to defaults, the device or the policy filled in from the run: the
 // configuration in force.

@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "src/base/atomic_file.h"
+#include "src/report/json_lines.h"
 
 namespace vdnn {
 
@@ -32,21 +35,37 @@ void replace_file(const std::string& path, const std::string& text) {
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  std::ofstream file(path, std::ios::trunc);
+  // Opened by name, a file that standard output leads to would be truncated.
+  const bool standard_output = path == "/dev/stdout";
+  std::ofstream file;
+  if (!standard_output) {
+    file.open(path, std::ios::trunc);
+  }
   std::string reason;
   try {
-    write(file);
+    write(standard_output ? std::cout : static_cast<std::ostream&>(file));
   } catch (const DataError& error) {
     reason = error.what();
   }
   // Writes again what could not be written: errno is that of this file.
-  file.close();
-  if (!file) {
+  if (standard_output ? !std::cout.flush() : (file.close(), !file)) {
     reason = std::strerror(errno);
   }
   if (!reason.empty()) {
     throw OutputError("cannot write '" + path + "': " + reason);
   }
+}
+
+void write_json(const std::string& path, const std::vector<nlohmann::ordered_json>& lines) {
+  if (path.empty()) {
+    return;
+  }
+  write_output([&] {
+    JsonLines file(path);
+    for (const nlohmann::ordered_json& line : lines) {
+      file.write(line);
+    }
+  });
 }
 
 }  // namespace vdnn

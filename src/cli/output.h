@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "vdnn/error.h"
 
@@ -25,7 +27,12 @@ void log_warning(const std::string& text);
 // Puts `text` in the place of what the file held, as a whole or not at all. Throws OutputError.
 void replace_file(const std::string& path, const std::string& text);
 
-// Replaces the file at `path` by what `write` writes. Throws OutputError.
+// Replaces the file at `path` by what `write` writes; /dev/stdout is this process's standard output, wherever
+// that leads, and what is there already stays. Throws OutputError.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+// Replaces the file at `path` by these objects, one JSON line each; an empty path is no file. Throws
+// OutputError.
+void write_json(const std::string& path, const std::vector<nlohmann::ordered_json>& lines);
 
 }  // namespace vdnn

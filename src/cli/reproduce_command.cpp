@@ -4,7 +4,6 @@
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
 #include "src/cli/output.h"
-#include "src/report/json_lines.h"
 #include "src/report/vdnn2016.h"
 
 namespace vdnn {
@@ -20,14 +19,7 @@ void reproduce(const ReproduceArguments& arguments) {
   check_outputs(arguments.outputs);
   const Vdnn2016 reproduction = reproduce_vdnn2016();
   print(people(arguments.outputs), reproduction);
-  if (!arguments.outputs.json.empty()) {
-    write_output([&] {
-      JsonLines lines(arguments.outputs.json);
-      for (const nlohmann::ordered_json& line : to_json(reproduction)) {
-        lines.write(line);
-      }
-    });
-  }
+  write_json(arguments.outputs.json, to_json(reproduction));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string_view>
 
 #include "src/cli/fields.h"
 #include "vdnn/size.h"
@@ -115,9 +116,22 @@ void print_scaling(std::ostream& out, const PlannedRun& run, const Scaling& scal
 
 }  // namespace
 
+const char* rates_of(const PlannedRun& run) {
+  return run.measured && !run.measured->modelled ? "measured" : "assumed";
+}
+
+void print_rates(std::ostream& out, const PlannedRun& run) {
+  if (rates_of(run) == std::string_view("assumed")) {
+    out << "times are estimates from assumed or published rates (vdnn devices); "
+        << (run.target.simulated ? "vdnn profile on such a device measures them\n"
+                                 : "vdnn profile measures them, for --profile\n");
+  }
+}
+
 Json plan_summary(const PlannedRun& run, const Scaling& scaling, const RunArguments& arguments) {
   Json json = common_summary(run, arguments, run.prediction.peak_bytes, run.prediction.average_bytes,
                              run.prediction.host_bytes);
+  json["rates"] = rates_of(run);
   json["predicted_step_seconds"] = run.prediction.step_seconds;
   json["predicted_micro_step_seconds"] = run.prediction.micro_step_seconds;
   json["predicted_update_seconds"] = scaling.update_seconds;
@@ -207,6 +221,7 @@ void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& s
   if (!updates_with_every_batch(run)) {
     print_scaling(out, run, scaling);
   }
+  print_rates(out, run);
 }
 
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result) {

@@ -17,6 +17,12 @@ nlohmann::ordered_json plan_summary(const PlannedRun& run, const Scaling& scalin
 nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult& result,
                                      const RunArguments& arguments, const TrainingArguments& training);
 
+// Where the rates that predicted times of this device follow from are from: "measured" by a profile of this
+// run, or "assumed" (a publication's, or nobody's).
+const char* rates_of(const PlannedRun& run);
+// For people: that predicted times are estimates, and how to measure. Nothing where rates are measured.
+void print_rates(std::ostream& out, const PlannedRun& run);
+
 // What is about to happen, in a few lines.
 void print_run(std::ostream& out, const PlannedRun& run);
 void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling);

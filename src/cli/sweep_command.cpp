@@ -56,10 +56,10 @@ SweepOptions to_sweep_options(const SweepArguments& arguments) {
   return options;
 }
 
-nlohmann::ordered_json to_json(const SweepPoint& point, const RunTarget& target) {
+nlohmann::ordered_json to_json(const SweepPoint& point, const PlannedRun& run) {
   return {{"type", "point"},
-          {"device", target.name},
-          {"simulated", target.simulated},
+          {"device", run.target.name},
+          {"simulated", run.target.simulated},
           {"policy", to_string(point.policy)},
           {"budget_bytes", point.budget_bytes},
           {"fits", point.fits},
@@ -68,6 +68,7 @@ nlohmann::ordered_json to_json(const SweepPoint& point, const RunTarget& target)
           {"host_bytes", point.host_bytes},
           {"offload_bytes_per_step", point.offload_bytes},
           {"recomputed_ops", point.recomputed_ops},
+          {"rates", rates_of(run)},
           {"predicted_step_seconds", point.step_seconds},
           {"stall_seconds", point.stall_seconds},
           {"oracle_step_seconds", point.oracle_step_seconds},
@@ -143,6 +144,7 @@ void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& pol
       << std::setprecision(digits_of(sweep.points.front().oracle_step_seconds))
       << sweep.points.front().oracle_step_seconds * 1e3 << std::setprecision(1)
       << " ms; a budget that changes nothing has no line\n";
+  print_rates(out, run);
   for (const Policy policy : policies) {
     PolicyTable(out, sweep, policy).print();
   }
@@ -175,9 +177,7 @@ void sweep(const SweepArguments& arguments) {
   std::optional<JsonLines> json;
   if (!arguments.outputs.json.empty()) {
     json.emplace(arguments.outputs.json);
-    options.swept = [&](const SweepPoint& point) {
-      write_output([&] { json->write(to_json(point, run.target)); });
-    };
+    options.swept = [&](const SweepPoint& point) { write_output([&] { json->write(to_json(point, run)); }); };
   }
   const Sweep found = sweep_budgets(run, options);
   print(people(arguments.outputs), found, options.policies);

@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/process.h"
+#include "tests/cli/command_test.h"
 #include "tests/report/json_schema.h"
 #include "tests/report/xml.h"
-#include "tests/temporary_directory.h"
 #include "vdnn/zoo.h"
 
 namespace vdnn {
@@ -29,23 +28,10 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string log;  // standard error
-};
+using Outcome = testing::CommandOutcome;
 
-class CliTest : public testing::TemporaryDirectory {
+class CliTest : public testing::CommandTest {
  protected:
-  std::string path(const std::string& name) const { return (directory_ / name).string(); }
-
-  // `before` is put in front of the command, in the same shell.
-  Outcome run(const std::string& arguments, const std::string& before = "") const {
-    const testing::Outcome process = testing::run_process("(" + before + VDNN_COMMAND + " " + arguments +
-                                                          " 2>" + path("standard-error") + ")");
-    return {.status = process.status, .out = process.text, .log = read("standard-error")};
-  }
-
   static json last_line(const std::string& text) {
     const std::size_t end = text.find_last_not_of('\n');
     const std::size_t begin = text.rfind('\n', end);
@@ -144,6 +130,32 @@ TEST_F(CliTest, AReportSaysWhatTheSummarySays) {
   EXPECT_NEAR(data["figures"]["step_seconds"], summary["predicted_step_seconds"], 1e-9);
   EXPECT_NEAR(data["figures"]["oracle_step_seconds"], summary["oracle_step_seconds"], 1e-9);
   EXPECT_NEAR(data["figures"]["lower_bound_step_seconds"], summary["lower_bound_step_seconds"], 1e-9);
+}
+
+TEST_F(CliTest, ADashIsStandardOutput) {
+  const std::string plan = "plan --model lenet --batch 8 ";
+  const Outcome lines = run(plan + "--json -");
+  ASSERT_EQ(lines.status, 0) << lines.log;
+  EXPECT_EQ(lines.out, run(plan + "--json /dev/stdout").out);
+  EXPECT_THAT(lines.log, HasSubstr("predicted peak"));
+  for (const std::string option : {"--trace ", "--schedule ", "--report "}) {
+    ASSERT_EQ(run(plan + option + path("file")).status, 0);
+    const Outcome outcome = run(plan + option + "-");
+    EXPECT_EQ(outcome.status, 0) << outcome.log;
+    EXPECT_TRUE(outcome.out == read("file")) << option;
+    EXPECT_THAT(outcome.log, HasSubstr("predicted peak")) << option;
+  }
+  const Outcome two = run(plan + "--json - --trace -");
+  EXPECT_EQ(two.status, 2);
+  EXPECT_THAT(two.log, HasSubstr("two outputs"));
+  EXPECT_EQ(last_line(run(kTrain + "--json -").out)["type"], "summary");
+}
+
+// A trace that was appended to a file through standard output once truncated that file.
+TEST_F(CliTest, WhatStandardOutputLeadsToKeepsWhatItHas) {
+  write("log", "before\n");
+  ASSERT_EQ(run("plan --model lenet --batch 8 --trace /dev/stdout >>" + path("log")).status, 0);
+  EXPECT_TRUE(read("log").starts_with("before\n{")) << read("log").substr(0, 40);
 }
 
 TEST_F(CliTest, AReportMayHaveStandardOutputToItself) {
@@ -779,6 +791,31 @@ TEST_F(CliTest, AProfileOfASimulatedDeviceIsWhatItPredictsWith) {
       }
     }
   }
+}
+
+// Predictions looked alike, whether a device had been measured or its rates were somebody's guess.
+TEST_F(CliTest, SaysWhereTimesFollowFromAssumedRates) {
+  const std::string assumed = "times are estimates from assumed or published rates";
+  EXPECT_EQ(plan("--model lenet --batch 8 --device cpu")["rates"], "assumed");
+  for (const std::string command :
+       {"plan --batch 8 ", "max-batch --memory 8MiB ", "max-batch --global-batch 8 ",
+        "sweep --batch 8 --points 2 --policy none ", "explain --batch 8 "}) {
+    const Outcome outcome = run(command + "--model lenet --device sim:titan-x --json " + path("lines.json"));
+    ASSERT_EQ(outcome.status, 0) << command << outcome.log;
+    EXPECT_THAT(outcome.out, HasSubstr(assumed)) << command;
+    EXPECT_EQ(last_line(read("lines.json"))["rates"], "assumed") << command;
+  }
+}
+
+TEST_F(ProfileTest, SaysThatRatesAreMeasured) {
+  const Outcome outcome = run("plan " + with_profile() + "--json " + path("plan.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("estimates")));
+  EXPECT_EQ(last_line(read("plan.json"))["rates"], "measured");
+  const Outcome swept =
+      run("sweep " + with_profile() + "--points 2 --policy none --json " + path("sweep.json"));
+  ASSERT_EQ(swept.status, 0) << swept.log;
+  EXPECT_EQ(json::parse(read("sweep.json").substr(0, read("sweep.json").find('\n')))["rates"], "measured");
 }
 
 class ReplanTest : public CliTest {
@@ -1477,6 +1514,22 @@ INSTANTIATE_TEST_SUITE_P(
                  "--network-gbytes-per-s"},
         BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
         BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
+        // Did not say what there is that is near.
+        BadInput{"MisspeltModel", "plan --model rsenet50",
+                 "unknown model 'rsenet50' (did you mean 'resnet50'?)"},
+        BadInput{"MisspeltDevice", "plan --model lenet --device cpux", "(did you mean 'cpu'?)"},
+        BadInput{"MisspeltSimulatedDevice", "plan --model lenet --device sim:titanx",
+                 "(did you mean 'titan-x'?)"},
+        BadInput{"MisspeltPolicy", "plan --model lenet --policy optmial", "(did you mean 'optimal'?)"},
+        BadInput{"MisspeltOption", "plan --model lenet --bacth 8", "--bacth (did you mean '--batch'?)"},
+        BadInput{"MisspeltOptionWithItsValue", "plan --model lenet --polcy=all",
+                 "--polcy (did you mean '--policy'?)"},
+        // The option that is missing is the one that is misspelt.
+        BadInput{"MisspeltRequiredOption", "plan --modle lenet", "--modle (did you mean '--model'?)"},
+        BadInput{"MisspeltCommand", "trian --model lenet", "trian (did you mean 'train'?)"},
+        BadInput{"MisspeltShell", "completion zhs", "(did you mean 'zsh'?)"},
+        BadInput{"ManualOfNothing", "manual", "--markdown and --man"},
+        BadInput{"ManPagesNowhere", "manual --man /nowhere", "/nowhere"},
         BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "near: conv1.y"},
         BadInput{"ExplainAnUnknownOp", "explain --model lenet --op conv1.forwards", "near: conv1.forward"},
         BadInput{"ExplainNoName", "explain --model lenet --value ''", "--value"},

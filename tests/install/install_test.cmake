@@ -89,6 +89,13 @@ function(case_install_test)
     message(FATAL_ERROR "in the tree the same program prints\n${inside}\nand outside\n${output}")
   endif()
   run(output ${prefix}/bin/vdnn plan --model lenet --batch 8 --device cpu)
+  foreach(file bash-completion/completions/vdnn zsh/site-functions/_vdnn fish/vendor_completions.d/vdnn.fish
+          man/man1/vdnn.1 man/man1/vdnn-train.1)
+    file(SIZE ${prefix}/share/${file} bytes)
+    if(bytes EQUAL 0)
+      message(FATAL_ERROR "${file} is empty")
+    endif()
+  endforeach()
 endfunction()
 
 # The examples are a project of their own. With CUDA there are those that link the C interface, and its headers for C++.

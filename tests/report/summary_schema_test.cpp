@@ -89,7 +89,8 @@ Json common_part() {
 
 Json plan_summary() {
   Json summary = common_part();
-  summary.update({{"predicted_step_seconds", 0.5},
+  summary.update({{"rates", "assumed"},
+                  {"predicted_step_seconds", 0.5},
                   {"predicted_micro_step_seconds", 0.0},
                   {"predicted_update_seconds", 0.5},
                   {"predicted_images_per_second", 1024.0},

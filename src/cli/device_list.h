@@ -1,0 +1,20 @@
+#pragma once
+// The devices that --device can name: those of this machine and those that are simulated.
+
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "vdnn/gpu_system.h"
+
+namespace vdnn {
+
+// Lines of `vdnn devices --json` (docs/device.schema.json): cpu, then the GPUs of `gpus`, which may be null.
+std::vector<nlohmann::ordered_json> present_devices(GpuSystem* gpus);
+// Those that the library knows.
+std::vector<nlohmann::ordered_json> simulated_devices();
+
+// A table of the devices, and where each figure comes from.
+void print_devices(std::ostream& out, const std::vector<nlohmann::ordered_json>& devices);
+
+}  // namespace vdnn

@@ -1,0 +1,22 @@
+#pragma once
+// The manual, written from what commands and options say of themselves, the exit statuses and the schemas of
+// JSON lines.
+
+#include <string>
+#include <vector>
+
+#include "src/cli/command_texts.h"
+
+namespace vdnn {
+
+// docs/cli.md: every command with its options, every key of JSON lines, every exit status.
+std::string markdown_manual(const std::vector<CommandText>& commands);
+
+struct ManPage {
+  std::string file;  // "vdnn-train.1"
+  std::string text;  // for man(7)
+};
+// One for the application, which comes first, and one for each command.
+std::vector<ManPage> man_pages(const std::vector<CommandText>& commands);
+
+}  // namespace vdnn
