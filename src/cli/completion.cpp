@@ -173,13 +173,16 @@ std::string zsh_action(const std::string& type) {
 }
 
 std::string zsh_specification(const OptionText& option) {
-  const std::string value = option.type.empty() ? "" : ":" + option.type + ":" + zsh_action(option.type);
-  std::string line;
-  for (const std::string& name : option.names) {
-    line += " \\\n        " +
-            in_quotes((option.repeatable ? "*" : "") + name + "[" + zsh_help(option.help) + "]" + value);
+  std::string rest = "[" + zsh_help(option.help) + "]";
+  if (!option.type.empty()) {
+    rest += ":" + option.type + ":" + zsh_action(option.type);
   }
-  return line;
+  const std::string often = option.repeatable ? "*" : "";
+  std::string lines;
+  for (const std::string& name : option.names) {
+    lines += " \\\n        " + in_quotes(std::string(often).append(name).append(rest));
+  }
+  return lines;
 }
 
 void write_zsh_command(std::ostream& out, const CommandText& command) {
