@@ -1,6 +1,7 @@
 #include "src/cli/completion.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>

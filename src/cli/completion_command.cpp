@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
+#include <string>
 
 #include "src/cli/commands.h"
 #include "src/cli/completion.h"

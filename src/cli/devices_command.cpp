@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"

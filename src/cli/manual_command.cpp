@@ -1,6 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"

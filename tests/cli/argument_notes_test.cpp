@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
-#include <optional>
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <regex>
 #include <sstream>
+#include <string>
 
 namespace vdnn::testing {
 
