@@ -226,6 +226,7 @@ class Session {
   void require_sound() const;
   void require_idle() const;
   const Tape& current_tape() const;
+  static std::vector<ClassTargets> find_class_targets(const Tape& tape);
   void require_classes(std::span<const AddressRange> inputs) const;
   template <class Submit>
   StepMetrics staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step);

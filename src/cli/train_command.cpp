@@ -47,9 +47,8 @@ bool is_terminal(int descriptor, const ProcessGroup* processes) {
 
 // What has become of --save.
 struct SavedSteps {
-  std::optional<std::uint64_t>
-      last;              // after which the checkpoint was written; none: this run has written none
-  bool refused = false;  // the last time, since values were not finite (--allow-nan)
+  std::optional<std::uint64_t> last;  // that this run's checkpoint is of
+  bool refused = false;               // the last time, since values were not finite (--allow-nan)
 };
 
 // On the rank that writes.

@@ -618,6 +618,17 @@ const EvaluationPlan& Session::evaluation() {
   return *evaluation_;
 }
 
+std::vector<Session::ClassTargets> Session::find_class_targets(const Tape& tape) {
+  std::vector<ClassTargets> found;
+  for (OpId id = 0; id < tape.forward_ops(); ++id) {
+    if (is_class_loss(tape.op(id).spec)) {
+      const auto input = std::ranges::find(tape.inputs(), tape.op(id).reads[1]);
+      found.push_back({.input = static_cast<std::size_t>(input - tape.inputs().begin()), .loss = id});
+    }
+  }
+  return found;
+}
+
 void Session::open(Mode mode) {
   require_sound();
   if (executor_ && mode_ == mode) {
@@ -629,6 +640,7 @@ void Session::open(Mode mode) {
   if (!training) {
     evaluation();
   }
+  std::vector<ClassTargets> class_targets = find_class_targets(training ? *run_.tape : *evaluation_->tape);
   executor_.emplace(ExecutorParts{.device = device_.get(),
                                   .pool = &pool_,
                                   .pinned = &pinned_,
@@ -642,15 +654,7 @@ void Session::open(Mode mode) {
                                   .inspect = training ? options_.inspect : ValueInspector(),
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
-  class_targets_.clear();
-  const Tape& tape = current_tape();
-  for (OpId id = 0; id < tape.forward_ops(); ++id) {
-    if (is_class_loss(tape.op(id).spec)) {
-      const auto input = std::ranges::find(tape.inputs(), tape.op(id).reads[1]);
-      class_targets_.push_back(
-          {.input = static_cast<std::size_t>(input - tape.inputs().begin()), .loss = id});
-    }
-  }
+  class_targets_ = std::move(class_targets);
 }
 
 // Here the host has the labels. Where a step finds one that is wrong, it fails, or on a GPU goes wrong.

@@ -179,13 +179,13 @@ TEST_F(TrainingOptionsTest, LossesMayShareAPrediction) {
 
 // --- results ---------------------------------------------------------------------------------------
 
-TEST_F(TrainingOptionsTest, ResultsAreMetricsThenOutputsThenWhatWasAskedFor) {
+TEST_F(TrainingOptionsTest, ResultsAreMetricsThenOutputsThenTheNormThenWhatWasAskedFor) {
   const TapePtr tape = lower({.clip_norm = 1.0F,
                               .results = {"conv.filter.gradient", "map.y", "fc.y", "map_loss.metrics",
                                           "relu.y.gradient", "gradients.norm.value", "fc.y"}});
   EXPECT_THAT(names(*tape, tape->results()),
               ElementsAre("map_loss.metrics", "class_loss.metrics", "probe.y", "map.y",
-                          "conv.filter.gradient", "fc.y", "relu.y.gradient", "gradients.norm.value"));
+                          "gradients.norm.value", "conv.filter.gradient", "fc.y", "relu.y.gradient"));
 }
 
 TEST_F(TrainingOptionsTest, EvaluationGivesMetricsAndOutputs) {
