@@ -137,6 +137,10 @@ class Trainer {
   // As it is in force.
   const PlannedRun& run() const;
 
+  // Of the whole training, as asked for, and of an epoch.
+  std::uint64_t steps() const;
+  std::uint64_t steps_per_epoch() const;
+
   // Trains as the options say, once. `report` may be empty. Throws Diverged, in the same step on all ranks;
   // what Session, the data set, `report` and the options' functions throw.
   TrainingResult train(const std::function<void(const StepReport&)>& report);

@@ -269,6 +269,7 @@ TrainingArguments in_force(const TrainingArguments& given) {
   TrainingArguments arguments = given;
   require_finite("--lr", arguments.lr);
   require_one_or_more("--epochs", arguments.epochs);
+  require_finite("--progress-every", arguments.progress_every);
   require_one_or_more("--steps", arguments.steps);
   require_one_or_more("--save-every", arguments.save_every);
   require_one_or_more("--check-ranks", arguments.check_ranks);

@@ -154,6 +154,7 @@ struct TrainingArguments {
   static void visit(Self& self, const Field& field) {
     field("data", self.data, "fashion-mnist[:DIR], cifar10:DIR, images:DIR or synthetic");
     field("augment", self.augment, "show training images shifted and mirrored");
+  double progress_every = 30;
     field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
     field("lr", self.lr, "learning rate");
     field("lr-schedule", self.lr_schedule,
@@ -183,6 +184,9 @@ struct TrainingArguments {
 
 // Where a command writes besides; empty: nowhere.
 struct OutputArguments {
+    field(
+        "progress-every", self.progress_every,
+        "seconds from one line of progress to the next where the output is no terminal; 0: a line an epoch");
   std::string json;
   std::string trace;
   std::string schedule;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -107,15 +108,23 @@ DatasetSplits open_data(const TrainArguments& arguments, const PlannedRun& run) 
 
 TrainingProgress to_progress(const StepReport& report, std::uint64_t budget_bytes) {
   const std::uint64_t index = report.step - 1;
+  const std::uint64_t step = index % report.steps_per_epoch + 1;
+  const std::uint64_t left = report.steps - report.step;
   return {.epoch = index / report.steps_per_epoch + 1,
           .epochs = (report.steps + report.steps_per_epoch - 1) / report.steps_per_epoch,
-          .step = index % report.steps_per_epoch + 1,
-          .steps = report.steps_per_epoch,
+          .step = step,
+          .steps = std::min(report.steps_per_epoch, step + left),
+          .steps_left = left,
           .loss = report.loss,
           .images_per_second = report.images_per_second,
           .memory_bytes = report.memory_bytes,
           .budget_bytes = budget_bytes,
           .stall_fraction = report.stall_fraction};
+}
+
+void print_duration(std::ostream& out, const Trainer& trainer) {
+  out << "trains for " << trainer.steps() << " steps; an epoch has " << trainer.steps_per_epoch()
+      << std::endl;  // people follow a log
 }
 
 nlohmann::ordered_json to_json(const StepReport& report) {
@@ -293,6 +302,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
+  out << std::flush;
   require_fit(run, WaysOut::kCommand);
   const PreparedTraining prepared{given, arguments, run, data, checkpoint, processes, out};
   SavedSteps saved;
@@ -314,7 +324,8 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
   const OutputArguments& outputs = given.outputs;
   const bool terminal = is_terminal(&out == &std::cout ? STDOUT_FILENO : STDERR_FILENO, processes);
   std::optional<JsonLines> json;
-  ProgressBar progress(out, terminal);
+  ProgressBar progress(out,
+                       {.terminal = terminal, .seconds_between_lines = arguments.training.progress_every});
   Trainer trainer =
       make_trainer(arguments, run, data, checkpoint, processes, saved, [&](const Replanning& replanning) {
         progress.finish();
@@ -323,15 +334,16 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
           write_output([&] { json->write(to_json(replanning)); });
         }
       });
+  print_duration(out, trainer);
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
   const SignalRequests signals;  // before that there is nothing to save
   const TrainingResult result = trainer.train([&](const StepReport& report) {
-    progress.update(to_progress(report, run.target.budget_bytes));
     if (json) {
       write_output([&] { json->write(to_json(report)); });
     }
+    progress.update(to_progress(report, run.target.budget_bytes));
   });
   progress.finish();
   print_result(out, trainer.run(), result);

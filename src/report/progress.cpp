@@ -8,8 +8,8 @@
 #include <limits>
 #include <ostream>
 #include <string>
-#include <utility>
 
+#include "vdnn/error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -17,7 +17,7 @@ namespace vdnn {
 namespace {
 
 constexpr double kSecondsBetweenDraws = 0.1;
-constexpr std::size_t kBarWidth = 12;
+constexpr std::size_t kBarWidth = 8;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -40,12 +40,6 @@ std::string percent(double value) {
   return number("%.0f%%", value * 100);
 }
 
-// `24.5 MiB`: a bar has no room for the exact number of bytes behind it.
-std::string brief_size(std::uint64_t bytes) {
-  const std::string text = format_size(bytes);
-  return text.substr(0, text.find(" ("));
-}
-
 std::string bar(double done) {
   const auto filled = static_cast<std::size_t>(std::clamp(done, 0.0, 1.0) * kBarWidth);
   return "[" + std::string(filled, '=') + std::string(kBarWidth - filled, ' ') + "]";
@@ -55,38 +49,74 @@ std::string stall(const TrainingProgress& p) {
   return p.stall_fraction ? "  stall " + percent(*p.stall_fraction) : "";
 }
 
-std::string describe(const TrainingProgress& p) {
-  return "epoch " + std::to_string(p.epoch) + "/" + std::to_string(p.epochs) + "  step " +
-         std::to_string(p.step) + "/" + std::to_string(p.steps) + "  loss " + number("%.4f", p.loss) + "  " +
-         number("%.0f", p.images_per_second) + " images/s  memory " + brief_size(p.memory_bytes) + " of " +
-         brief_size(p.budget_bytes) + " (" + percent(fraction(p.memory_bytes, p.budget_bytes)) + ")" +
-         stall(p);
+// `  ETA 1:02:05`: hours, minutes and seconds.
+std::string eta(const std::optional<double>& seconds_left) {
+  if (!seconds_left) {
+    return "";
+  }
+  const auto seconds = static_cast<std::uint64_t>(std::llround(*seconds_left));
+  const auto two_digits = [](std::uint64_t value) { return number("%02.0f", static_cast<double>(value)); };
+  return "  ETA " + std::to_string(seconds / 3600) + ":" + two_digits(seconds / 60 % 60) + ":" +
+         two_digits(seconds % 60);
 }
 
-std::string brief(const TrainingProgress& p) {
+std::string share_of_budget(const TrainingProgress& p) {
+  return "(" + percent(fraction(p.memory_bytes, p.budget_bytes)) + ")";
+}
+
+std::string describe(const TrainingProgress& p, const std::optional<double>& seconds_left) {
+  return "epoch " + std::to_string(p.epoch) + "/" + std::to_string(p.epochs) + "  step " +
+         std::to_string(p.step) + "/" + std::to_string(p.steps) + "  loss " + number("%.4f", p.loss) + "  " +
+         number("%.0f", p.images_per_second) + " images/s  memory " + format_rounded_size(p.memory_bytes) +
+         " of " + format_rounded_size(p.budget_bytes) + " " + share_of_budget(p) + stall(p) +
+         eta(seconds_left);
+}
+
+std::string brief(const TrainingProgress& p, const std::optional<double>& seconds_left) {
   const std::string text = bar(fraction(p.step, p.steps)) + " " + percent(fraction(p.step, p.steps)) +
-                           "  loss " + number("%.3f", p.loss) + "  " + number("%.0f", p.images_per_second) +
-                           " img/s  " + brief_size(p.memory_bytes) + " of " + brief_size(p.budget_bytes) +
-                           stall(p);
+                           eta(seconds_left) + "  loss " + number("%.3f", p.loss) + "  " +
+                           number("%.0f", p.images_per_second) + " img/s  " +
+                           format_rounded_size(p.memory_bytes) + " " + share_of_budget(p) + stall(p);
   return text.substr(0, 79);
+}
+
+double seconds_between_draws(const ProgressOptions& options) {
+  if (!(options.seconds_between_lines >= 0)) {
+    throw InvalidArgument("seconds_between_lines is " + number("%g", options.seconds_between_lines) +
+                          ": it must be at least 0");
+  }
+  if (options.terminal) {
+    return kSecondsBetweenDraws;
+  }
+  return options.seconds_between_lines > 0 ? options.seconds_between_lines
+                                           : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::ostream& out, bool terminal, std::function<double()> now_seconds)
+ProgressBar::ProgressBar(std::ostream& out, const ProgressOptions& options)
     : out_(out),
-      terminal_(terminal),
-      now_seconds_(now_seconds ? std::move(now_seconds) : steady_seconds),
-      next_draw_seconds_(-std::numeric_limits<double>::infinity()) {}
+      terminal_(options.terminal),
+      seconds_between_draws_(seconds_between_draws(options)),
+      now_seconds_(options.now_seconds ? options.now_seconds : steady_seconds),
+      next_draw_seconds_(terminal_ ? -std::numeric_limits<double>::infinity()
+                                   : now_seconds_() + seconds_between_draws_) {}
 
 void ProgressBar::update(const TrainingProgress& progress) {
   progress_ = progress;
   line_open_ = true;
+  last_update_seconds_ = now_seconds_();
+  if (updates_++ == 0) {
+    first_update_seconds_ = last_update_seconds_;
+  }
   if (progress.step == progress.steps) {
     finish();
-  } else if (terminal_ && now_seconds_() >= next_draw_seconds_) {
-    next_draw_seconds_ = now_seconds_() + kSecondsBetweenDraws;
+  } else if (last_update_seconds_ < next_draw_seconds_) {
+    return;
+  } else if (terminal_) {
     draw(false);
+  } else {
+    finish();
   }
 }
 
@@ -97,13 +127,23 @@ void ProgressBar::finish() {
   }
 }
 
+std::optional<double> ProgressBar::seconds_left() const {
+  if (updates_ < 2 || progress_.steps_left == 0) {
+    return std::nullopt;
+  }
+  return (last_update_seconds_ - first_update_seconds_) / static_cast<double>(updates_ - 1) *
+         static_cast<double>(progress_.steps_left);
+}
+
 void ProgressBar::draw(bool last) {
   constexpr const char* kBackAndClear = "\r\x1b[K";
+  next_draw_seconds_ = last_update_seconds_ + seconds_between_draws_;
   if (terminal_) {
     out_ << kBackAndClear;
   }
   // While it is redrawn it has to stay in one row of 80 columns: what has wrapped cannot be cleared.
-  out_ << (terminal_ && !last ? brief(progress_) : describe(progress_)) << (last ? "\n" : "") << std::flush;
+  out_ << (terminal_ && !last ? brief(progress_, seconds_left()) : describe(progress_, seconds_left()))
+       << (last ? "\n" : "") << std::flush;
 }
 
 }  // namespace vdnn

@@ -134,6 +134,8 @@ class Trainer::Impl {
   }
 
   const PlannedRun& run() const { return session_.run(); }
+  std::uint64_t steps() const { return asked_steps_; }
+  std::uint64_t steps_per_epoch() const { return order_.batches_per_epoch(); }
 
   TrainingResult train(const std::function<void(const StepReport&)>& report) {
     if (trained_) {
@@ -597,6 +599,14 @@ Trainer::~Trainer() = default;
 
 const PlannedRun& Trainer::run() const {
   return impl_->run();
+}
+
+std::uint64_t Trainer::steps() const {
+  return impl_->steps();
+}
+
+std::uint64_t Trainer::steps_per_epoch() const {
+  return impl_->steps_per_epoch();
 }
 
 TrainingResult Trainer::train(const std::function<void(const StepReport&)>& report) {

@@ -6,27 +6,36 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vdnn/error.h"
 
 namespace vdnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 class ProgressTest : public ::testing::Test {
  protected:
-  ProgressBar bar(bool terminal) {
-    return {out_, terminal, [this] { return now_; }};
+  ProgressBar bar(bool terminal, double seconds_between_lines = 0) {
+    return {out_,
+            {.terminal = terminal, .seconds_between_lines = seconds_between_lines, .now_seconds = [this] {
+               return now_;
+             }}};
   }
   static TrainingProgress at(std::uint64_t epoch, std::uint64_t step) {
     return {.epoch = epoch,
             .epochs = 3,
             .step = step,
             .steps = 100,
+            .steps_left = (4 - epoch) * 100 - step,
             .loss = 0.43211,
             .images_per_second = 8123.4,
             .memory_bytes = std::uint64_t{128} << 20,
@@ -43,19 +52,79 @@ class ProgressTest : public ::testing::Test {
   std::ostringstream out_;
 };
 
-TEST_F(ProgressTest, WritesOneLineAnEpochWhereThereIsNoTerminal) {
+TEST_F(ProgressTest, WritesOneLineAnEpochWhereNoOthersAreAskedFor) {
   ProgressBar progress = bar(false);
-  for (std::uint64_t step = 1; step < 100; ++step) {
+  for (std::uint64_t step = 1; step <= 99; ++step) {
     now_ += 10;
     progress.update(at(2, step));
   }
   EXPECT_THAT(take(), IsEmpty());
+  now_ += 10;
   progress.update(at(2, 100));
-  EXPECT_EQ(
-      take(),
-      "epoch 2/3  step 100/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB (25%)  stall 3%\n");
+  EXPECT_EQ(take(),
+            "epoch 2/3  step 100/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB (25%)  stall 3%  "
+            "ETA 0:16:40\n");
   progress.finish();
   EXPECT_THAT(take(), IsEmpty());
+}
+
+// Once there were lines at the ends of epochs alone: a log that was followed stood still for hours.
+TEST_F(ProgressTest, WritesALineEachSoManySecondsWhereThereIsNoTerminal) {
+  ProgressBar progress = bar(false, 30);
+  std::vector<std::string> lines;
+  for (std::uint64_t step = 1; step <= 9; ++step) {
+    now_ += 8;
+    progress.update(at(1, step));
+    if (std::string line = take(); !line.empty()) {
+      lines.push_back(std::move(line));
+    }
+  }
+  // After 32 and 64 seconds: not after 60, when no step ends.
+  EXPECT_THAT(lines,
+              ElementsAre("epoch 1/3  step 4/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB "
+                          "(25%)  stall 3%  ETA 0:39:28\n",
+                          "epoch 1/3  step 8/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB "
+                          "(25%)  stall 3%  ETA 0:38:56\n"));
+  progress.finish();
+  EXPECT_THAT(take(), HasSubstr("step 9/100")) << "what no line has told of yet";
+}
+
+TEST_F(ProgressTest, TheEndOfAnEpochCountsAsALine) {
+  ProgressBar progress = bar(false, 30);
+  now_ += 25;
+  progress.update(at(1, 100));
+  EXPECT_THAT(take(), HasSubstr("epoch 1/3"));
+  now_ += 25;
+  progress.update(at(2, 1));
+  EXPECT_THAT(take(), IsEmpty());
+  now_ += 5;
+  progress.update(at(2, 2));
+  EXPECT_THAT(take(), HasSubstr("epoch 2/3  step 2/100"));
+}
+
+TEST_F(ProgressTest, RefusesATimeBetweenLinesBelowZero) {
+  EXPECT_THROW(bar(false, -1), InvalidArgument);
+  EXPECT_THROW(bar(false, std::numeric_limits<double>::quiet_NaN()), InvalidArgument);
+}
+
+TEST_F(ProgressTest, TheEtaCountsWhatCameBetweenTheSteps) {
+  ProgressBar progress = bar(true);
+  progress.update(at(1, 1));
+  EXPECT_THAT(take(), Not(HasSubstr("ETA"))) << "one step alone says nothing";
+  now_ += 1;
+  progress.update(at(1, 2));
+  EXPECT_THAT(take(), HasSubstr("  ETA 0:04:58  "));
+  now_ += 3599;  // an evaluation, say
+  progress.update(at(1, 3));
+  EXPECT_THAT(take(), HasSubstr("  ETA 148:30:00  ")) << "297 steps of 1800 seconds each";
+}
+
+TEST_F(ProgressTest, WhereNothingIsLeftThereIsNoEta) {
+  ProgressBar progress = bar(false);
+  progress.update(at(3, 99));
+  now_ += 1;
+  progress.update(at(3, 100));
+  EXPECT_THAT(take(), AllOf(HasSubstr("step 100/100"), Not(HasSubstr("ETA"))));
 }
 
 TEST_F(ProgressTest, SaysNothingOfAStallThatIsNotKnown) {
@@ -67,10 +136,12 @@ TEST_F(ProgressTest, SaysNothingOfAStallThatIsNotKnown) {
 
 TEST_F(ProgressTest, RedrawsInPlaceOnATerminal) {
   ProgressBar progress = bar(true);
+  progress.update(at(1, 49));
+  take();
+  now_ += 20;
   progress.update(at(1, 50));
   const std::string text = take();
-  EXPECT_THAT(text, AllOf(StartsWith("\r"), HasSubstr("[======      ] 50%"), HasSubstr("stall 3%"),
-                          Not(HasSubstr("\n"))));
+  EXPECT_EQ(text, "\r\x1b[K[====    ] 50%  ETA 1:23:20  loss 0.432  8123 img/s  128 MiB (25%)  stall 3%");
   EXPECT_LT(text.size(), 80 + std::string("\r\x1b[K").size()) << "what wraps cannot be cleared";
 }
 

@@ -130,7 +130,8 @@ Json train_summary() {
                              {"replan_after", nullptr},
                              {"replan_every", nullptr},
                              {"replan_algorithms", false},
-                             {"learned", nullptr}});
+                             {"learned", nullptr},
+                             {"progress_every", 30}});
   return summary;
 }
 
