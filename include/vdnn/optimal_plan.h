@@ -27,8 +27,8 @@ struct PlannedSchedule {
 };
 
 // Deterministic. Long tapes are searched on several threads, which have ended when this returns. `options`:
-// the workspace limit and recorded algorithms are obeyed, the preference is not asked for. No other policy
-// that fits is faster. Where nothing fits, the plan that takes the least memory.
+// the workspace limit and recorded or kept algorithms are obeyed, the preference is not asked for otherwise.
+// No other policy that fits is faster. Where nothing fits, the plan that takes the least memory.
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster);
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,9 @@ struct PlanOptions {
   AlgorithmPreference preference = AlgorithmPreference::kPerformance;
   // No op may use more workspace: each steps down in the order of preference until it fits.
   std::optional<std::uint64_t> workspace_limit;
+  // Policies that choose algorithms (`dyn`, `optimal`) keep those that `none` has with the same options, so
+  // that results have the same bits. Their plans have them as `recorded`.
+  bool keep_algorithms = false;
   // Names of algorithms by names of ops: where there are any, they are taken and nothing else is. Throws
   // InvalidArgument at make_plan() where the tape has an op that is not recorded, or no such op or algorithm.
   std::map<std::string, std::string> recorded;
@@ -101,6 +105,15 @@ struct Plan {
 // Deterministic. Throws InvalidArgument where no algorithm of some op obeys the workspace limit, with the
 // least limit that all ops could obey.
 Plan make_plan(const Tape& tape, const PlanOptions& options);
+
+// `options` for a policy that chooses algorithms: where `keep_algorithms` is set and nothing is recorded yet,
+// with what `none` would have as `recorded`. Throws as make_plan() does.
+PlanOptions with_kept_algorithms(const Tape& tape, PlanOptions options);
+
+// The names of the algorithms of the ops that record theirs (Op::recorded()), by names of ops. `algorithms`:
+// for each op an index into Op::algorithms.
+std::map<std::string, std::string> algorithm_names(const Tape& tape,
+                                                   std::span<const std::uint32_t> algorithms);
 
 // The vDNN paper's accounting of a network-wide allocation: every X, all weights, two buffers of the largest
 // gradient map, the largest workspace; no weight gradients, no optimizer state. Bytes.

@@ -16,11 +16,11 @@
 
 namespace vdnn {
 
-// `options.preference` is not looked at; `recorded` algorithms and the workspace limit are obeyed, so with
-// recorded ones there is nothing for (3) to choose. The plan's policy is kDynamic. It does not fit only where
-// (1) does not. Deterministic, as the forecaster is; asks it for some twenty forecasts at most, and one
-// for each faster algorithm that an op with so slow a one could have. Throws as
-// make_plan().
+// `options.preference` is looked at for `keep_algorithms` alone; `recorded` algorithms and the workspace
+// limit are obeyed, so with recorded or kept ones there is nothing for (3) to choose. The plan's policy is
+// kDynamic. It does not fit only where (1) does not. Deterministic, as the forecaster is; asks it for some
+// twenty forecasts at most, and one for each faster algorithm that an op with so slow a one could have.
+// Throws as make_plan().
 Plan plan_dynamic(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                   const Forecaster& forecaster);
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "vdnn/dataset.h"
 #include "vdnn/gpu_system.h"
@@ -71,6 +72,10 @@ struct RunOptions {
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
+  // `dyn` and `optimal`, and so `auto`, keep the algorithms that `none` takes with the same options, in
+  // whatever budget: results have its bits. Engines of GPUs are then timed for `engine_timings` alone. Beside
+  // `recorded_algorithms` there is nothing left to keep.
+  bool keep_algorithms = false;
   // True: convolutions and matrix products may round fp32 to TF32 first; refused where no algorithm does.
   // False: none may. Absent, that of `recorded_algorithms` where there are any; else, as in PyTorch,
   // convolutions may, on GPUs that have TF32, and matrix products may not.
@@ -183,7 +188,7 @@ PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs);
 
 struct ReplanOptions {
   // Algorithms may be chosen anew, where the policy chooses. Results are then those of other algorithms:
-  // otherwise they are kept, and a plan moves bytes alone.
+  // otherwise they are kept, and a plan moves bytes alone. Not beside RunOptions::keep_algorithms.
   bool change_algorithms = false;
   // In the place of the policy that the run was asked for.
   std::optional<Policy> policy;
@@ -196,13 +201,18 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 // command's options. Finding it takes up to ten plans.
 enum class WaysOut : std::uint8_t { kUntold, kOptions, kCommand };
 
-// Throws OutOfMemory that names the policy, the budgets, the smallest budget, and which budget is short by
-// how much.
+// Throws OutOfMemory where the run does not fit: which budget is short by how much, the smallest that would
+// do, and the ways out that were asked for, with figures. Finding those takes up to ten plans.
 void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
 // The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
 // without lowering the network again.
 PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
+
+// The ops, in order, that have other algorithms than `none` takes with the same options: results then have
+// other bits than those of `none`. Empty unless the policy chooses algorithms. Where engines of a GPU were
+// timed for the policy, the network is lowered once more, without their times.
+std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run);
 
 // How its schedule was predicted, and another one is that is to be compared to it.
 PredictionOptions prediction_options(const PlannedRun& run);

@@ -237,6 +237,7 @@ RunOptions to_run_options(const RunArguments& given) {
           .policy = parse_policy(arguments.policy),
           .algorithms = parse_preference(arguments.algorithms),
           .workspace_limit = parse_optional_size(arguments.workspace_limit),
+          .keep_algorithms = arguments.keep_algorithms,
           .tf32 = to_tf32(arguments),
           .engine_timings = arguments.engine_timings,
           .engine_cache = default_engine_cache(environment("XDG_CACHE_HOME"), environment("HOME")),
@@ -268,8 +269,8 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
 TrainingArguments in_force(const TrainingArguments& given) {
   TrainingArguments arguments = given;
   require_finite("--lr", arguments.lr);
-  require_one_or_more("--epochs", arguments.epochs);
   require_finite("--progress-every", arguments.progress_every);
+  require_one_or_more("--epochs", arguments.epochs);
   require_one_or_more("--steps", arguments.steps);
   require_one_or_more("--save-every", arguments.save_every);
   require_one_or_more("--check-ranks", arguments.check_ranks);

@@ -35,6 +35,7 @@ struct RunArguments {
   std::string policy = "auto";
   std::string algorithms = "performance";
   std::optional<std::string> workspace_limit;
+  bool keep_algorithms = false;
   bool tf32 = false;
   bool fp32 = false;
   std::optional<std::string> engine_timings;
@@ -52,13 +53,14 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 13> kLaterOptions{"link-shared-by",
+  static constexpr std::array<std::string_view, 14> kLaterOptions{"link-shared-by",
                                                                   "devices",
                                                                   "machines",
                                                                   "accumulate",
                                                                   "bucket",
                                                                   "sync-bn",
                                                                   "network-gbytes-per-s",
+                                                                  "keep-algorithms",
                                                                   "tf32",
                                                                   "fp32",
                                                                   "engine-timings",
@@ -96,6 +98,9 @@ struct RunArguments {
     field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
     field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");
     field("workspace-limit", self.workspace_limit, "most workspace of any op");
+    field("keep-algorithms", self.keep_algorithms,
+          "auto, dyn and optimal keep the algorithms of none in any budget, so that results have the same "
+          "bits");
     field(
         "tf32", self.tf32,
         "cuda, and sim of GPUs that have it: convolutions and matrix products may round their inputs to TF32 "
@@ -149,12 +154,12 @@ struct TrainingArguments {
   std::optional<std::uint64_t> replan_every;
   bool replan_algorithms = false;
   std::optional<std::string> learned;
+  double progress_every = 30;
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
     field("data", self.data, "fashion-mnist[:DIR], cifar10:DIR, images:DIR or synthetic");
     field("augment", self.augment, "show training images shifted and mirrored");
-  double progress_every = 30;
     field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
     field("lr", self.lr, "learning rate");
     field("lr-schedule", self.lr_schedule,
@@ -179,14 +184,14 @@ struct TrainingArguments {
     field("replan-algorithms", self.replan_algorithms,
           "with either: algorithms may be chosen anew, too; results may change then");
     field("learned", self.learned, "write what steps were seen to take to this file, for --profile");
+    field(
+        "progress-every", self.progress_every,
+        "seconds from one line of progress to the next where the output is no terminal; 0: a line an epoch");
   }
 };
 
 // Where a command writes besides; empty: nowhere.
 struct OutputArguments {
-    field(
-        "progress-every", self.progress_every,
-        "seconds from one line of progress to the next where the output is no terminal; 0: a line an epoch");
   std::string json;
   std::string trace;
   std::string schedule;

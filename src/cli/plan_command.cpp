@@ -51,6 +51,7 @@ void plan(const PlanArguments& arguments) {
   const PlannedRun run = plan_from(checkpoint, options);
   std::ostream& out = people(arguments.outputs);
   print_run(out, run);
+  print_other_algorithms(out, run);
   const Scaling scaling = predict_scaling(run);
   print_prediction(out, run, scaling);
   if (arguments.print_schedule) {

@@ -5,7 +5,9 @@
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/cli/fields.h"
 #include "vdnn/size.h"
@@ -204,6 +206,24 @@ void print_run(std::ostream& out, const PlannedRun& run) {
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)
       << ", smallest possible " << format_size(run.smallest_budget_bytes()) << "\n";
+}
+
+void print_other_algorithms(std::ostream& out, const PlannedRun& run) {
+  constexpr std::size_t kMostNames = 3;
+  const std::vector<std::string> ops = ops_with_other_algorithms(run);
+  if (ops.empty()) {
+    return;
+  }
+  const std::size_t named = std::min(ops.size(), kMostNames);
+  out << "results differ in bits from those of policy none: " << ops.size()
+      << (ops.size() == 1 ? " op has another algorithm (" : " ops have other algorithms (");
+  for (std::size_t op = 0; op < named; ++op) {
+    out << (op == 0 ? "" : ", ") << ops[op];
+  }
+  if (ops.size() > named) {
+    out << " and " << ops.size() - named << " more";
+  }
+  out << "); --keep-algorithms keeps them\n";
 }
 
 void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {

@@ -25,6 +25,8 @@ void print_rates(std::ostream& out, const PlannedRun& run);
 
 // What is about to happen, in a few lines.
 void print_run(std::ostream& out, const PlannedRun& run);
+// One line where results have other bits than under `none`; else nothing.
+void print_other_algorithms(std::ostream& out, const PlannedRun& run);
 void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling);
 void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult& result);
 

@@ -302,6 +302,9 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
   print_run(out, run);
+  if (is_first(processes)) {
+    print_other_algorithms(out, run);
+  }
   out << std::flush;
   require_fit(run, WaysOut::kCommand);
   const PreparedTraining prepared{given, arguments, run, data, checkpoint, processes, out};
@@ -387,6 +390,9 @@ TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
 void train(const TrainArguments& given) {
   to_run_options(given.run);  // what is wrong is said once, not by every rank
   in_force(given.training);
+  if (given.run.keep_algorithms && given.training.replan_algorithms) {
+    throw InvalidArgument("--keep-algorithms and --replan-algorithms: give one of them");
+  }
   start_ranks(given.run);
   const std::unique_ptr<ProcessGroup> processes = ProcessGroup::join();
   if (processes->size() == 1) {

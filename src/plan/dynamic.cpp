@@ -174,7 +174,8 @@ class DynamicPolicy {
 
 Plan plan_dynamic(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                   const Forecaster& forecaster) {
-  return DynamicPolicy(tape, options, budgets, forecaster).plan();
+  const PlanOptions kept = with_kept_algorithms(tape, options);
+  return DynamicPolicy(tape, kept, budgets, forecaster).plan();
 }
 
 }  // namespace vdnn

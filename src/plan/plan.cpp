@@ -245,6 +245,26 @@ Plan make_plan(const Tape& tape, const PlanOptions& options) {
   return plan;
 }
 
+PlanOptions with_kept_algorithms(const Tape& tape, PlanOptions options) {
+  if (options.keep_algorithms && options.recorded.empty()) {
+    PlanOptions none = options;
+    none.policy = Policy::kOffloadNone;
+    options.recorded = algorithm_names(tape, make_plan(tape, none).algorithms);
+  }
+  return options;
+}
+
+std::map<std::string, std::string> algorithm_names(const Tape& tape,
+                                                   std::span<const std::uint32_t> algorithms) {
+  std::map<std::string, std::string> names;
+  for (OpId id = 0; id < tape.ops().size(); ++id) {
+    if (tape.op(id).recorded()) {
+      names.emplace(tape.op(id).name, tape.op(id).algorithms[algorithms[id]].name);
+    }
+  }
+  return names;
+}
+
 std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan) {
   std::uint64_t largest = 0;
   for (OpId id = 0; id < tape.ops().size(); ++id) {

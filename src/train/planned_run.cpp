@@ -35,6 +35,7 @@ PlanOptions plan_options(const RunOptions& options, Policy policy) {
   return {.policy = policy,
           .preference = options.algorithms,
           .workspace_limit = options.workspace_limit,
+          .keep_algorithms = options.keep_algorithms,
           .recorded = options.recorded_algorithms};
 }
 
@@ -70,12 +71,16 @@ ProductPrecisions precisions_of(const RunOptions& options) {
                                              : ops::recorded_precisions(options.recorded_algorithms);
 }
 
+bool chooses_algorithms(Policy policy) {
+  return policy == Policy::kDynamic || policy == Policy::kOptimal;
+}
+
 // Of a run on one GPU under this policy.
 EngineTiming engine_timing(const RunOptions& options, Policy policy) {
   if (options.engine_timings) {
     return EngineTiming::kAll;
   }
-  const bool policy_chooses = policy == Policy::kDynamic || policy == Policy::kOptimal;
+  const bool policy_chooses = chooses_algorithms(policy) && !options.keep_algorithms;
   const bool alone = options.training.ranks == 1;
   const bool wanted = options.engine_trial_seconds.value_or(kEngineTrialSeconds) > 0;
   return policy_chooses && alone && wanted && !options.profile ? EngineTiming::kChoosable
@@ -379,17 +384,6 @@ std::uint64_t smallest_peak_bytes(const PlannedRun& run, const PlannedSchedule& 
   }
 }
 
-std::map<std::string, std::string> algorithm_names(const Tape& tape,
-                                                   std::span<const std::uint32_t> algorithms) {
-  std::map<std::string, std::string> names;
-  for (OpId id = 0; id < tape.ops().size(); ++id) {
-    if (tape.op(id).recorded()) {
-      names.emplace(tape.op(id).name, tape.op(id).algorithms[algorithms[id]].name);
-    }
-  }
-  return names;
-}
-
 using Records = std::map<std::string, std::string>;  // names of algorithms by names of ops
 
 bool are_of(const Tape& tape, const Records& records) {
@@ -568,6 +562,9 @@ PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs) {
 }
 
 PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
+  if (options.change_algorithms && run.options.keep_algorithms) {
+    throw InvalidArgument("change_algorithms: keep_algorithms forbids it");
+  }
   PlannedRun next = run;
   next.options.policy = options.policy ? options.policy : run.options.policy;
   if (options.change_algorithms) {
@@ -581,6 +578,37 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
   next.options.recorded_algorithms = run.options.recorded_algorithms;
   next.plan.options.recorded = run.plan.options.recorded;
   return next;
+}
+
+namespace {
+
+// Of `none` with the same options: it has no times of engines but those in a file that was asked for.
+Records algorithms_of_none(const PlannedRun& run) {
+  const PlanOptions none = plan_options(run.options, Policy::kOffloadNone);
+  if (run.engine_timing != EngineTiming::kChoosable) {
+    return algorithm_names(*run.tape, make_plan(*run.tape, none).algorithms);
+  }
+  RunOptions options = run.options;
+  options.warn = {};  // it has been said
+  const Lowered untimed = lower_for(run.network, options, run.target, Policy::kOffloadNone);
+  return algorithm_names(*untimed.tape, make_plan(*untimed.tape, none).algorithms);
+}
+
+}  // namespace
+
+std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run) {
+  if (!chooses_algorithms(run.plan.options.policy)) {
+    return {};
+  }
+  const Records of_none = algorithms_of_none(run);
+  const Records chosen = algorithm_names(*run.tape, run.plan.algorithms);
+  std::vector<std::string> others;
+  for (const Op& op : run.tape->ops()) {
+    if (op.recorded() && chosen.at(op.name) != of_none.at(op.name)) {
+      others.push_back(op.name);
+    }
+  }
+  return others;
 }
 
 PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes) {

@@ -1226,7 +1226,7 @@ bool came_later(const std::string& key) {
   return key == "link_shared_by" || key == "devices" || key == "machines" || key == "accumulate" ||
          key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
          key == "fp32" || key == "engine_timings" || key == "engine_trial_seconds" || key == "profile" ||
-         key == "graph";
+         key == "graph" || key == "keep_algorithms";
 }
 
 // Those from before there was --graph were once refused for want of it.
@@ -1235,7 +1235,7 @@ TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   json schedule = json::parse(read("schedule.json"));
   for (const char* key :
        {"link_shared_by", "devices", "machines", "accumulate", "bucket", "sync_bn", "network_gbytes_per_s",
-        "tf32", "fp32", "engine_timings", "engine_trial_seconds", "profile", "graph"}) {
+        "tf32", "fp32", "engine_timings", "engine_trial_seconds", "profile", "graph", "keep_algorithms"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());

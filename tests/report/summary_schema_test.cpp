@@ -70,6 +70,7 @@ Json common_part() {
             {"policy", "conv"},
             {"algorithms", "performance"},
             {"workspace_limit", nullptr},
+            {"keep_algorithms", false},
             {"tf32", false},
             {"fp32", false},
             {"engine_timings", nullptr},

@@ -689,6 +689,27 @@ TEST_F(ScriptedTimes, TheFastestEngineIsTaken) {
   EXPECT_THAT(convolution_algorithms(plan_run(with_cache(Policy::kOptimal))), ElementsAre("large"));
 }
 
+// The one that `none` takes is the library's first, which is not timed.
+TEST_F(ScriptedTimes, KeptAlgorithmsAreThoseOfNoneAndNothingIsTimed) {
+  const PlannedRun none = plan_run(with_cache(Policy::kOffloadNone));
+  RunOptions options = with_cache(Policy::kOptimal);
+  const PlannedRun timed = plan_run(options);
+  std::vector<std::string> others;
+  for (const auto& [op, algorithm] : algorithms_by_op(timed)) {
+    if (algorithm != algorithms_by_op(none).at(op)) {
+      others.push_back(op);
+    }
+  }
+  EXPECT_THAT(others, Not(IsEmpty()));
+  EXPECT_THAT(ops_with_other_algorithms(timed), ::testing::UnorderedElementsAreArray(others));
+  forget_times();
+  options.keep_algorithms = true;
+  const PlannedRun kept = plan_run(options);
+  EXPECT_EQ(algorithms_by_op(kept), algorithms_by_op(none));
+  EXPECT_TRUE(ops_with_other_algorithms(kept).empty());
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+}
+
 // With the algorithms of its checkpoint, whatever policy it goes on under, whatever the times are by then.
 TEST_F(ScriptedTimes, AResumedRunHasTheSameAlgorithms) {
   const std::array from{Policy::kOptimal, Policy::kOffloadAll};

@@ -85,17 +85,12 @@ TEST_P(PoliciesTest, DynamicGivesTheBitsOfNone) {
   const DatasetSplits data = testing::data_for(none, "fashion-mnist");
   const TrainOptions training{.learning_rate = 0.02F, .steps = 10, .session = {.seed = 7}};
   const std::string hash = Trainer(none, data, training).train({}).weights_sha256;
-  std::map<std::string, std::string> algorithms;
-  for (OpId id = 0; id < none.tape->ops().size(); ++id) {
-    const Op& op = none.tape->op(id);
-    algorithms[op.name] = op.algorithms[none.plan.algorithms[id]].name;
-  }
   std::set<std::uint64_t> offloaded;
   for (const std::uint64_t budget :
        {ample, smallest_budget(Policy::kOffloadConv), smallest_budget(Policy::kOffloadAll)}) {
     SCOPED_TRACE(format_size(budget));
     RunOptions wish = options(Policy::kDynamic, budget);
-    wish.recorded_algorithms = algorithms;
+    wish.keep_algorithms = true;
     const PlannedRun run = plan_run(wish);
     EXPECT_EQ(run.plan.options.policy, Policy::kDynamic);
     EXPECT_EQ(run.plan.algorithms, none.plan.algorithms);

@@ -475,7 +475,8 @@ class Chooser {
 
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster) {
-  return Chooser(tape, options, budgets, costs, forecaster).choose();
+  const PlanOptions kept = with_kept_algorithms(tape, options);
+  return Chooser(tape, kept, budgets, costs, forecaster).choose();
 }
 
 }  // namespace vdnn
