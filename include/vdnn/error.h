@@ -58,6 +58,8 @@ struct MemoryShortage {
 class OutOfMemory : public Error {
  public:
   OutOfMemory(const std::string& where, const MemoryShortage& shortage);
+  // Of a plan, which needs `asked` bytes in a budget of `budget` bytes: `text` has these numbers.
+  OutOfMemory(const std::string& text, std::uint64_t asked, std::uint64_t budget);
   const MemoryShortage& shortage() const { return shortage_; }
 
  private:

@@ -197,22 +197,26 @@ struct ReplanOptions {
 // plan_run(), a plan that does not fit is no error. Throws as plan_run() does.
 PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 
-// What an OutOfMemory says that would help, with figures: nothing, or in terms of RunOptions, or of the
-// command's options. Finding it takes up to ten plans.
-enum class WaysOut : std::uint8_t { kUntold, kOptions, kCommand };
+// In whose terms an OutOfMemory speaks, and whether it names ways out: other batches, policies, algorithms.
+enum class WaysOut : std::uint8_t {
+  kUntold,         // in terms of RunOptions; the smallest budget alone
+  kOptions,        // in terms of RunOptions
+  kCommand,        // in terms of the command's options
+  kCommandBudgets  // likewise, the smallest budget alone: all else is given, as by a schedule in a file
+};
 
 // Throws OutOfMemory where the run does not fit: which budget is short by how much, the smallest that would
 // do, and the ways out that were asked for, with figures. Finding those takes up to ten plans.
 void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
-// The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
-// without lowering the network again.
-PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
-
 // The ops, in order, that have other algorithms than `none` takes with the same options: results then have
 // other bits than those of `none`. Empty unless the policy chooses algorithms. Where engines of a GPU were
 // timed for the policy, the network is lowered once more, without their times.
 std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run);
+
+// The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
+// without lowering the network again.
+PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
 
 // How its schedule was predicted, and another one is that is to be compared to it.
 PredictionOptions prediction_options(const PlannedRun& run);

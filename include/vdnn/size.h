@@ -26,5 +26,7 @@ std::uint64_t parse_size(std::string_view text);
 std::string format_size(std::uint64_t bytes);
 // Without the bytes, for tables.
 std::string format_rounded_size(std::uint64_t bytes);
+// The shortest text that parse_size() reads as just so many bytes: `9MiB`, `12GB`, `10752KiB`, `4097`.
+std::string exact_size(std::uint64_t bytes);
 
 }  // namespace vdnn

@@ -17,4 +17,7 @@ std::string describe(const std::string& where, const MemoryShortage& s) {
 OutOfMemory::OutOfMemory(const std::string& where, const MemoryShortage& shortage)
     : Error(describe(where, shortage)), shortage_(shortage) {}
 
+OutOfMemory::OutOfMemory(const std::string& text, std::uint64_t asked, std::uint64_t budget)
+    : Error(text), shortage_{.asked = asked, .budget = budget, .would_have_fitted = budget} {}
+
 }  // namespace vdnn

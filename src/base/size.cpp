@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 namespace vdnn {
 
@@ -115,6 +116,18 @@ std::string format_rounded_size(std::uint64_t bytes) {
                 static_cast<double>(bytes) / static_cast<double>(kUnits[unit].bytes),
                 kUnits[unit].name.data());
   return text.data();
+}
+
+std::string exact_size(std::uint64_t bytes) {
+  std::string shortest;
+  // Bare bytes come last: of texts of the same length one with a unit is read more easily.
+  for (auto unit = kUnits.rbegin(); unit != kUnits.rend(); ++unit) {
+    std::string text = std::to_string(bytes / unit->bytes).append(unit->name);
+    if (bytes % unit->bytes == 0 && (shortest.empty() || text.size() < shortest.size())) {
+      shortest = std::move(text);
+    }
+  }
+  return shortest;
 }
 
 }  // namespace vdnn

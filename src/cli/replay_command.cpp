@@ -90,6 +90,7 @@ void replay(const ReplayArguments& arguments) {
     print_prediction(out, run, scaling);
     summary = plan_summary(run, scaling, options);
   } else {
+    require_fit(run, WaysOut::kCommandBudgets);
     const DatasetSplits data = open_dataset(dataset_options(run.network, training.data, *options.seed));
     Trainer trainer(
         run, data,
@@ -101,6 +102,7 @@ void replay(const ReplayArguments& arguments) {
   if (!arguments.outputs.json.empty()) {
     write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
   }
+  require_fit(run, WaysOut::kCommandBudgets);  // when everything is written
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iomanip>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -150,6 +151,29 @@ void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& pol
   }
 }
 
+// Throws OutOfMemory, in terms of the options, where no point fits.
+void require_any_fit(const Sweep& sweep) {
+  if (std::ranges::any_of(sweep.points, &SweepPoint::fits)) {
+    return;
+  }
+  const auto short_by = [](const SweepPoint& point, std::uint64_t needed, std::uint64_t budget,
+                           const std::string& option, const char* what) {
+    return OutOfMemory("no policy fits: " + to_string(point.policy) + " needs " +
+                           format_rounded_size(needed - std::min(needed, budget)) + " more" + what +
+                           " than " + option + " " + exact_size(budget) + ", and the others no less: " +
+                           format_rounded_size(needed) + " (" + option + " " + exact_size(needed) + ")",
+                       needed, budget);
+  };
+  const std::uint64_t largest = sweep.points.back().budget_bytes;
+  const SweepPoint& least = *std::ranges::min_element(sweep.points, {}, &SweepPoint::smallest_budget_bytes);
+  if (least.smallest_budget_bytes > largest) {
+    throw short_by(least, least.smallest_budget_bytes, largest, "--to", "");
+  }
+  const SweepPoint& moved = *std::ranges::min_element(sweep.points, {}, &SweepPoint::host_bytes);
+  throw short_by(moved, moved.host_bytes, sweep.last.target.host_budget_bytes, "--host-memory",
+                 " page-locked memory");
+}
+
 // All policies and budgets are compared with the same algorithms and costs: what would be timed for some of
 // the policies alone is timed for none.
 void require_timings_for_limit(RunArguments& arguments) {
@@ -189,6 +213,7 @@ void sweep(const SweepArguments& arguments) {
         plan_summary(found.last, predict_scaling(found.last), in_force(run_arguments, found.last));
     write_output([&] { json->write(summary); });
   }
+  require_any_fit(found);  // when everything is written
 }
 
 }  // namespace

@@ -46,10 +46,12 @@ struct Boundary {
 using LookAt = std::function<Look(std::int64_t)>;
 
 // Two batches, with the first one accepted and the second one not. Looks at others between them where the
-// load should pass 1, until no batch lies between them that is more than `resolution` larger than the first.
+// load should pass 1, until no batch lies between them that is more than `resolution` larger than the first,
+// or `most_looks` have been taken.
 class Bracket {
  public:
-  Bracket(const LookAt& look_at, double resolution) : look_at_(look_at), resolution_(resolution) {}
+  Bracket(const LookAt& look_at, double resolution, int most_looks = std::numeric_limits<int>::max())
+      : look_at_(look_at), resolution_(resolution), looks_left_(most_looks) {}
 
   // `accepted` is: as `look` has it.
   Boundary find(std::int64_t accepted, const Look& look) {
@@ -83,7 +85,7 @@ class Bracket {
   void narrow() {
     int since_halved = 0;
     std::int64_t halved = high_ - low_;
-    while (!is_narrow()) {
+    while (!is_narrow() && looks_left_ > 0) {
       const std::int64_t middle = low_ + (high_ - low_) / 2;
       const bool guess = since_halved < kMostGuesses && std::isfinite(why_.load);
       look_at(std::clamp(guess ? reaches(low_, low_load_, high_, why_.load) : middle, low_ + 1, high_ - 1));
@@ -96,6 +98,7 @@ class Bracket {
   }
 
   void look_at(std::int64_t batch) {
+    --looks_left_;
     Look look = look_at_(batch);
     if (look.accepted) {
       low_ = batch;
@@ -121,6 +124,7 @@ class Bracket {
 
   const LookAt& look_at_;
   const double resolution_;
+  int looks_left_;
   std::int64_t low_ = 0;
   double low_load_ = 0;
   std::int64_t high_ = 0;  // 0: none is known
@@ -198,13 +202,14 @@ class Search {
     return found;
   }
 
-  std::optional<std::int64_t> find_largest() {
-    const Look one = look_at_most(1);
+  std::optional<std::int64_t> find_smaller(const PlannedRun& refused) {
+    const std::int64_t batch = refused.network.batch();
+    const Look one = batch > 1 ? look_at_most(1) : Look{};
     if (!one.accepted) {
       return std::nullopt;
     }
-    const LookAt look = [this](std::int64_t batch) { return look_at_most(batch); };
-    return Bracket(look, 0).find(1, one).accepted;
+    const LookAt look = [this](std::int64_t each) { return look_at_most(each); };
+    return Bracket(look, kResolution, kMostLooks - 1).find(1, one, batch, look_at_memory(refused)).accepted;
   }
 
  private:
@@ -489,9 +494,9 @@ MaxBatch find_max_batch(const MaxBatchOptions& options) {
   return Search(options).find();
 }
 
-std::optional<std::int64_t> find_largest_batch(const RunOptions& run) {
-  const MaxBatchOptions options{.run = run};
-  return Search(options).find_largest();
+std::optional<std::int64_t> find_smaller_batch(const PlannedRun& refused, const RunOptions& options) {
+  const MaxBatchOptions searched{.run = options};
+  return Search(searched).find_smaller(refused);
 }
 
 BatchTrial find_least_memory(const MaxBatchOptions& options, double images_per_second) {

@@ -69,10 +69,12 @@ struct MaxBatch {
 // sample, OutOfMemory where not even that fits, and InvalidArgument for an overhead below 0.
 MaxBatch find_max_batch(const MaxBatchOptions& options);
 
-// The `most` of find_max_batch(), without a plan in the budget, and for a policy that is named: a plan that
-// fits is hardly ever missed. Nothing: not even one sample fits. Throws what plan_run() throws for one
-// sample.
-std::optional<std::int64_t> find_largest_batch(const RunOptions& run);
+// A batch that fits where `refused` does not, to within 3 % the largest, of the same run with `options`,
+// which name a policy. Takes at most kMostLooks plans, none of them in the budget: the batch is planned as if
+// memory had no end, and hardly ever misses it. Nothing: not even one sample fits. Throws what plan_run()
+// throws for one sample.
+inline constexpr int kMostLooks = 6;
+std::optional<std::int64_t> find_smaller_batch(const PlannedRun& refused, const RunOptions& options);
 
 // The least device memory in which some batch computes at least so many samples a second (> 0), all devices
 // together, to within 3 %: the budget of the run that is returned, which fits. The run's own budget is the

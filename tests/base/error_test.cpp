@@ -22,6 +22,14 @@ TEST(OutOfMemoryError, SaysAllItsNumbersAndKeepsThem) {
   EXPECT_EQ(error.shortage().would_have_fitted, 2U);
 }
 
+TEST(OutOfMemoryError, OfAPlanHasItsOwnTextAlone) {
+  const OutOfMemory error("policy none needs 2 bytes more", 7, 5);
+  EXPECT_STREQ(error.what(), "policy none needs 2 bytes more");
+  EXPECT_EQ(error.shortage().asked, 7U);
+  EXPECT_EQ(error.shortage().budget, 5U);
+  EXPECT_EQ(error.shortage().would_have_fitted, 5U);
+}
+
 TEST(DeviceErrors, AreLostOnlyWhereSaid) {
   EXPECT_FALSE(DeviceError("late").lost());
   EXPECT_TRUE(DeviceError("gone", true).lost());

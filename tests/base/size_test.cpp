@@ -120,5 +120,19 @@ TEST(FormatSize, IsReadBackByItsBytes) {
   }
 }
 
+TEST(ExactSize, IsTheShortestTextThatIsReadBack) {
+  EXPECT_EQ(exact_size(0), "0");
+  EXPECT_EQ(exact_size(4097), "4097");
+  EXPECT_EQ(exact_size(65536), "64KiB");
+  EXPECT_EQ(exact_size(9ULL << 20), "9MiB");
+  EXPECT_EQ(exact_size(10304ULL << 10), "10304KiB") << "and not 10551296, which is as short";
+  EXPECT_EQ(exact_size(12'000'000'000), "12GB");
+  EXPECT_EQ(exact_size(12ULL << 30), "12GiB");
+  for (const std::uint64_t bytes :
+       {std::uint64_t{999}, std::uint64_t{1'500'000}, std::uint64_t{3} << 45, kMost}) {
+    EXPECT_EQ(parse_size(exact_size(bytes)), bytes);
+  }
+}
+
 }  // namespace
 }  // namespace vdnn

@@ -1,7 +1,11 @@
 // The vdnn command as a user meets it: run as a process, judged by its exit status and what it prints.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,8 +20,10 @@
 #include <vector>
 
 #include "tests/cli/command_test.h"
+#include "tests/crash/command.h"
 #include "tests/report/json_schema.h"
 #include "tests/report/xml.h"
+#include "vdnn/size.h"
 #include "vdnn/zoo.h"
 
 namespace vdnn {
@@ -473,7 +479,7 @@ TEST_F(CliTest, OneGranuleLessThanTheSmallestBudgetDoesNotFitAndSaysWhatWould) {
     EXPECT_EQ(run(train + std::to_string(smallest)).status, 0) << policy;
     const Outcome less = run(train + std::to_string(smallest - kGranule));
     EXPECT_EQ(less.status, 3) << policy << less.log;
-    EXPECT_THAT(less.log, HasSubstr("smallest_budget_bytes is " + std::to_string(smallest)));
+    EXPECT_THAT(less.log, HasSubstr("(--memory " + exact_size(smallest) + ")"));
     const json planned = plan("--model lenet --batch 8 --policy " + policy + " --memory " +
                               std::to_string(smallest - kGranule));
     EXPECT_EQ(planned["fits"], false);
@@ -987,19 +993,21 @@ TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
   const Outcome planned = run("plan " + where + " --batch 64");
   EXPECT_EQ(planned.status, 3);
   EXPECT_THAT(planned.out, HasSubstr("does not fit: predicted peak")) << "everything is said all the same";
-  EXPECT_THAT(planned.log, HasSubstr(", short by "));
+  EXPECT_THAT(planned.log, HasSubstr("policy none on cpu needs "));
+  EXPECT_THAT(planned.log, HasSubstr(" more than --memory 9MiB: smallest budget "));
   const Outcome trained = run("train " + where + " --batch 64 --data synthetic --steps 1");
   EXPECT_EQ(trained.status, 3);
   const auto ways_out = [](const Outcome& outcome) {
-    const std::size_t begin = outcome.log.find("; ways out: ");
+    const std::size_t begin = outcome.log.find(": smallest budget ");
     return begin == std::string::npos ? "none" : outcome.log.substr(begin);
   };
   EXPECT_EQ(ways_out(trained), ways_out(planned));
-  for (const char* const option : {"--memory ", "--batch ", "--policy "}) {
+  for (const char* const option : {"--memory ", "--batch ", "--batch 32 --accumulate ", "--policy "}) {
     const std::string text = ways_out(planned);
     const std::size_t begin = text.find(option);
     ASSERT_NE(begin, std::string::npos) << text;
-    const std::string way = text.substr(begin, text.find(" (", begin) - begin);
+    const std::string way =
+        text.substr(begin, std::min(text.find(" fits", begin), text.find(')', begin)) - begin);
     const std::string batch = way.starts_with("--batch") ? "" : " --batch 64";
     std::string changed = where;
     if (!way.starts_with("--batch")) {  // instead of what was given
@@ -1014,8 +1022,177 @@ TEST_F(CliTest, PlanSaysThatPageLockedMemoryIsShort) {
   const Outcome outcome =
       run("plan --model vgg16 --batch 64 --device sim:titan-x --policy all --host-memory 64MiB");
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_THAT(outcome.log, HasSubstr("does not fit into page-locked memory, short by "));
-  EXPECT_THAT(outcome.log, HasSubstr("; ways out: --host-memory "));
+  EXPECT_THAT(outcome.log, HasSubstr(" more page-locked memory than --host-memory 64MiB: this plan takes "));
+  EXPECT_THAT(outcome.log, HasSubstr(" (--host-memory "));
+}
+
+TEST_F(CliTest, EachOfSeveralDevicesIsShortOfItsOwnBudget) {
+  for (const std::string device : {"cpu", "sim:v100-16"}) {
+    const Outcome planned =
+        run("plan --model lenet --batch 64 --threads 1 --policy none --memory 13MiB --devices 2 --device " +
+            device);
+    EXPECT_EQ(planned.status, 3) << device;
+    EXPECT_THAT(planned.log, HasSubstr("policy none on " + device + " needs "));
+    EXPECT_THAT(planned.log, HasSubstr(" more than --memory 13MiB: smallest budget "));
+    EXPECT_THAT(planned.log, HasSubstr("; --batch "));
+    EXPECT_THAT(planned.log, HasSubstr("; --policy optimal fits with a step of "));
+  }
+}
+
+// A schedule is as it is: another batch or policy is no way out. Once it named fields of the library, and on
+// simulated devices ended with 0.
+TEST_F(CliTest, AReplayThatDoesNotFitSaysWhatItNeeds) {
+  const std::string schedule = path("schedule.json");
+  const Outcome planned =
+      run("plan --model lenet --batch 8 --policy all --threads 1 --json /dev/stdout --schedule " + schedule);
+  ASSERT_EQ(planned.status, 0) << planned.log;
+  const std::uint64_t smallest = last_line(planned.out)["smallest_budget_bytes"];
+  for (const std::string device : {"cpu", "sim:cpu"}) {
+    const std::string replay = "replay " + schedule + " --device " + device + " --memory ";
+    const Outcome less = run(replay + "1MiB");
+    EXPECT_EQ(less.status, 3) << device;
+    EXPECT_THAT(less.log, HasSubstr(" more than --memory 1MiB: smallest budget "));
+    EXPECT_THAT(less.log, HasSubstr("(--memory " + exact_size(smallest) + ")"));
+    EXPECT_THAT(less.log, ::testing::Not(AnyOf(HasSubstr("--batch"), HasSubstr("--policy"))));
+    EXPECT_EQ(run(replay + exact_size(smallest)).status, 0) << device;
+  }
+}
+
+// It ended with 0, whatever fitted.
+TEST_F(CliTest, ASweepInWhichNothingFitsSaysWhatWould) {
+  const std::string where = "sweep --model lenet --batch 64 --device sim:titan-x --points 2 ";
+  const Outcome less = run(where + "--policy none,all --from 2MiB --to 4MiB");
+  EXPECT_EQ(less.status, 3);
+  EXPECT_THAT(less.out, HasSubstr("policy all: does not fit into any of these budgets")) << "all is said";
+  EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB, "));
+  const std::uint64_t smallest =
+      plan("--model lenet --batch 64 --device sim:titan-x --policy all")["smallest_budget_bytes"];
+  EXPECT_THAT(less.log, HasSubstr("(--to " + exact_size(smallest) + ")"));
+  EXPECT_EQ(run(where + "--policy none,all --from 2MiB --to " + exact_size(smallest)).status, 0);
+  const Outcome host = run(where + "--policy all --host-memory 64KiB");
+  EXPECT_EQ(host.status, 3);
+  EXPECT_THAT(host.log, HasSubstr(" more page-locked memory than --host-memory 64KiB"));
+}
+
+// --- kept algorithms ---------------------------------------------------------------------------------------
+
+class KeptAlgorithms : public CliTest {
+ protected:
+  static constexpr const char* kOther = "results differ in bits from those of policy none: ";
+
+  // Under `optimal` without the flag.
+  std::string tight(const std::string& where) const {
+    return exact_size(plan(where + " --policy optimal")["smallest_budget_bytes"]);
+  }
+};
+
+TEST_F(KeptAlgorithms, HaveTheBitsOfNoneInATightBudget) {
+  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  const std::string steps = where + " --data synthetic --steps 2";
+  const std::string budget =
+      exact_size(plan(where + " --policy optimal --keep-algorithms")["smallest_budget_bytes"]);
+  const json none = train(steps + " --policy none");
+  ASSERT_LT(parse_size(budget), none["smallest_budget_bytes"]);
+  for (const std::string policy : {"optimal", "dyn", "auto"}) {
+    SCOPED_TRACE(policy);
+    const Outcome kept = run("train " + steps + " --policy " + policy + " --keep-algorithms --memory " +
+                             (policy == "dyn" ? none["smallest_budget_bytes"].dump() : budget) + " --json " +
+                             path("kept.json"));
+    ASSERT_EQ(kept.status, 0) << kept.log;
+    EXPECT_THAT(kept.out, ::testing::Not(HasSubstr(kOther)));
+    const json summary = last_line(read("kept.json"));
+    expect_obeys_schema(summary);
+    EXPECT_EQ(summary["options"]["keep_algorithms"], true);
+    EXPECT_EQ(summary["weights_sha256"], none["weights_sha256"]);
+  }
+}
+
+TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
+  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  const std::string budget = " --policy optimal --memory " + tight(where);
+  const std::string said =
+      std::string(kOther) + "1 op has another algorithm (fc1.backward_data); --keep-algorithms keeps them\n";
+  EXPECT_THAT(run("plan " + where + budget).out, HasSubstr(said));
+  EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, HasSubstr(said));
+  EXPECT_THAT(run("plan " + where + " --policy optimal").out, ::testing::Not(HasSubstr(kOther)))
+      << "with ample memory they are the same";
+}
+
+TEST_F(KeptAlgorithms, AreKeptOnSimulatedDevices) {
+  const std::string where = "--model alexnet --batch 128 --device sim:titan-x";
+  const std::string kept = " --policy optimal --keep-algorithms";
+  const std::string budget = " --memory " + exact_size(plan(where + kept)["smallest_budget_bytes"]);
+  std::string out;
+  const auto algorithms = [&](const std::string& arguments) {
+    const Outcome outcome = run("plan " + where + arguments + " --schedule " + path("schedule.json"));
+    EXPECT_EQ(outcome.status, 0) << outcome.log;
+    out = outcome.out;
+    return json::parse(read("schedule.json"))["algorithms"];
+  };
+  const json none = algorithms(" --policy none");
+  EXPECT_EQ(algorithms(budget + kept), none);
+  EXPECT_THAT(out, ::testing::Not(HasSubstr(kOther)));
+  EXPECT_NE(algorithms(" --policy optimal --memory " + tight(where)), none);
+  EXPECT_THAT(out, HasSubstr(" ops have other algorithms ("));
+  EXPECT_THAT(out, HasSubstr(" more); --keep-algorithms keeps them\n"));
+}
+
+TEST_F(KeptAlgorithms, ThatDoNotFitMayBeGivenUp) {
+  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  const std::string budget = " --memory " + tight(where);
+  const Outcome kept = run("plan " + where + budget + " --policy optimal --keep-algorithms");
+  EXPECT_EQ(kept.status, 3);
+  const std::uint64_t smallest = plan(where + " --policy optimal --keep-algorithms")["smallest_budget_bytes"];
+  EXPECT_THAT(kept.log, HasSubstr("(--memory " + exact_size(smallest) + ")"));
+  EXPECT_THAT(kept.log, HasSubstr("; without --keep-algorithms, --policy optimal fits with a step of "));
+  EXPECT_EQ(run("plan " + where + budget + " --policy optimal").status, 0);
+}
+
+// --- output that is followed -------------------------------------------------------------------------------
+
+class Followed : public CliTest {
+ protected:
+  // What the log holds when the run has written so many lines of JSON. It has not ended by then: all its
+  // lines are more than fit into the pipe that nobody reads further.
+  std::string log_after(std::ptrdiff_t lines, const std::string& option) const {
+    const std::string pipe = path("pipe");
+    EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+    EXPECT_EQ(::fcntl(reader, F_SETPIPE_SZ, 4096), 4096);
+    testing::Command command({VDNN_COMMAND, "train", "--model=lenet", "--batch=1", "--data=synthetic",
+                              "--steps=300", "--threads=1", "--json=" + pipe, option},
+                             path("log"));
+    std::string text;
+    while (std::ranges::count(text, '\n') < lines && command.running()) {
+      pollfd ready{.fd = reader, .events = POLLIN, .revents = 0};
+      ::poll(&ready, 1, 100);  // and again, as long as the command runs
+      char each = 0;
+      while (std::ranges::count(text, '\n') < lines && ::read(reader, &each, 1) == 1) {
+        text += each;
+      }
+    }
+    EXPECT_TRUE(command.running());
+    std::string log = read("log");
+    ::close(reader);
+    return log;
+  }
+};
+
+// It once came when the run had ended, for the buffer of a file is large.
+TEST_F(Followed, TheHeaderIsThereWhileTheRunGoesOn) {
+  const std::string log = log_after(1, "--progress-every=0");
+  EXPECT_THAT(log, ::testing::AllOf(HasSubstr("lenet, batch 1, on cpu"), HasSubstr("policy none"),
+                                    HasSubstr(", budget "), HasSubstr("trains for 300 steps;")));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("step 1/")));
+}
+
+// The line of a step is in the log before that of the next one is among those of --json.
+TEST_F(Followed, EachStepHasALineWhereAsManyAreAskedFor) {
+  const std::string log = log_after(3, "--progress-every=1e-9");
+  for (const std::string step : {"step 1/300", "step 2/300"}) {
+    EXPECT_THAT(log, HasSubstr("epoch 1/1  " + step + "  loss "));
+  }
+  EXPECT_THAT(log, HasSubstr("  ETA "));
 }
 
 // --- the largest batch -------------------------------------------------------------------------------------
@@ -1356,6 +1533,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"ClipNormIsInfinite", "plan --model lenet --clip-norm inf", "--clip-norm"},
         BadInput{"SaveEveryWithoutSave", "train --model lenet --data synthetic --steps 1 --save-every 2",
                  "--save-every belongs to --save"},
+        BadInput{"ProgressEveryNegative",
+                 "train --model lenet --data synthetic --steps 1 --progress-every -1", "--progress-every -1"},
+        BadInput{"KeptAndReplanned",
+                 "train --model lenet --data synthetic --steps 9 --keep-algorithms --replan-after 6 "
+                 "--replan-algorithms",
+                 "--keep-algorithms and --replan-algorithms: give one of them"},
         BadInput{"ReplanTwice",
                  "train --model lenet --data synthetic --steps 9 --replan-after 6 --replan-every 6",
                  "--replan-after and --replan-every: give one of them"},

@@ -22,6 +22,7 @@
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 #include "vdnn/learned_costs.h"
+#include "vdnn/size.h"
 
 namespace vdnn {
 namespace {
@@ -159,16 +160,130 @@ TEST(PlannedRunFits, SaysWhichOptionsWouldHelp) {
   } catch (const OutOfMemory& error) {
     text = error.what();
   }
-  EXPECT_THAT(text, HasSubstr("memory_bytes = " + std::to_string(planned.smallest_budget_bytes()) + " ("));
-  EXPECT_THAT(text, HasSubstr("policy = optimal (fits, with a step of "));
+  EXPECT_THAT(text, StartsWith("policy none on cpu needs 64 KiB more than memory_bytes = " +
+                               std::to_string(*run.memory_bytes) + ": smallest budget "));
+  EXPECT_THAT(text, HasSubstr(" (memory_bytes = " + std::to_string(planned.smallest_budget_bytes()) + ");"));
+  EXPECT_THAT(text, HasSubstr("; policy = optimal fits with a step of "));
+  EXPECT_THAT(text,
+              HasSubstr("; model.batch = 32, training.micro_steps = 2 fits with the same global batch;"));
+  EXPECT_THAT(text, Not(HasSubstr("--"))) << "there is no command line";
   const std::string option = "model.batch = ";
   const std::size_t begin = text.find(option);
   ASSERT_NE(begin, std::string::npos) << text;
   run.model.batch = std::stoll(text.substr(begin + option.size()));
   EXPECT_TRUE(plan_run(run).fits());
-  ++run.model.batch;
+  run.model.batch += std::max(std::int64_t{1}, run.model.batch / 25);
   EXPECT_FALSE(plan_run(run).fits());
-  EXPECT_THAT(refusal(planned), ::testing::Not(HasSubstr("ways out"))) << "where nobody reads it";
+  EXPECT_THAT(refusal(planned), Not(HasSubstr("model.batch"))) << "where nobody reads it";
+}
+
+TEST(PlannedRunFits, NamesTheDefaultBudgetWhereNoneWasGiven) {
+  RunOptions run = options("vgg16", 256);
+  run.device = "sim:titan-x";
+  run.policy = Policy::kOffloadNone;
+  run.memory_bytes.reset();
+  EXPECT_THAT(refusal(plan_run(run)), HasSubstr(" more than the default budget of sim:titan-x, 12 GiB ("));
+}
+
+TEST(PlannedRunFits, NamesThePageLockedMemoryThatIsShort) {
+  RunOptions run = options_with(Policy::kOffloadAll);
+  const std::uint64_t needed = plan_run(run).prediction.host_bytes;
+  run.host_memory_bytes = needed - (1 << 20);
+  EXPECT_THAT(refusal(plan_run(run)),
+              AllOf(HasSubstr("needs 1 MiB more page-locked memory than host_memory_bytes = "),
+                    HasSubstr(" (host_memory_bytes = " + std::to_string(needed) + ")")));
+}
+
+// The batch that is found fits though few are looked at.
+TEST(PlannedRunFits, SaysWhatFitsUnderAPolicyThatChoosesToo) {
+  RunOptions run = options_with(Policy::kOptimal);
+  run.memory_bytes = plan_run(run).smallest_budget_bytes() / 10 * 9;
+  std::string text;
+  try {
+    require_fit(plan_run(run), WaysOut::kOptions);
+  } catch (const OutOfMemory& error) {
+    text = error.what();
+  }
+  EXPECT_THAT(text, Not(HasSubstr("policy = optimal fits"))) << "it is that policy";
+  const std::string option = "; model.batch = ";
+  const std::size_t begin = text.find(option);
+  ASSERT_NE(begin, std::string::npos) << text;
+  run.model.batch = std::stoll(text.substr(begin + option.size()));
+  EXPECT_TRUE(plan_run(run).fits()) << text;
+  EXPECT_THAT(text, HasSubstr(" fits with the same global batch"));
+}
+
+// --- kept algorithms ---------------------------------------------------------------------------------------
+
+TEST(PlannedRunKeptAlgorithms, AreThoseOfNoneWhateverTheBudget) {
+  const PlannedRun none = plan_run(options_with(Policy::kOffloadNone));
+  for (const std::optional<Policy> policy :
+       {std::optional<Policy>(), std::optional(Policy::kDynamic), std::optional(Policy::kOptimal)}) {
+    SCOPED_TRACE(policy ? to_string(*policy) : "auto");
+    RunOptions run = options();
+    run.policy = policy;
+    run.keep_algorithms = true;
+    run.memory_bytes = kGranule;
+    const PlannedRun refused = plan_run(run);
+    EXPECT_FALSE(refused.fits());
+    run.memory_bytes = refused.smallest_budget_bytes();
+    const PlannedRun kept = plan_run(run);
+    EXPECT_TRUE(kept.fits());
+    EXPECT_LT(kept.prediction.peak_bytes, none.prediction.peak_bytes);
+    EXPECT_EQ(kept.plan.algorithms, none.plan.algorithms);
+    EXPECT_EQ(refused.plan.algorithms, none.plan.algorithms);
+    EXPECT_TRUE(ops_with_other_algorithms(kept).empty());
+    *run.memory_bytes -= kGranule;
+    EXPECT_FALSE(plan_run(run).fits());
+  }
+}
+
+TEST(PlannedRunKeptAlgorithms, WhereTheyAreNotTheOpsAreNamed) {
+  RunOptions run = options("fashion-vgg", 8);
+  run.policy = Policy::kOptimal;
+  run.memory_bytes = plan_run(run).smallest_budget_bytes();
+  const PlannedRun tight = plan_run(run);
+  run.policy = Policy::kOffloadNone;
+  const PlannedRun none = plan_run(run);
+  std::vector<std::string> expected;
+  for (OpId id = 0; id < tight.tape->ops().size(); ++id) {
+    if (tight.plan.algorithms[id] != none.plan.algorithms[id]) {
+      expected.push_back(tight.tape->op(id).name);
+    }
+  }
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(ops_with_other_algorithms(tight), expected);
+  EXPECT_TRUE(ops_with_other_algorithms(none).empty());
+}
+
+TEST(PlannedRunKeptAlgorithms, AreAWayOutWhereOthersFit) {
+  RunOptions run = options("fashion-vgg", 8);
+  run.policy = Policy::kOptimal;
+  const std::uint64_t free = plan_run(run).smallest_budget_bytes();
+  run.keep_algorithms = true;
+  const std::uint64_t kept = plan_run(run).smallest_budget_bytes();
+  ASSERT_LT(free, kept);
+  const auto told = [&](std::uint64_t budget) -> std::string {
+    run.memory_bytes = budget;
+    try {
+      require_fit(plan_run(run), WaysOut::kCommand);
+    } catch (const OutOfMemory& error) {
+      return error.what();
+    }
+    return "fits";
+  };
+  EXPECT_EQ(told(kept), "fits");
+  const std::string way = "; without --keep-algorithms, --policy optimal fits with a step of ";
+  EXPECT_THAT(told(free), AllOf(HasSubstr("--memory " + exact_size(kept) + ")"), HasSubstr(way)));
+  EXPECT_THAT(told(free - kGranule), Not(HasSubstr(way)));
+}
+
+TEST(PlannedRunKeptAlgorithms, AreKeptWherePlansAreMadeAnew) {
+  RunOptions run = options_with(Policy::kOptimal);
+  run.keep_algorithms = true;
+  const PlannedRun kept = plan_run(run);
+  EXPECT_EQ(replan_run(kept).plan.algorithms, kept.plan.algorithms);
+  EXPECT_THROW(replan_run(kept, {.change_algorithms = true, .policy = {}}), InvalidArgument);
 }
 
 class PlannedRunPolicies : public ::testing::TestWithParam<Policy> {};

@@ -73,7 +73,7 @@ TEST_P(PoliciesTest, OneGranuleLessThanTheSmallestBudgetIsRefusedWithTheFigure) 
       Trainer(run, data, {.steps = 1});
       ADD_FAILURE() << "fitted";
     } catch (const OutOfMemory& error) {
-      EXPECT_THAT(error.what(), HasSubstr("smallest_budget_bytes is " + std::to_string(smallest)));
+      EXPECT_THAT(error.what(), HasSubstr("(memory_bytes = " + std::to_string(smallest) + ")"));
     }
   }
 }

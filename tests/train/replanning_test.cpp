@@ -451,7 +451,7 @@ TEST_F(RefusedReplanning, APlanThatDoesNotFitLeavesTheOneBeforeInForce) {
   one_step(session);
   const ReplanReport report = session.replan(expected_costs(run_), {.policy = Policy::kBaseline});
   EXPECT_EQ(report.outcome, Outcome::kRefused);
-  EXPECT_THAT(report.reason, HasSubstr("policy baseline on cpu does not fit"));
+  EXPECT_THAT(report.reason, HasSubstr("policy baseline on cpu needs "));
   EXPECT_EQ(report.predicted_peak_bytes, run_.prediction.peak_bytes);
   EXPECT_TRUE(same_schedule(session.run().schedule, run_.schedule));
   while (session.steps() < 6) {
