@@ -32,9 +32,9 @@ Found found(const NonfiniteFloats& floats, std::string name, Dims dims) {
 }
 
 // Looks at values until it has found one.
-class Search {
+class FirstNonfinite {
  public:
-  Search(const Tape& tape, std::optional<int> rank) : tape_(tape), rank_(rank) {}
+  FirstNonfinite(const Tape& tape, std::optional<int> rank) : tape_(tape), rank_(rank) {}
 
   void look_at(const TrainingState& state) {
     for (const std::vector<ParameterValues>* const all : {&state.parameters, &state.optimizer}) {
@@ -176,7 +176,7 @@ std::optional<NonfiniteValue> find_nonfinite(const PlannedRun& run, const Datase
   ProcessGroup* const processes = run.options.training.ranks > 1 ? given.processes : nullptr;
   PlannedRun plain = run;
   plain.options.graph = false;
-  Search search(*plain.tape, processes == nullptr ? std::nullopt : std::optional(processes->rank()));
+  FirstNonfinite search(*plain.tape, processes == nullptr ? std::nullopt : std::optional(processes->rank()));
   TrainOptions options = once_more(run, data, given, last_step);
   if (options.start) {
     search.look_at(*options.start);

@@ -93,8 +93,8 @@ std::string collision(const std::vector<Lifetime>& all, const Placement& placeme
 }
 
 // What find_placement() promises of each result.
-void expect_right(const std::vector<Lifetime>& all, const Placement& placement, Lives lives,
-                  const std::string& reproducer) {
+void expect_right_places(const std::vector<Lifetime>& all, const Placement& placement, Lives lives,
+                         const std::string& reproducer) {
   ASSERT_EQ(placement.offsets.size(), all.size()) << reproducer;
   EXPECT_EQ(collision(all, placement, lives), "") << reproducer;
   std::uint64_t reach = 0;
@@ -184,7 +184,7 @@ TEST(Placement, WhatIsAliveAtOnceNeverOverlaps) {
     for (const std::uint64_t goal : {kNoGoal, live + live / 4, kAmpleGoal}) {
       const std::string reproducer = "seed " + std::to_string(seed) + ", goal " + std::to_string(goal);
       const Placement placement = find_placement(all, kAlignment, goal);
-      expect_right(all, placement, Lives::kMust, reproducer);
+      expect_right_places(all, placement, Lives::kMust, reproducer);
       EXPECT_GE(placement.bytes, live) << reproducer;
     }
   }
@@ -213,7 +213,7 @@ TEST(Placement, NestedLifetimesAreAStackWithoutAHole) {
   for (const std::uint32_t count : {1U, 2U, 10U, 100U}) {
     const std::vector<Lifetime> all = nested_lifetimes(count);
     const Placement placement = find_placement(all, kAlignment, kNoGoal);
-    expect_right(all, placement, Lives::kMust, std::to_string(count));
+    expect_right_places(all, placement, Lives::kMust, std::to_string(count));
     EXPECT_EQ(placement.bytes, most_live_bytes(all, kAlignment)) << count;
   }
 }
@@ -226,7 +226,7 @@ TEST(Placement, TwoGrowingBuffersInTurnTakeTheTwoLargest) {
     all.push_back(lifetime(each, each + 2, kAlignment * (each + 1)));
   }
   const Placement placement = find_placement(all, kAlignment, kNoGoal);
-  expect_right(all, placement, Lives::kMust, "growing");
+  expect_right_places(all, placement, Lives::kMust, "growing");
   EXPECT_EQ(placement.bytes, kAlignment * (39 + 40));
 }
 
@@ -302,7 +302,7 @@ TEST(Placement, SmallBuffersTearNoHolesAmongLargeOnes) {
   for (std::uint64_t seed = 0; seed < kFewSeeds; ++seed) {
     const std::vector<Lifetime> all = large_among_small(seed);
     const Placement placement = find_placement(all, kAlignment, kNoGoal);
-    expect_right(all, placement, Lives::kMust, "seed " + std::to_string(seed));
+    expect_right_places(all, placement, Lives::kMust, "seed " + std::to_string(seed));
     sum += static_cast<double>(placement.bytes) / static_cast<double>(most_live_bytes(all, kAlignment));
   }
   EXPECT_LE(sum / kFewSeeds, 1.1);
@@ -314,7 +314,7 @@ TEST(Placement, LongerLivesAreGrantedWhereThereIsRoom) {
   for (std::uint64_t seed = 1; seed < kSeeds; seed += 4) {
     const std::vector<Lifetime> all = random_lifetimes(variety(seed));
     const Placement placement = find_placement(all, kAlignment, kAmpleGoal);
-    expect_right(all, placement, Lives::kMay, "seed " + std::to_string(seed));
+    expect_right_places(all, placement, Lives::kMay, "seed " + std::to_string(seed));
     std::vector<Lifetime> settled = all;
     settle(settled, placement, kAlignment);
     EXPECT_TRUE(are_same(settled, all)) << "seed " << seed;
@@ -360,7 +360,7 @@ TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanItMust) {
       const Placement placement = find_placement(all, kAlignment, goal);
       std::vector<Lifetime> settled = all;
       settle(settled, placement, kAlignment);
-      expect_right(settled, placement, Lives::kMay, reproducer);
+      expect_right_places(settled, placement, Lives::kMay, reproducer);
       for (std::size_t each = 0; each < all.size(); ++each) {
         EXPECT_EQ(settled[each].begin, all[each].begin) << reproducer;
         EXPECT_EQ(settled[each].end, all[each].end) << reproducer;
@@ -383,7 +383,7 @@ TEST(Placement, PackedLivesAllHoldInNoMoreBytes) {
     const Placement placement = find_placement(all, kAlignment, kNoGoal);
     settle(all, placement, kAlignment);
     const Placement packed = pack(all, placement.offsets, kAlignment);
-    expect_right(all, packed, Lives::kMay, reproducer);
+    expect_right_places(all, packed, Lives::kMay, reproducer);
     EXPECT_LE(packed.bytes, placement.bytes) << reproducer;
     looking_ahead += std::ranges::any_of(all, [](const Lifetime& it) { return it.next_begin != kNone; });
   }
@@ -407,7 +407,7 @@ constexpr std::uint32_t kMany = 6000;
 TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
   const std::vector<Lifetime> all = nested_lifetimes(kMany);
   const Placement placement = find_placement(all, kAlignment, kNoGoal);
-  expect_right(all, placement, Lives::kMust, "nested");
+  expect_right_places(all, placement, Lives::kMust, "nested");
   EXPECT_EQ(placement.bytes, most_live_bytes(all, kAlignment));
 }
 
@@ -422,7 +422,7 @@ TEST(Placement, ManyThatFollowEachOtherTakeTurns) {
     all.push_back(lifetime(each, each + 3, 1 + each % 3));
   }
   const Placement placement = find_placement(all, kAlignment, kNoGoal);
-  expect_right(all, placement, Lives::kMust, "following");
+  expect_right_places(all, placement, Lives::kMust, "following");
   EXPECT_LE(static_cast<double>(placement.bytes),
             1.1 * static_cast<double>(most_live_bytes(all, kAlignment)));
 }
@@ -433,12 +433,12 @@ TEST(Placement, ManyRandomLifetimesNeverOverlap) {
     std::vector<Lifetime> all = random_lifetimes(
         {.seed = seed, .count = kMany, .moments = 5000, .soft = seed > 0, .looking_ahead = seed > 1});
     const Placement placement = find_placement(all, kAlignment, kNoGoal);
-    expect_right(all, placement, Lives::kMust, reproducer);
+    expect_right_places(all, placement, Lives::kMust, reproducer);
     settle(all, placement, kAlignment);
-    expect_right(all, placement, Lives::kMay, reproducer);
+    expect_right_places(all, placement, Lives::kMay, reproducer);
     EXPECT_EQ(find_placement(all, kAlignment, kNoGoal).offsets, placement.offsets) << reproducer;
     const Placement packed = pack(all, placement.offsets, kAlignment);
-    expect_right(all, packed, Lives::kMay, reproducer);
+    expect_right_places(all, packed, Lives::kMay, reproducer);
     EXPECT_LE(packed.bytes, placement.bytes) << reproducer;
   }
 }
@@ -455,7 +455,7 @@ TEST(Placement, OfAScheduleGivesEachBufferOfAStepItsPlace) {
       ASSERT_TRUE(schedule.buffers[each.buffer].offset) << subject.name;
       placement.offsets.push_back(*schedule.buffers[each.buffer].offset);
     }
-    expect_right(all, placement, Lives::kMust, subject.name);
+    expect_right_places(all, placement, Lives::kMust, subject.name);
     const auto placed = std::ranges::count_if(schedule.buffers,
                                               [](const Buffer& buffer) { return buffer.offset.has_value(); });
     EXPECT_EQ(static_cast<std::size_t>(placed), all.size()) << subject.name;
