@@ -37,7 +37,8 @@ struct Unit {
   std::uint64_t bytes;
 };
 
-// The first of a size is the one that it is written in.
+// Sizes are written in the first kWrittenUnits of them.
+constexpr std::size_t kWrittenUnits = 9;
 constexpr std::array<Unit, 13> kUnits{{{"", 1},
                                        {"KiB", 1ULL << 10},
                                        {"MiB", 1ULL << 20},
@@ -121,9 +122,10 @@ std::string format_rounded_size(std::uint64_t bytes) {
 std::string exact_size(std::uint64_t bytes) {
   std::string shortest;
   // Bare bytes come last: of texts of the same length one with a unit is read more easily.
-  for (auto unit = kUnits.rbegin(); unit != kUnits.rend(); ++unit) {
-    std::string text = std::to_string(bytes / unit->bytes).append(unit->name);
-    if (bytes % unit->bytes == 0 && (shortest.empty() || text.size() < shortest.size())) {
+  for (std::size_t each = kWrittenUnits; each > 0; --each) {
+    const Unit& unit = kUnits[each - 1];
+    std::string text = std::to_string(bytes / unit.bytes).append(unit.name);
+    if (bytes % unit.bytes == 0 && (shortest.empty() || text.size() < shortest.size())) {
       shortest = std::move(text);
     }
   }

@@ -15,6 +15,7 @@
 #include "src/train/run_target.h"
 #include "streams/host_memory.h"
 #include "streams/sim/known_profiles.h"
+#include "vdnn/error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -114,10 +115,14 @@ void print_sources(std::ostream& out, const Json& device) {
 
 }  // namespace
 
-std::vector<Json> present_devices(GpuSystem* gpus) {
+std::vector<Json> present_devices(GpuSystem* gpus, const std::function<void(const std::string&)>& refused) {
   std::vector<Json> devices{cpu()};
   for (int ordinal = 0; gpus != nullptr && ordinal < gpus->count(); ++ordinal) {
-    devices.push_back(gpu(*gpus, ordinal));
+    try {
+      devices.push_back(gpu(*gpus, ordinal));
+    } catch (const Error& error) {
+      refused("cuda:" + std::to_string(ordinal) + ": " + error.what());
+    }
   }
   return devices;
 }

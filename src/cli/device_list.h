@@ -1,8 +1,10 @@
 #pragma once
 // The devices that --device can name: those of this machine and those that are simulated.
 
+#include <functional>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "vdnn/gpu_system.h"
@@ -10,7 +12,9 @@
 namespace vdnn {
 
 // Lines of `vdnn devices --json` (docs/device.schema.json): cpu, then the GPUs of `gpus`, which may be null.
-std::vector<nlohmann::ordered_json> present_devices(GpuSystem* gpus);
+// `refused` is told of each GPU that cannot be used, and why.
+std::vector<nlohmann::ordered_json> present_devices(GpuSystem* gpus,
+                                                    const std::function<void(const std::string&)>& refused);
 // Those that the library knows.
 std::vector<nlohmann::ordered_json> simulated_devices();
 

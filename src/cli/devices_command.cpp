@@ -29,9 +29,10 @@ void list_devices(const OutputArguments& outputs) {
   check_outputs(outputs);
   std::string why;
   const std::shared_ptr<GpuSystem> gpus = find_gpus(why);
-  std::vector<nlohmann::ordered_json> devices = present_devices(gpus.get());
-  std::ranges::move(simulated_devices(), std::back_inserter(devices));
   std::ostream& out = people(outputs);
+  std::vector<nlohmann::ordered_json> devices =
+      present_devices(gpus.get(), [&out](const std::string& text) { out << text << "\n"; });
+  std::ranges::move(simulated_devices(), std::back_inserter(devices));
   if (!gpus) {
     out << "no GPU: " << why << "\n";
   }

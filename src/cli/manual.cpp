@@ -39,8 +39,8 @@ constexpr std::array kTopics{
         "predicted for it, and nothing is trained on it."},
     Topic{"Output",
           "Text for people goes to standard output, the log to standard error. An OUTPUT of - is standard "
-          "output, and text for people then goes to standard error. --json writes one JSON object per line; "
-          "the schema of a line is docs/TYPE.schema.json."},
+          "output, and text for people then goes to standard error. --json writes one JSON object per line. "
+          "Schemas are in docs/."},
     Topic{"Times",
           "Predicted times come from the device's rates: \"rates\" is \"measured\" where a profile that vdnn "
           "profile measured gives them, and \"assumed\" where they were published or assumed."}};

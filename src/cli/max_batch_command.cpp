@@ -301,7 +301,8 @@ Command add_max_batch_command(CLI::App& app) {
   add_option(*command, "global-batch", arguments->global_batch,
              "say instead with how many samples a device computes at once, and how often, where an update is "
              "to be of so many, all devices together");
-  add_option(*command, "json", arguments->outputs.json, "write JSON lines: each batch tried, then a summary");
+  add_option(*command, "json", arguments->outputs.json,
+             "write JSON lines: each batch planned in the budget, each row of the table, then a summary");
   return [arguments] { max_batch(*arguments); };
 }
 

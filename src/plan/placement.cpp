@@ -597,6 +597,9 @@ const Placement& Placements::find(std::span<const Lifetime> all, std::uint64_t a
   if (same != known_.end()) {
     return same->placement;
   }
+  if (known_.size() == kMostKnown) {
+    known_.pop_front();
+  }
   return known_
       .emplace_back(Known{.lifetimes = {all.begin(), all.end()},
                           .alignment = alignment,

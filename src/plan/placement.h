@@ -11,6 +11,7 @@
 // a while by moving to the front what came to lie too high. Where first fit takes too long for all the pairs
 // of buffers that meet, all are placed in order of time.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -51,9 +52,10 @@ struct Placement {
 };
 Placement find_placement(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
 
-// Remembers what find_placement() has found. Belongs to one thread.
+// Remembers what find_placement() has found last. Belongs to one thread.
 class Placements {
  public:
+  // Until the next call.
   const Placement& find(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
 
  private:
@@ -63,6 +65,8 @@ class Placements {
     std::uint64_t goal = 0;
     Placement placement;
   };
+  static constexpr std::size_t kMostKnown = 64;
+
   std::deque<Known> known_;
 };
 

@@ -1080,14 +1080,18 @@ class KeptAlgorithms : public CliTest {
  protected:
   static constexpr const char* kOther = "results differ in bits from those of policy none: ";
 
-  // Under `optimal` without the flag.
-  std::string tight(const std::string& where) const {
-    return exact_size(plan(where + " --policy optimal")["smallest_budget_bytes"]);
+  // The smallest budget of `optimal`, without the flag and with it.
+  std::string tight(const std::string& where, const std::string& flag = "") const {
+    return exact_size(plan(where + " --policy optimal" + flag)["smallest_budget_bytes"]);
   }
+  // Which algorithms `cpu` has depends on the processor. On some, others need no less memory.
+  bool needs_others_on_cpu() const { return tight(kOnCpu) != tight(kOnCpu, " --keep-algorithms"); }
+
+  static constexpr const char* kOnCpu = "--model fashion-vgg --batch 8 --threads 1";
 };
 
 TEST_F(KeptAlgorithms, HaveTheBitsOfNoneInATightBudget) {
-  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  const std::string where = kOnCpu;
   const std::string steps = where + " --data synthetic --steps 2";
   const std::string budget =
       exact_size(plan(where + " --policy optimal --keep-algorithms")["smallest_budget_bytes"]);
@@ -1108,12 +1112,14 @@ TEST_F(KeptAlgorithms, HaveTheBitsOfNoneInATightBudget) {
 }
 
 TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
-  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  if (!needs_others_on_cpu()) {
+    GTEST_SKIP() << "on this processor other algorithms need no less memory";
+  }
+  const std::string where = kOnCpu;
   const std::string budget = " --policy optimal --memory " + tight(where);
-  const std::string said =
-      std::string(kOther) + "1 op has another algorithm (fc1.backward_data); --keep-algorithms keeps them\n";
-  EXPECT_THAT(run("plan " + where + budget).out, HasSubstr(said));
-  EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, HasSubstr(said));
+  const auto said = AllOf(HasSubstr(kOther), HasSubstr("); --keep-algorithms keeps them\n"));
+  EXPECT_THAT(run("plan " + where + budget).out, said);
+  EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, said);
   EXPECT_THAT(run("plan " + where + " --policy optimal").out, ::testing::Not(HasSubstr(kOther)))
       << "with ample memory they are the same";
 }
@@ -1138,7 +1144,7 @@ TEST_F(KeptAlgorithms, AreKeptOnSimulatedDevices) {
 }
 
 TEST_F(KeptAlgorithms, ThatDoNotFitMayBeGivenUp) {
-  const std::string where = "--model fashion-vgg --batch 8 --threads 1";
+  const std::string where = "--model alexnet --batch 128 --device sim:titan-x";
   const std::string budget = " --memory " + tight(where);
   const Outcome kept = run("plan " + where + budget + " --policy optimal --keep-algorithms");
   EXPECT_EQ(kept.status, 3);
@@ -1152,15 +1158,19 @@ TEST_F(KeptAlgorithms, ThatDoNotFitMayBeGivenUp) {
 
 class Followed : public CliTest {
  protected:
+  static constexpr int kSteps = 3000;
+  static constexpr int kLeastOfLine = 50;  // bytes of JSON
+
   // What the log holds when the run has written so many lines of JSON. It has not ended by then: all its
   // lines are more than fit into the pipe that nobody reads further.
   std::string log_after(std::ptrdiff_t lines, const std::string& option) const {
     const std::string pipe = path("pipe");
     EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-    EXPECT_EQ(::fcntl(reader, F_SETPIPE_SZ, 4096), 4096);
+    const int size = ::fcntl(reader, F_SETPIPE_SZ, 4096);  // at least a page
+    EXPECT_TRUE(size > 0 && size < kSteps * kLeastOfLine);
     testing::Command command({VDNN_COMMAND, "train", "--model=lenet", "--batch=1", "--data=synthetic",
-                              "--steps=300", "--threads=1", "--json=" + pipe, option},
+                              "--steps=" + std::to_string(kSteps), "--threads=1", "--json=" + pipe, option},
                              path("log"));
     std::string text;
     while (std::ranges::count(text, '\n') < lines && command.running()) {
@@ -1182,14 +1192,14 @@ class Followed : public CliTest {
 TEST_F(Followed, TheHeaderIsThereWhileTheRunGoesOn) {
   const std::string log = log_after(1, "--progress-every=0");
   EXPECT_THAT(log, ::testing::AllOf(HasSubstr("lenet, batch 1, on cpu"), HasSubstr("policy none"),
-                                    HasSubstr(", budget "), HasSubstr("trains for 300 steps;")));
+                                    HasSubstr(", budget "), HasSubstr("trains for 3000 steps;")));
   EXPECT_THAT(log, ::testing::Not(HasSubstr("step 1/")));
 }
 
 // The line of a step is in the log before that of the next one is among those of --json.
 TEST_F(Followed, EachStepHasALineWhereAsManyAreAskedFor) {
   const std::string log = log_after(3, "--progress-every=1e-9");
-  for (const std::string step : {"step 1/300", "step 2/300"}) {
+  for (const std::string step : {"step 1/3000", "step 2/3000"}) {
     EXPECT_THAT(log, HasSubstr("epoch 1/1  " + step + "  loss "));
   }
   EXPECT_THAT(log, HasSubstr("  ETA "));

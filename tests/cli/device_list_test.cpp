@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "tests/report/json_schema.h"
+#include "vdnn/error.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::ordered_json;
@@ -38,6 +40,10 @@ class TwoGpus : public GpuSystem {
   }
 };
 
+void none_is_refused(const std::string& text) {
+  ADD_FAILURE() << text;
+}
+
 void expect_valid(const std::vector<Json>& devices) {
   const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/device.schema.json");
   for (Json device : devices) {
@@ -48,7 +54,7 @@ void expect_valid(const std::vector<Json>& devices) {
 
 TEST(DeviceList, HasGpusWithTheRatesThatTheyArePlannedWith) {
   TwoGpus gpus;
-  const std::vector<Json> devices = present_devices(&gpus);
+  const std::vector<Json> devices = present_devices(&gpus, none_is_refused);
   expect_valid(devices);
   ASSERT_EQ(devices.size(), 3U);
   EXPECT_EQ(devices[0]["device"], "cpu");
@@ -60,7 +66,28 @@ TEST(DeviceList, HasGpusWithTheRatesThatTheyArePlannedWith) {
   EXPECT_EQ(devices[1]["compute_capability"], 90);
   EXPECT_EQ(devices[1]["memory_bytes"]["value"], 1U << 30U);
   EXPECT_EQ(devices[2]["rates_of"], "a100") << "stands in for what has no profile";
-  EXPECT_EQ(present_devices(nullptr).size(), 1U);
+  EXPECT_EQ(present_devices(nullptr, none_is_refused).size(), 1U);
+}
+
+// Before, a GPU that another process has for itself ended the list.
+TEST(DeviceList, HasTheOthersWhereAGpuCannotBeUsed) {
+  class OneInUse : public TwoGpus {
+   public:
+    std::uint64_t free_bytes(int ordinal) override {
+      if (ordinal == 0) {
+        throw DeviceError("in use by another process");
+      }
+      return TwoGpus::free_bytes(ordinal);
+    }
+  };
+  OneInUse gpus;
+  std::vector<std::string> refused;
+  const std::vector<Json> devices =
+      present_devices(&gpus, [&](const std::string& text) { refused.push_back(text); });
+  expect_valid(devices);
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[1]["device"], "cuda:1");
+  EXPECT_THAT(refused, ElementsAre("cuda:0: in use by another process"));
 }
 
 TEST(DeviceList, HasEveryProfileWithItsRates) {

@@ -106,12 +106,12 @@ TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   if (!is_installed("git")) {
     GTEST_SKIP() << "no git";
   }
-  const std::string git = "cd " + path("checkout") + " && git -c user.name=a -c user.email=b ";
+  const std::string git = "cd " + path("checkout") +
+                          " && unset GIT_DIR GIT_WORK_TREE && git -c user.name=a -c user.email=b -c "
+                          "commit.gpgsign=false ";
   fs::create_directory(path("checkout"));
-  ASSERT_EQ(testing::run_process(git + "init -q . && git -c user.name=a -c user.email=b commit -q "
-                                       "--allow-empty -m first")
-                .status,
-            0);
+  ASSERT_EQ(testing::run_process(git + "init -q .").status, 0);
+  ASSERT_EQ(testing::run_process(git + "commit -q --allow-empty -m first").status, 0);
   std::string commit = testing::run_process(git + "rev-parse --short=12 HEAD").text;
   commit.pop_back();
   EXPECT_THAT(header_of("checkout"), HasSubstr("#define VDNN_COMMIT \"" + commit + "\"\n"));

@@ -14,7 +14,7 @@
 namespace vdnn::testing {
 namespace {
 
-constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
 
 // An op's algorithms take one second, two, three, and so on.
 PlanCosts costs_of(const Tape& tape) {
@@ -58,11 +58,11 @@ class KeptAlgorithms : public ::testing::TestWithParam<AlgorithmPreference> {
  protected:
   PlanOptions options(bool keep) const { return {.preference = GetParam(), .keep_algorithms = keep}; }
   PlannedSchedule optimal(std::uint64_t device_bytes, bool keep) const {
-    return plan_optimal(*tape_, options(keep), {.device_bytes = device_bytes, .host_bytes = kAmple}, costs_,
+    return plan_optimal(*tape_, options(keep), {.device_bytes = device_bytes, .host_bytes = kPlenty}, costs_,
                         forecaster_);
   }
   Plan dynamic(std::uint64_t device_bytes, bool keep) const {
-    return plan_dynamic(*tape_, options(keep), {.device_bytes = device_bytes, .host_bytes = kAmple},
+    return plan_dynamic(*tape_, options(keep), {.device_bytes = device_bytes, .host_bytes = kPlenty},
                         forecaster_);
   }
   std::vector<std::uint32_t> of_none() const { return make_plan(*tape_, options(false)).algorithms; }
@@ -80,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(Preferences, KeptAlgorithms,
                          [](const auto& test) { return to_string(test.param); });
 
 TEST_P(KeptAlgorithms, AreThoseOfNoneUnderOptimalInEveryBudget) {
-  const std::uint64_t smallest = optimal(kAmple, true).smallest_peak_bytes;
-  EXPECT_GE(smallest, optimal(kAmple, false).smallest_peak_bytes);
+  const std::uint64_t smallest = optimal(kPlenty, true).smallest_peak_bytes;
+  EXPECT_GE(smallest, optimal(kPlenty, false).smallest_peak_bytes);
   std::size_t others = 0;
-  for (const std::uint64_t bytes : {std::uint64_t{0}, smallest, smallest + smallest / 4, kAmple}) {
+  for (const std::uint64_t bytes : {std::uint64_t{0}, smallest, smallest + smallest / 4, kPlenty}) {
     const PlannedSchedule kept = optimal(bytes, true);
     EXPECT_EQ(kept.plan.algorithms, of_none()) << bytes;
     EXPECT_EQ(kept.schedule.algorithms, of_none()) << bytes;
@@ -99,7 +99,7 @@ TEST_P(KeptAlgorithms, AreThoseOfNoneUnderDynInEveryBudget) {
   const std::uint64_t smallest = peak_of(all);
   std::size_t others = 0;
   for (const std::uint64_t bytes :
-       {std::uint64_t{0}, smallest - 1, smallest, smallest + smallest / 4, kAmple}) {
+       {std::uint64_t{0}, smallest - 1, smallest, smallest + smallest / 4, kPlenty}) {
     const Plan kept = dynamic(bytes, true);
     EXPECT_EQ(kept.algorithms, of_none()) << bytes;
     EXPECT_EQ(peak_of(kept) <= bytes, bytes >= smallest) << bytes;
@@ -112,8 +112,8 @@ TEST_P(KeptAlgorithms, AreRecordedWithThePlan) {
   const PlanOptions kept = with_kept_algorithms(*tape_, options(true));
   EXPECT_EQ(kept.recorded, algorithm_names(*tape_, of_none()));
   EXPECT_TRUE(with_kept_algorithms(*tape_, options(false)).recorded.empty());
-  EXPECT_EQ(dynamic(kAmple, true).options.recorded, kept.recorded);
-  EXPECT_EQ(optimal(kAmple, true).plan.options.recorded, kept.recorded);
+  EXPECT_EQ(dynamic(kPlenty, true).options.recorded, kept.recorded);
+  EXPECT_EQ(optimal(kPlenty, true).plan.options.recorded, kept.recorded);
 }
 
 // A checkpoint's, say.
