@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Json = nlohmann::ordered_json;
+using Line = nlohmann::ordered_json;
 
 // Two GPUs, one of which has a profile. None of them computes.
 class TwoGpus : public GpuSystem {
@@ -44,9 +44,9 @@ void none_is_refused(const std::string& text) {
   ADD_FAILURE() << text;
 }
 
-void expect_valid(const std::vector<Json>& devices) {
+void expect_valid(const std::vector<Line>& devices) {
   const auto schema = testing::read_json(VDNN_DOCS_DIRECTORY "/device.schema.json");
-  for (Json device : devices) {
+  for (Line device : devices) {
     device["schema"] = 1;
     EXPECT_THAT(testing::SchemaCheck::errors(schema, device), IsEmpty()) << device;
   }
@@ -54,7 +54,7 @@ void expect_valid(const std::vector<Json>& devices) {
 
 TEST(DeviceList, HasGpusWithTheRatesThatTheyArePlannedWith) {
   TwoGpus gpus;
-  const std::vector<Json> devices = present_devices(&gpus, none_is_refused);
+  const std::vector<Line> devices = present_devices(&gpus, none_is_refused);
   expect_valid(devices);
   ASSERT_EQ(devices.size(), 3U);
   EXPECT_EQ(devices[0]["device"], "cpu");
@@ -82,7 +82,7 @@ TEST(DeviceList, HasTheOthersWhereAGpuCannotBeUsed) {
   };
   OneInUse gpus;
   std::vector<std::string> refused;
-  const std::vector<Json> devices =
+  const std::vector<Line> devices =
       present_devices(&gpus, [&](const std::string& text) { refused.push_back(text); });
   expect_valid(devices);
   ASSERT_EQ(devices.size(), 2U);
@@ -91,7 +91,7 @@ TEST(DeviceList, HasTheOthersWhereAGpuCannotBeUsed) {
 }
 
 TEST(DeviceList, HasEveryProfileWithItsRates) {
-  const std::vector<Json> devices = simulated_devices();
+  const std::vector<Line> devices = simulated_devices();
   expect_valid(devices);
   ASSERT_EQ(devices.size(), sim_profile_names().size());
   for (std::size_t each = 0; each < devices.size(); ++each) {
