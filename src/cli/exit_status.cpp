@@ -14,10 +14,6 @@ namespace vdnn {
 namespace {
 
 constexpr int kExitOther = 1;
-constexpr int kExitDoesNotFit = 3;
-constexpr int kExitDevice = 4;
-constexpr int kExitDiverged = 5;
-constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
 
 constexpr std::array kStatuses{
     ExitStatus{0, "done"},
@@ -27,8 +23,8 @@ constexpr std::array kStatuses{
     ExitStatus{kExitDevice, "device failure"},
     ExitStatus{kExitDiverged,
                "the training has diverged: the loss or the norm of the gradients is not finite"},
-    ExitStatus{kExitSignal + SIGINT, "training ended by SIGINT, after saving"},
-    ExitStatus{kExitSignal + SIGTERM, "training ended by SIGTERM, after saving"}};
+    ExitStatus{kExitSignal + SIGINT, "training ended by SIGINT; with --save, after saving"},
+    ExitStatus{kExitSignal + SIGTERM, "training ended by SIGTERM; with --save, after saving"}};
 
 }  // namespace
 

@@ -9,6 +9,10 @@
 namespace vdnn {
 
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitDoesNotFit = 3;
+inline constexpr int kExitDevice = 4;
+inline constexpr int kExitDiverged = 5;
+inline constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
 
 struct ExitStatus {
   int status = 0;

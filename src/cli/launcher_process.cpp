@@ -17,6 +17,7 @@
 #include <fstream>
 #include <utility>
 
+#include "src/cli/exit_status.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -26,6 +27,9 @@ namespace {
 constexpr std::chrono::seconds kPatience(10);
 // Open MPI takes a second signal within five seconds for impatience, and leaves without ending its ranks.
 constexpr std::chrono::seconds kBetweenSignals(6);
+// In which processes that the launcher has started come to install a handler of SIGUSR1, which would end
+// them.
+constexpr std::chrono::seconds kToInstallHandlers(2);
 
 enum class Child : std::uint8_t { kNone, kEnded, kRunning };
 
@@ -71,16 +75,30 @@ std::array<int, 2> make_pipe() {
   return ends;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  sigaction(signal, nullptr, &now);
+  return now.sa_handler == SIG_IGN;
+}
+
+// Whether a command that ended so has failed for a reason of its own. What Open MPI makes of ranks that it
+// was asked to end is 1.
+bool is_named_failure(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) >= kExitUsage && WEXITSTATUS(status) <= kExitDiverged;
+}
+
 // Blocks, while it lives, the signals that wait() is to see.
 class WatchedSignals {
  public:
   WatchedSignals() {
     sigemptyset(&all_);
+    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody is told how a child has ended
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
-      sigaddset(&all_, signal);
+      if (!is_ignored(signal)) {  // blocked, it would be seen all the same
+        sigaddset(&all_, signal);
+      }
     }
     pthread_sigmask(SIG_BLOCK, &all_, &before_);
-    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody is told how a child has ended
   }
   ~WatchedSignals() { restore(); }
   WatchedSignals(const WatchedSignals&) = delete;
@@ -155,6 +173,8 @@ int run_launcher(std::vector<std::string> command) {
   const bool own_group = !is_in_foreground();
   const pid_t launcher = start(command, signals, own_group);
   bool started = false;  // it, a process
+  Clock::time_point started_at;
+  bool is_to_save = false;
   Clock::time_point last_seen;
   int asked = 0;  // what this process has heard, and the launcher, in the same group, may have heard as well
   Clock::time_point asked_at;
@@ -163,7 +183,7 @@ int run_launcher(std::vector<std::string> command) {
   for (pid_t ended = 0; ended != launcher; ended = waitpid(launcher, &status, WNOHANG)) {
     // Soon, until it has started some: they may end soon.
     if (const int signal = signals.wait(std::chrono::milliseconds(started ? 2000 : 100)); signal == SIGUSR1) {
-      kill(launcher, signal);  // nobody else sends it
+      is_to_save = true;  // nobody else tells the launcher
     } else if (signal != 0 && own_group && heard == 0 && signal != SIGHUP) {
       heard = signal;
       kill(launcher, SIGUSR2);  // which it hands on; asked to end, it would give its ranks one second
@@ -171,11 +191,16 @@ int run_launcher(std::vector<std::string> command) {
       heard = asked = signal;
       asked_at = Clock::now();
     }
+    if (is_to_save && started && Clock::now() - started_at > kToInstallHandlers) {
+      kill(launcher, SIGUSR1);
+      is_to_save = false;
+    }
     if (asked != 0 && (own_group || Clock::now() - asked_at > kBetweenSignals)) {
       kill(launcher, std::exchange(asked, 0));
     }
     const Child children = children_of(launcher);
     if (children == Child::kRunning || (children == Child::kEnded && !started)) {
+      started_at = started ? started_at : Clock::now();
       started = true;
       last_seen = Clock::now();
     } else if (started && Clock::now() - last_seen > kPatience) {
@@ -184,10 +209,10 @@ int run_launcher(std::vector<std::string> command) {
       throw DeviceError(command.front() + " has stayed behind after all that it had started: ended");
     }
   }
-  if (heard != 0 && status != 0) {
-    return 128 + heard;  // Open MPI's own status then says nothing of it
+  if (heard != 0 && status != 0 && !is_named_failure(status)) {
+    return kExitSignal + heard;  // Open MPI's own status then says nothing of it
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return WIFSIGNALED(status) ? kExitSignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace vdnn

@@ -1,14 +1,11 @@
 #include "src/cli/signals.h"
 
-#include <array>
 #include <atomic>
-#include <csignal>
+#include <cstddef>
 
 namespace vdnn {
 
 namespace {
-
-constexpr std::array kEnding{SIGINT, SIGTERM, SIGUSR2};
 
 // Handlers may touch lock-free atomics alone.
 std::atomic<int> ending_signal{0};
@@ -24,32 +21,42 @@ void set_handler(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-void end_later(int signal) {
-  ending_signal = signal;
-  end_wanted = true;
-  for (const int each : kEnding) {
-    set_handler(each, SIG_DFL);
-  }
-}
-
 void save_soon(int /*signal*/) {
   save_wanted = true;
 }
 
 }  // namespace
 
-SignalRequests::SignalRequests() {
-  for (const int each : kEnding) {
-    set_handler(each, end_later);
-  }
+void hear_save_requests() {
   set_handler(SIGUSR1, save_soon);
 }
 
-SignalRequests::~SignalRequests() {
+// A handler: the next signal of those that are not ignored ends the process.
+void SignalRequests::end_later(int signal) {
+  ending_signal = signal;
+  end_wanted = true;
   for (const int each : kEnding) {
-    set_handler(each, SIG_DFL);
+    Disposition now{};
+    sigaction(each, nullptr, &now);
+    if (now.sa_handler == end_later) {
+      set_handler(each, SIG_DFL);
+    }
   }
-  set_handler(SIGUSR1, SIG_DFL);
+}
+
+SignalRequests::SignalRequests() {
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
+    sigaction(kEnding[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) {
+      set_handler(kEnding[i], end_later);
+    }
+  }
+}
+
+SignalRequests::~SignalRequests() {
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
+    sigaction(kEnding[i], &before_[i], nullptr);
+  }
 }
 
 TrainingRequest SignalRequests::take() {

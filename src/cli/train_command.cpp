@@ -388,6 +388,8 @@ TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
 }
 
 void train(const TrainArguments& given) {
+  hear_save_requests();  // first of all: until then SIGUSR1 ends the process
+
   to_run_options(given.run);  // what is wrong is said once, not by every rank
   in_force(given.training);
   if (given.run.keep_algorithms && given.training.replan_algorithms) {
