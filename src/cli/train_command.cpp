@@ -168,35 +168,10 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   return json;
 }
 
-// Everything that it was to write has been written. Of several ranks the first speaks.
-[[noreturn]] void end_stopped(std::ostream& out, TrainArguments given, const SavedSteps& saved,
-                              std::uint64_t step, bool speaks) {
-  const int signal = SignalRequests::ended_by().value_or(SIGTERM);
-  const std::string what =
-      std::string(signal == SIGINT ? "SIGINT" : "SIGTERM") + " after step " + std::to_string(step);
-  if (!speaks) {
-    throw Interrupted("", signal);
-  }
-  if (!given.training.save) {
-    throw Interrupted(what + "; nothing was saved: there is no --save", signal);
-  }
-  if (saved.refused) {
-    throw Interrupted(what + "; it was not saved: values are not finite", signal);
-  }
-  given.run.resume = given.training.save;
-  std::string outputs;
-  for (const auto& [option, path] :
-       {std::pair("json", given.outputs.json), std::pair("trace", given.outputs.trace)}) {
-    outputs += path.empty() ? "" : " --" + std::string(option) + " " + quoted(path);
-  }
-  out << "goes on with: vdnn train" << to_command_line(given.run) << to_command_line(given.training)
-      << outputs << std::endl;
-  throw Interrupted(what + ", which is saved", signal);
-}
-
 // A training before its first step, alone or on one of several ranks.
 struct PreparedTraining {
-  const TrainArguments& given;
+  const TrainArguments& typed;      // on the command line, alike on all ranks
+  const TrainArguments& given;      // of this rank
   const TrainArguments& arguments;  // completed
   const PlannedRun& run;
   const DatasetSplits& data;
@@ -206,6 +181,72 @@ struct PreparedTraining {
 };
 
 void carry_out(const PreparedTraining& prepared, SavedSteps& saved);
+
+// A launcher ends all ranks as soon as one ends with a status of its own. So where all of them end alike, the
+// first says why before any of them goes. Returns what the exception that ends this one has left to say.
+std::string say_before_the_end(const ProcessGroup* processes, const std::string& text) {
+  if (processes == nullptr) {
+    return text;
+  }
+  if (is_first(processes)) {
+    spdlog::error("{}", text);
+  }
+  return "";
+}
+
+void wait_for_the_end(ProcessGroup* processes) {
+  if (processes != nullptr) {
+    processes->barrier("end");
+  }
+}
+
+// Ends the other ranks, too, wherever they are.
+[[noreturn]] void end_job(ProcessGroup& processes, const Failure& failure) {
+  processes.end_ranks(failure.text, failure.status);
+  std::_Exit(failure.status);  // a launcher sees that this rank has not left, and ends the others
+}
+
+// Goes on from --save. Without what writes over files of this run (--json, --trace), and without what takes
+// more steps than are left, at least one.
+std::string resuming_command(const TrainArguments& typed, std::uint64_t steps_left) {
+  RunArguments run = typed.run;
+  TrainingArguments training = typed.training;
+  run.resume = training.save;
+  if (training.replan_after.value_or(training.replan_every.value_or(0)) >= steps_left) {
+    training.replan_after.reset();
+    training.replan_every.reset();
+    training.replan_algorithms = false;
+  }
+  if (steps_left < kFewestReplanSteps) {
+    training.learned.reset();
+  }
+  return "vdnn train" + to_command_line(run) + to_command_line(training);
+}
+
+// What has become of the steps that are done, and, where they are saved, how to go on from there.
+std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& saved, int signal,
+                           std::uint64_t step, std::uint64_t steps) {
+  const std::string what =
+      std::string(signal == SIGINT ? "SIGINT" : "SIGTERM") + " after step " + std::to_string(step);
+  if (!prepared.typed.training.save) {
+    return what + "; nothing was saved: there is no --save";
+  }
+  if (saved.refused) {
+    return what + "; it was not saved: values are not finite";
+  }
+  prepared.out << "goes on with: " << resuming_command(prepared.typed, steps - step) << std::endl;
+  return what + ", which is saved";
+}
+
+// Everything that it was to write has been written.
+[[noreturn]] void end_stopped(const PreparedTraining& prepared, const SavedSteps& saved, std::uint64_t step,
+                              std::uint64_t steps) {
+  const int signal = SignalRequests::ended_by().value_or(SIGTERM);
+  const std::string left_to_say =
+      say_before_the_end(prepared.processes, how_it_stopped(prepared, saved, signal, step, steps));
+  wait_for_the_end(prepared.processes);
+  throw Interrupted(left_to_say, signal);
+}
 
 // The state of the last checkpoint; of step 0 where there is none. Ranks go on from that of the first one,
 // which alone can be relied on to have written it: parameters and optimizer states begin as its own.
@@ -245,36 +286,42 @@ void find_nan(const PreparedTraining& prepared, const SavedSteps& saved, std::ui
   prepared.out << (found ? describe(*found) : "once more, all values were finite") << std::endl;
 }
 
-// Of several ranks, all have ended with the same step, and the first speaks.
+std::string divergence_text(const TrainingArguments& training, const SavedSteps& saved,
+                            const Diverged& error) {
+  return error.what() + std::string("; a lower --lr, warm-up or --clip-norm may help, --allow-nan goes on") +
+         (training.find_nan ? "" : ", --find-nan names the first value that is not finite") +
+         (saved.last ? "; the checkpoint of step " + std::to_string(*saved.last) + " is kept" : "");
+}
+
+// find_nan(), whose own failure does not replace that of the training. Where a rank fails alone the others
+// would wait for it: it ends them with the status of the divergence.
+void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, const Diverged& error) {
+  try {
+    find_nan(prepared, saved, error.step());
+  } catch (const std::exception& failure) {
+    const std::string text = std::string("--find-nan: ") + failure.what();
+    if (prepared.processes != nullptr) {
+      end_job(*prepared.processes, {kExitDiverged, error.what() + ("; " + text)});
+    }
+    log_warning(text);
+  }
+}
+
+// Of several ranks, all have ended with the same step.
 [[noreturn]] void end_diverged(const PreparedTraining& prepared, const SavedSteps& saved,
                                const Diverged& error) {
   const TrainingArguments& training = prepared.arguments.training;
+  const std::string left_to_say =
+      say_before_the_end(prepared.processes, divergence_text(training, saved, error));
   if (training.find_nan) {
-    try {
-      find_nan(prepared, saved, error.step());
-    } catch (const std::exception& failure) {
-      if (prepared.processes != nullptr) {
-        throw;  // the other ranks wait for this one
-      }
-      log_warning(std::string("--find-nan: ") + failure.what());
-    }
+    try_to_find_nan(prepared, saved, error);
   }
-  const std::string text =
-      error.what() + std::string("; a lower --lr, warm-up or --clip-norm may help, --allow-nan goes on") +
-      (training.find_nan ? "" : ", --find-nan names the first value that is not finite") +
-      (saved.last ? "; the checkpoint of step " + std::to_string(*saved.last) + " is kept" : "");
-  if (prepared.processes == nullptr) {
-    throw Diverged(text, error.step());
-  }
-  if (is_first(prepared.processes)) {
-    spdlog::error("{}", text);
-  }
-  prepared.processes->barrier("end");  // a launcher ends the others where one has a status of its own
-  throw Diverged("", error.step());
+  wait_for_the_end(prepared.processes);
+  throw Diverged(left_to_say, error.step());
 }
 
-// Alone, or as one of several ranks.
-void train(const TrainArguments& given, ProcessGroup* processes) {
+// Alone, or as one of several ranks: `given` is this one's, `typed` what the command line has.
+void train(const TrainArguments& typed, const TrainArguments& given, ProcessGroup* processes) {
   const OutputArguments& outputs = given.outputs;
   std::vector<ReplacedFile> files{{"--engine-timings", given.run.engine_timings}};
   if (is_first(processes)) {  // the others may be where they cannot be written
@@ -307,7 +354,7 @@ void train(const TrainArguments& given, ProcessGroup* processes) {
   }
   out << std::flush;
   require_fit(run, WaysOut::kCommand);
-  const PreparedTraining prepared{given, arguments, run, data, checkpoint, processes, out};
+  const PreparedTraining prepared{typed, given, arguments, run, data, checkpoint, processes, out};
   SavedSteps saved;
   try {
     carry_out(prepared, saved);
@@ -341,7 +388,7 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
-  const SignalRequests signals;  // before that there is nothing to save
+  const SignalRequests signals;  // until here a signal ends the process: there is nothing to save
   const TrainingResult result = trainer.train([&](const StepReport& report) {
     if (json) {
       write_output([&] { json->write(to_json(report)); });
@@ -370,10 +417,7 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
     out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
   }
   if (result.stopped) {
-    if (processes != nullptr) {
-      processes->barrier("end");  // a launcher ends the others where one has a status of its own
-    }
-    end_stopped(out, given, saved, result.last_step, is_first(processes));
+    end_stopped(prepared, saved, result.last_step, trainer.steps());
   }
 }
 
@@ -399,19 +443,17 @@ void train(const TrainArguments& given) {
   const std::unique_ptr<ProcessGroup> processes = ProcessGroup::join();
   if (processes->size() == 1) {
     require_alone(given.run);
-    train(given, nullptr);
+    train(given, given, nullptr);
     return;
   }
   try {
-    train(of_rank(given, *processes), processes.get());
+    train(given, of_rank(given, *processes), processes.get());
   } catch (const Interrupted&) {
     throw;  // all ranks have ended with the same step
   } catch (const Diverged&) {
     throw;  // likewise
   } catch (...) {
-    const Failure failure = current_failure();
-    processes->end_ranks(failure.text, failure.status);
-    std::_Exit(failure.status);  // a launcher sees that this rank has not left, and ends the others
+    end_job(*processes, current_failure());
   }
 }
 
