@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,9 +69,12 @@ class ProcessGroup {
   //
   // What `root` has; the same number of bytes on every rank. InvalidArgument where there is no such rank.
   virtual void broadcast(std::span<std::byte> bytes, int root, std::string_view name = "broadcast") = 0;
-  // Every rank's, in rank order: to compare options and hashes.
-  virtual std::vector<std::string> gather_to_all(const std::string& mine,
-                                                 std::string_view name = "gather_to_all") = 0;
+  // Every rank's, in rank order: to compare options and hashes. While it waits it calls `check`; an exception
+  // of that ends the wait as a rank that does not answer does. Where all texts are empty this is one message
+  // to each rank, otherwise two.
+  virtual std::vector<std::string> gather_to_all(
+      const std::string& mine, std::string_view name = "gather_to_all",
+      const std::function<void()>& check = [] {}) = 0;
   // Returns once all ranks have called it.
   virtual void barrier(std::string_view name = "barrier") = 0;
 

@@ -180,6 +180,10 @@ class Session {
   // device trains alone. Finishes as finish() does.
   void share_statistics();
 
+  // Throws the cause where a collective of a step has failed, also before anyone waits for that step. Nothing
+  // where a device trains alone.
+  void require_ranks();
+
   // Parts from the other ranks, which do it, too, once everything submitted is done: every later call throws
   // DeviceError. A session that goes while an exception passes breaks off what the others do. Nothing where a
   // device trains alone. Throws as finish() does.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -69,8 +70,9 @@ class TransportGroup final : public ProcessGroup {
   std::string host() const override { return world_.host; }
 
   void broadcast(std::span<std::byte> bytes, int root, std::string_view name) override;
-  std::vector<std::string> gather_to_all(const std::string& mine, std::string_view name) override {
-    return gather(mine, name, options_.wait_seconds);
+  std::vector<std::string> gather_to_all(const std::string& mine, std::string_view name,
+                                         const std::function<void()>& check) override {
+    return gather(mine, name, options_.wait_seconds, check);
   }
   void barrier(std::string_view name) override { gather("", name, options_.wait_seconds); }
   void end_ranks(const std::string& cause, int status) override;
@@ -79,13 +81,16 @@ class TransportGroup final : public ProcessGroup {
  private:
   Transport& transport() { return *facts_->transport; }
   Tag next_tag() { return {.channel = 0, .number = exchanges_++}; }
-  std::vector<std::string> gather(const std::string& mine, std::string_view name, double seconds);
+  std::vector<std::string> gather(
+      const std::string& mine, std::string_view name, double seconds,
+      const std::function<void()>& check = [] {});
   // `mine` to all others; lengths are known.
   void gather(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
-              std::string_view name, double seconds);
+              std::string_view name, double seconds, const std::function<void()>& check);
   // Seconds in which another rank that says the same cause, or the cause itself, ends this one.
   double head_start() const;
-  void complete(Exchange& exchange, std::string_view name, double seconds);
+  void complete(
+      Exchange& exchange, std::string_view name, double seconds, const std::function<void()>& check = [] {});
   template <class Work>
   void for_others(const Work& work) const {
     for (int rank = 0; rank < world_.size; ++rank) {
@@ -131,9 +136,10 @@ TransportGroup::~TransportGroup() {
   }
 }
 
-void TransportGroup::complete(Exchange& exchange, std::string_view name, double seconds) {
+void TransportGroup::complete(Exchange& exchange, std::string_view name, double seconds,
+                              const std::function<void()>& check) {
   try {
-    exchange.complete(seconds, who_ + ": " + std::string(name), facts_->hosts);
+    exchange.complete(seconds, who_ + ": " + std::string(name), facts_->hosts, check);
   } catch (const std::exception&) {
     facts_->failed.store(true);
     throw;
@@ -141,7 +147,7 @@ void TransportGroup::complete(Exchange& exchange, std::string_view name, double 
 }
 
 void TransportGroup::gather(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
-                            std::string_view name, double seconds) {
+                            std::string_view name, double seconds, const std::function<void()>& check) {
   const Tag tag = next_tag();
   const Staged outgoing = make_staged(mine.size());
   std::ranges::copy(mine, outgoing.bytes.begin());
@@ -153,7 +159,7 @@ void TransportGroup::gather(std::span<const std::byte> mine, const std::vector<s
     exchange.receive(rank, tag, theirs);
     exchange.send(rank, tag, outgoing);
   });
-  complete(exchange, name, seconds);
+  complete(exchange, name, seconds, check);
   incoming[static_cast<std::size_t>(world_.rank)] = outgoing;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::ranges::copy(incoming[rank].bytes, all[rank].begin());
@@ -161,14 +167,14 @@ void TransportGroup::gather(std::span<const std::byte> mine, const std::vector<s
 }
 
 std::vector<std::string> TransportGroup::gather(const std::string& mine, std::string_view name,
-                                                double seconds) {
+                                                double seconds, const std::function<void()>& check) {
   const auto size = static_cast<std::size_t>(world_.size);
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(size);
   std::vector<std::span<std::byte>> into(size);
   std::ranges::transform(lengths, into.begin(),
                          [](std::uint64_t& each) { return std::as_writable_bytes(std::span(&each, 1)); });
-  gather(std::as_bytes(std::span(&length, 1)), into, name, seconds);
+  gather(std::as_bytes(std::span(&length, 1)), into, name, seconds, check);
 
   std::vector<std::string> texts(size);
   for (std::size_t rank = 0; rank < size; ++rank) {
@@ -176,7 +182,7 @@ std::vector<std::string> TransportGroup::gather(const std::string& mine, std::st
     into[rank] = std::as_writable_bytes(std::span(texts[rank]));
   }
   if (std::ranges::any_of(lengths, [](std::uint64_t each) { return each > 0; })) {
-    gather(std::as_bytes(std::span(mine)), into, name, seconds);
+    gather(std::as_bytes(std::span(mine)), into, name, seconds, check);
   }
   return texts;
 }

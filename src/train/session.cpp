@@ -219,6 +219,13 @@ void Session::share_statistics() {
   take_from_first_rank(true);
 }
 
+void Session::require_ranks() {
+  require_sound();
+  if (communicator_) {
+    synchronize({});
+  }
+}
+
 void Session::leave_ranks() {
   if (!communicator_) {
     return;

@@ -216,13 +216,28 @@ class Trainer::Impl {
     do_what_is_due(end());
   }
 
+  // What any of the ranks is asked for, as the length of a text: nobody asks for anything in most steps, and
+  // empty texts take one message. A step is in flight, whose failure ends the wait.
+  TrainingRequest request_of_all_ranks(std::uint64_t steps) {
+    const TrainingRequest mine = options_.request();
+    if (processes_ == nullptr) {
+      return mine;
+    }
+    std::size_t most = 0;
+    for (const std::string& text : processes_->gather_to_all(std::string(static_cast<std::size_t>(mine), '!'),
+                                                             "requests after step " + std::to_string(steps),
+                                                             [this] { session_.require_ranks(); })) {
+      most = std::max(most, text.size());
+    }
+    return static_cast<TrainingRequest>(most);
+  }
+
   // When so many steps have been submitted. Ranks must end with the same step, and save together.
   void take_request(std::uint64_t steps) {
     if (!options_.request || result_.stopped) {
       return;
     }
-    const std::vector<std::uint64_t> all = of_all_ranks(static_cast<std::uint64_t>(options_.request()));
-    const auto request = static_cast<TrainingRequest>(*std::ranges::max_element(all));
+    const TrainingRequest request = request_of_all_ranks(steps);
     const std::uint64_t last = steps + (options_.trace ? 1 : 0);
     if (request == TrainingRequest::kSave) {
       saves_at_ = steps;

@@ -130,6 +130,28 @@ TEST(ProcessGroup, ARankThatHangsIsNamedWithWhatItWasAwaitedFor) {
   EXPECT_FALSE(network.left(0));
 }
 
+// While a step is in flight, its failure is not to wait for the end of this wait.
+TEST(ProcessGroup, AGatherEndsWithWhatItsCheckThrows) {
+  FakeNetwork network({.seed = 6, .ranks = 2});
+  std::atomic<bool> ended = false;
+  const auto said = run(network, [&](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      while (!ended) {
+        network.transport(1)->rest(0);
+      }
+      throw DataError("late");
+    }
+    try {
+      group.gather_to_all("", "requests", [] { throw DeviceError("a sum has failed"); });
+    } catch (const DeviceError&) {
+      ended = true;
+      throw;
+    }
+  });
+  EXPECT_EQ(said[0], "a sum has failed");
+  EXPECT_FALSE(network.left(0));
+}
+
 TEST(ProcessGroup, RanksThatNeverComeAreNamed) {
   FakeNetwork network({.seed = 5, .ranks = 3});
   const auto said = network.run([&](int rank) {
