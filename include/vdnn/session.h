@@ -208,7 +208,8 @@ class Session {
   // The input that a loss over classes reads as its targets.
   struct ClassTargets {
     std::size_t input = 0;  // of Tape::inputs()
-    OpId loss = kNone;
+    // Throws InvalidArgument for a target that is not one of its classes. Made once: steps do not allocate.
+    std::function<void(std::span<const std::int32_t>)> require_classes;
   };
 
   StreamId compute() const { return streams_[StreamRole::kCompute]; }

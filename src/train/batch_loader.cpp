@@ -217,8 +217,8 @@ class BatchLoader::Impl {
   }
 
   void require_classes(std::uint64_t sample, std::span<const std::int32_t> targets) const {
-    const auto bad =
-        std::ranges::find_if(targets, [&](std::int32_t target) { return target >= data_.classes(); });
+    const auto bad = std::ranges::find_if(
+        targets, [classes = data_.classes()](std::int32_t target) { return target >= classes; });
     if (bad != targets.end()) {
       throw DataError(
           "sample " + std::to_string(sample) + " of the data set has the class " + std::to_string(*bad) +

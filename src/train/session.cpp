@@ -628,9 +628,13 @@ const EvaluationPlan& Session::evaluation() {
 std::vector<Session::ClassTargets> Session::find_class_targets(const Tape& tape) {
   std::vector<ClassTargets> found;
   for (OpId id = 0; id < tape.forward_ops(); ++id) {
-    if (is_class_loss(tape.op(id).spec)) {
-      const auto input = std::ranges::find(tape.inputs(), tape.op(id).reads[1]);
-      found.push_back({.input = static_cast<std::size_t>(input - tape.inputs().begin()), .loss = id});
+    if (const Op& op = tape.op(id); is_class_loss(op.spec)) {
+      const auto input = std::ranges::find(tape.inputs(), op.reads[1]);
+      found.push_back({.input = static_cast<std::size_t>(input - tape.inputs().begin()),
+                       .require_classes = [places = ops::ClassPlaces(op.layer_inputs, op.name)](
+                                              std::span<const std::int32_t> targets) {
+                         ops::require_classes(places, targets);
+                       }});
     }
   }
   return found;
@@ -671,9 +675,7 @@ void Session::require_classes(std::span<const AddressRange> inputs) const {
   }
   for (const ClassTargets& each : class_targets_) {
     if (each.input < inputs.size()) {
-      const Op& op = current_tape().op(each.loss);
-      ops::require_classes(ops::ClassPlaces(op.layer_inputs, op.name),
-                           {pointer_to<const std::int32_t>(inputs[each.input].begin),
+      each.require_classes({pointer_to<const std::int32_t>(inputs[each.input].begin),
                             inputs[each.input].bytes / sizeof(std::int32_t)});
     }
   }
