@@ -31,20 +31,20 @@ void hear_save_requests() {
   set_handler(SIGUSR1, save_soon);
 }
 
-// A handler: the next signal of those that are not ignored ends the process.
+// A handler. Two signals that come together may both find it installed, on one thread or on two: it counts
+// them.
 void SignalRequests::end_later(int signal) {
-  ending_signal = signal;
-  end_wanted = true;
-  for (const int each : kEnding) {
-    Disposition now{};
-    sigaction(each, nullptr, &now);
-    if (now.sa_handler == end_later) {
-      set_handler(each, SIG_DFL);
-    }
+  if (ending_signal.exchange(signal) == 0) {
+    end_wanted = true;
+    return;
   }
+  set_handler(signal, SIG_DFL);
+  raise(signal);  // blocked until this handler returns
 }
 
 SignalRequests::SignalRequests() {
+  ending_signal = 0;
+  end_wanted = false;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     sigaction(kEnding[i], nullptr, &before_[i]);
     if (before_[i].sa_handler != SIG_IGN) {

@@ -354,6 +354,14 @@ TEST_F(Launcher, IsHandedOnWhatAsksTheCommandToEnd) {
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nhanded on\n$"));
 }
 
+// As where ranks cannot save: it looked as if they had.
+TEST_F(Launcher, ThatFailsAfterARequestHasTheStatusOfTheFailure) {
+  const testing::Outcome outcome =
+      with_mpirun("trap 'exit 4' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",
+                  "$train & until_there ready && kill $!; wait $!; echo $?");
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^4\n$"));
+}
+
 TEST_F(Launcher, IsAskedToEndBySecondRequests) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'touch first' USR2; trap 'echo ended > heard; exit 9' TERM; touch ready; for i in $(seq 2000); "

@@ -29,6 +29,7 @@ class Command {
       if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) {
         ::_exit(kNotRun);
       }
+      ::signal(SIGINT, SIG_DFL);  // what a shell starts in the background ignores it
       const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
