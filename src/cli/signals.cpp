@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 
 namespace vdnn {
 
@@ -9,9 +11,20 @@ namespace {
 
 // Handlers may touch lock-free atomics alone.
 std::atomic<int> ending_signal{0};
+std::atomic<std::int64_t> ending_milliseconds{0};
 std::atomic<bool> save_wanted{false};
 std::atomic<bool> end_wanted{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<bool>::is_always_lock_free);
+
+// timeout(1) sends its signal to the process, and at once to the group that the process is in.
+constexpr std::int64_t kSameRequestMilliseconds = 500;
+
+std::int64_t now_milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
 
 void set_handler(int signal, void (*handler)(int)) {
   struct sigaction action {};
@@ -34,8 +47,16 @@ void hear_save_requests() {
 // A handler. Two signals that come together may both find it installed, on one thread or on two: it counts
 // them.
 void SignalRequests::end_later(int signal) {
-  if (ending_signal.exchange(signal) == 0) {
+  const std::int64_t now = now_milliseconds();
+  int before = 0;
+  if (ending_signal.compare_exchange_strong(before, signal)) {
+    ending_milliseconds = now;
     end_wanted = true;
+    return;
+  }
+  // Where the first one is just about to note the time, that is 0.
+  const std::int64_t first = ending_milliseconds;
+  if (signal == before && (first == 0 || now - first < kSameRequestMilliseconds)) {
     return;
   }
   set_handler(signal, SIG_DFL);
@@ -44,6 +65,7 @@ void SignalRequests::end_later(int signal) {
 
 SignalRequests::SignalRequests() {
   ending_signal = 0;
+  ending_milliseconds = 0;
   end_wanted = false;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     sigaction(kEnding[i], nullptr, &before_[i]);

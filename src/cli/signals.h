@@ -1,8 +1,9 @@
 #pragma once
 // Signals that ask a training for something: SIGINT and SIGTERM to end when the step is done and saved,
 // SIGUSR1 to save and go on, as schedulers send it before they take a machine away. A second one that asks
-// for the end ends the process at once. SIGUSR2 is how a launcher hands SIGINT or SIGTERM on to ranks
-// (launcher_process.h). A signal that this process was started to ignore, as by `trap ''`, stays ignored.
+// for the end ends the process at once; the same one within half a second is the same request. SIGUSR2 is how
+// a launcher hands SIGINT or SIGTERM on to ranks (launcher_process.h). A signal that this process was started
+// to ignore, as by `trap ''`, stays ignored.
 
 #include <array>
 #include <csignal>

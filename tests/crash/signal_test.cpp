@@ -224,5 +224,15 @@ TEST_F(Signals, ASecondOneEndsAtOnce) {
   EXPECT_FALSE(fs::exists(checkpoint()));
 }
 
+// As timeout(1) sends it. Before, the second one ended the run, and nothing was saved.
+TEST_F(Signals, OneThatComesTwiceAtOnceIsOneRequest) {
+  testing::Command command(saving(kEndless), directory_ / "output");
+  wait_for_steps(command, 1);
+  command.send(SIGTERM);
+  command.send(SIGTERM);
+  EXPECT_EQ(command.wait(), 143) << read("output");
+  EXPECT_GE(saved_step(), 1U);
+}
+
 }  // namespace
 }  // namespace vdnn

@@ -340,7 +340,7 @@ Plan random_plan(const Tape& tape, SplitMix64& random) {
 }
 
 TEST(Recompute, WhatCanBeLoweredIsRight) {
-  constexpr std::uint64_t kSeeds = 150;
+  constexpr std::uint64_t kPlans = 150;
   for (const auto& [name, tape] : std::vector<std::pair<std::string, TapePtr>>{
            {"chain", chain_tape()},
            {"in place", chain_tape({.backward_reads_a = false, .b_has_mask = true, .in_place = true})},
@@ -348,7 +348,7 @@ TEST(Recompute, WhatCanBeLoweredIsRight) {
            {"forked, pooling with X and Y", forked_tape({.pooling_reads_x_and_y = true})},
            {"lenet", model_tape("lenet")}}) {
     std::size_t lowered = 0;
-    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < kPlans; ++seed) {
       SplitMix64 random(seed);
       const Plan plan = random_plan(*tape, random);
       if (refusal(*tape, plan).empty()) {
@@ -356,7 +356,7 @@ TEST(Recompute, WhatCanBeLoweredIsRight) {
         expect_right(*tape, make_schedule(*tape, plan), name + ", seed " + std::to_string(seed));
       }
     }
-    EXPECT_GT(lowered, kSeeds / 2) << name;
+    EXPECT_GT(lowered, kPlans / 2) << name;
   }
 }
 
