@@ -138,7 +138,7 @@ TEST(RunTrial, FindsHostBytesThatAreWrong) {
 
 TEST(RunTrial, SaysWhatARunThrows) {
   EXPECT_THAT(judge_run(run_of(forked_network(), kGranule), {}).findings,
-              ElementsAre(HasSubstr("does not fit")));
+              ElementsAre(HasSubstr(" more than memory_bytes = ")));
 }
 
 // --- networks ----------------------------------------------------------------------------------------------
