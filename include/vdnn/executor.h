@@ -81,7 +81,7 @@ struct StepMetrics {
   std::optional<float> gradient_norm;
 };
 
-// What an op of a step has made, when run for the first time or once more, or the input that was loaded.
+// A value that an op of a step has made, by its first launch or a recomputation, or that was loaded.
 struct MadeValue {
   OpId op = kNone;  // kNone: a load
   ValueId value = kNone;

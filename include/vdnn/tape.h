@@ -109,8 +109,8 @@ class Tape {
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
     std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
-    // What the host is given after each step: the metrics of each loss first, then the network's outputs, the
-    // norm of the gradients where they are clipped, and what was asked for.
+    // The values that the host reads after each step, in this order: the metrics of each loss, the network's
+    // outputs, the norm of the gradients if they are clipped, and the values that the caller asked for.
     std::vector<ValueId> results;
     std::vector<float> loss_weights;  // a loss
   };

@@ -44,8 +44,8 @@ struct Replanning {
   std::uint64_t committed_bytes_after = 0;
 };
 
-// What somebody outside wants of a training, as a signal does, when the step that is under way is done.
-// kSave: save and go on; kStop: save and end, as if the training had so many steps.
+// A request from outside, for example by a signal. The trainer obeys it at the end of the current step.
+// kSave: save and go on. kStop: save and end, as if the training had been asked for this many steps.
 enum class TrainingRequest : std::uint8_t { kNothing, kSave, kStop };
 
 struct TrainOptions {

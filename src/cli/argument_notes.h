@@ -13,7 +13,7 @@ namespace vdnn {
 // Of a command that has been parsed, one sentence each: sizes such as `10M`, and more threads than `cores`.
 std::vector<std::string> argument_notes(const CLI::App& command, unsigned int cores);
 
-// What may have been meant by arguments that are unknown, as lines for people; empty where nothing is near.
+// Suggestions for unknown arguments, one line each. Empty if no known name is near.
 std::string unknown_argument_hints(const CLI::App& app);
 
 }  // namespace vdnn

@@ -1,6 +1,6 @@
 #pragma once
-// What the application's commands and options say of themselves, as texts: what the manual and the shells'
-// completions are written from.
+// Texts of the application's commands and options. The manual and the shells' completions are written from
+// them.
 
 #include <string>
 #include <vector>
