@@ -100,7 +100,8 @@ function(vdnn_all_rooms)
   vdnn_export(vdnn_vdnn)
 endfunction()
 
-# Everything that the thread sanitizer's preset runs: building the rest with it would be for nothing.
+# Everything that the sanitizers' presets run: building the rest with them would be for nothing.
+add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 # What wants a GPU: of all tests scripts/gpu-check builds these alone.
 add_custom_target(gpu_tests)
@@ -162,8 +163,8 @@ function(vdnn_test_library name)
 endfunction()
 
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test program, each
-# case a ctest, or, where starting a process a case takes longer than the cases do, each of n shards. The label `tsan`
-# marks what the thread sanitizer's preset runs, `heavy` what the sanitizers' presets leave out, `gpu` what
+# case a ctest, or, where starting a process a case takes longer than the cases do, each of n shards. The label `asan`
+# marks what the preset `asan` runs, `tsan` what `tsan` does, `heavy` what not even `asan-all` does, `gpu` what
 # scripts/gpu-check runs where there is one, `long` what `scripts/test --long` adds; LONG: that runs it a second time, to a larger extent (tests/extent.h).
 # ALONE: no other test runs beside it, as where it counts what a whole GPU has free.
 function(vdnn_test name)
@@ -174,9 +175,12 @@ function(vdnn_test name)
   if("gpu" IN_LIST arg_LABELS)
     add_dependencies(gpu_tests ${name})
   endif()
-  if("tsan" IN_LIST arg_LABELS)
-    add_dependencies(tsan_tests ${name})
-  elseif(VDNN_SANITIZE AND "heavy" IN_LIST arg_LABELS)
+  foreach(sanitizer asan tsan)
+    if(sanitizer IN_LIST arg_LABELS)
+      add_dependencies(${sanitizer}_tests ${name})
+    endif()
+  endforeach()
+  if(VDNN_SANITIZE AND "heavy" IN_LIST arg_LABELS)
     set(not_run TRUE)
   endif()
   if(not_run OR (VDNN_SANITIZE AND "long" IN_LIST arg_LABELS))

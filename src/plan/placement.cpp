@@ -29,7 +29,7 @@ constexpr std::size_t kTogether = 10;
 // bit for each two.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::size_t kTooManyBuffers = 16'384;
-// Neighbours are sorted where all that are placed are at least so many times as many.
+// Neighbours are sorted where those among which they are to be found are at least so many times as many.
 constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
@@ -172,10 +172,76 @@ class Conflicts {
   std::vector<std::uint64_t> words_;
 };
 
+// Where a buffer lies that is placed.
+struct Box {
+  std::uint64_t begin = kEndless;  // not placed
+  std::uint64_t end = kEndless;
+  std::uint32_t who = 0;
+};
+
+// Boxes by offset, those of each period of the step and those of all of it: the neighbours of a buffer that
+// lives in one period alone, as most do where memory is short, are among the boxes of that period.
+class Periods {
+ public:
+  explicit Periods(std::span<const Lifetime> all) : boxes_(kPeriods + 1) {
+    std::vector<std::uint32_t> begins;
+    for (const Lifetime& each : all) {
+      begins.push_back(each.soft_begin);
+    }
+    std::ranges::sort(begins);
+    // By how many have begun: as many buffers begin in each.
+    const auto period = [&begins](std::uint32_t when) {
+      const auto begun = std::ranges::upper_bound(begins, when) - begins.begin();
+      return static_cast<std::size_t>(begun) * kPeriods / (begins.size() + 1);
+    };
+    for (const Lifetime& each : all) {
+      // What stays in a place that would better be left meets all that is there until the end.
+      const std::size_t last =
+          each.next_begin != kNone ? kPeriods - 1 : period(std::max(each.soft_begin, each.soft_end - 1));
+      spans_.push_back({.first = period(each.soft_begin), .last = last});
+    }
+  }
+
+  void clear() {
+    for (std::vector<Box>& each : boxes_) {
+      each.clear();
+    }
+  }
+  void add(const Box& box) {
+    insert(box, boxes_[kPeriods]);
+    for (std::size_t period = spans_[box.who].first; period <= spans_[box.who].last; ++period) {
+      insert(box, boxes_[period]);
+    }
+  }
+  // All neighbours that are placed are among these.
+  std::span<const Box> around(std::uint32_t me) const {
+    return boxes_[spans_[me].first == spans_[me].last ? spans_[me].first : kPeriods];
+  }
+
+ private:
+  struct Span {
+    std::size_t first = 0;
+    std::size_t last = 0;
+  };
+  static constexpr std::size_t kPeriods = 16;
+
+  static void insert(const Box& box, std::vector<Box>& boxes) {
+    boxes.insert(std::ranges::upper_bound(boxes, box.begin, {}, &Box::begin), box);
+  }
+
+  std::vector<Span> spans_;              // of a buffer
+  std::vector<std::vector<Box>> boxes_;  // of a period; those of all behind them
+};
+
 class FirstFit {
  public:
   FirstFit(std::span<const Lifetime> all, std::uint64_t alignment)
-      : neighbours_(all), may_(all.size()), must_(all.size()), boxes_(all.size()), beside_(all.size()) {
+      : neighbours_(all),
+        may_(all.size()),
+        must_(all.size()),
+        boxes_(all.size()),
+        periods_(all),
+        beside_(all.size()) {
     for (std::uint32_t me = 0; me < all.size(); ++me) {
       sizes_.push_back(round_up(all[me].bytes, alignment));
       for (const auto& [who, must] : neighbours_.of(me)) {
@@ -191,7 +257,7 @@ class FirstFit {
   // may, where that is inside the goal, else nothing that must.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
     boxes_.assign(sizes_.size(), {});
-    in_order_.clear();
+    periods_.clear();
     std::uint64_t reach = 0;
     for (const std::uint32_t me : order) {
       const std::span<const Box> others = boxes_in_order(me);
@@ -200,7 +266,7 @@ class FirstFit {
         begin = lowest_offset(sizes_[me], others, must_.row(me));
       }
       boxes_[me] = {.begin = begin, .end = begin + sizes_[me], .who = me};
-      in_order_.insert(std::ranges::upper_bound(in_order_, begin, {}, &Box::begin), boxes_[me]);
+      periods_.add(boxes_[me]);
       reach = std::max(reach, boxes_[me].end);
     }
     Placement result{.offsets = std::vector<std::uint64_t>(sizes_.size()), .bytes = reach};
@@ -213,18 +279,13 @@ class FirstFit {
   std::size_t visits() const { return 2 * neighbours_.pairs() + sizes_.size(); }
 
  private:
-  struct Box {
-    std::uint64_t begin = kEndless;  // not placed
-    std::uint64_t end = kEndless;
-    std::uint32_t who = 0;
-  };
-
-  // At least all neighbours that are placed, by offset: all that are placed, unless the neighbours are so few
-  // that it takes less time to sort them.
+  // At least all neighbours that are placed, by offset, and others, unless the neighbours are so few that it
+  // takes less time to sort them.
   std::span<const Box> boxes_in_order(std::uint32_t me) {
     const std::vector<Neighbours::Other>& neighbours = neighbours_.of(me);
-    if (neighbours.size() * kFewNeighbours >= in_order_.size()) {
-      return in_order_;
+    const std::span<const Box> around = periods_.around(me);
+    if (neighbours.size() * kFewNeighbours >= around.size()) {
+      return around;
     }
     std::size_t count = 0;
     for (const Neighbours::Other& other : neighbours) {
@@ -254,9 +315,9 @@ class FirstFit {
   Conflicts may_;
   Conflicts must_;
   std::vector<std::uint64_t> sizes_;
-  std::vector<Box> boxes_;     // a buffer
-  std::vector<Box> in_order_;  // those that are placed, by offset
-  std::vector<Box> beside_;    // room for boxes_in_order()
+  std::vector<Box> boxes_;  // of a buffer
+  Periods periods_;
+  std::vector<Box> beside_;  // room for boxes_in_order()
 };
 
 std::uint32_t length(const Lifetime& lifetime) {

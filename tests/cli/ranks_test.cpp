@@ -173,6 +173,20 @@ TEST_F(Ranks, EndWithTheSameStepWhereTheyDivergeAndLeaveTheCheckpoint) {
   EXPECT_EQ(read("checkpoint"), before);
 }
 
+// The others are in the replay, or wait for it, when the one that reads the checkpoint cannot.
+TEST_F(Ranks, EndAsDivergedWhereTheReplayOfOneFails) {
+  testing::set_ranks_environment();
+  ::setenv("ASAN_OPTIONS", (std::string(std::getenv("ASAN_OPTIONS")) + ":verify_asan_link_order=0").c_str(),
+           1);
+  const testing::Outcome outcome = testing::run_process(
+      "LD_PRELOAD=" VDNN_UNREADABLE_FILE " VDNN_TEST_UNREADABLE=" + path("checkpoint") +
+      " timeout -k 10 300 " +
+      train("--devices 2 --steps 20 --lr 1e28 --find-nan --save-every 1 --save " + path("checkpoint")));
+  EXPECT_EQ(outcome.status, kDiverged) << outcome.text;
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("step 2 has diverged"), HasSubstr("--find-nan: "),
+                                  HasSubstr("ends the job"), HasSubstr(path("checkpoint"))));
+}
+
 TEST_F(Ranks, ABudgetIsEnforcedOnEach) {
   const testing::Outcome outcome = run(train("--steps 1 --devices 2 --policy none --memory 12MiB"));
   EXPECT_EQ(outcome.status, kDoesNotFit) << outcome.text;

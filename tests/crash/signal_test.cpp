@@ -144,6 +144,22 @@ TEST_F(Signals, TerminationSavesAndEnds) {
   expect_graceful_end(SIGTERM, "SIGTERM", 143);
 }
 
+// What was saved while all was finite stays, and the run says that its end is not saved.
+TEST_F(Signals, InterruptOfATrainingThatGoesOnDivergedReplacesNoCheckpoint) {
+  EXPECT_FALSE(weights_of(saving(3)).empty());
+  const std::string before = read("checkpoint");
+  fs::remove(directory_ / "json");
+  testing::Command command(
+      saving(kEndless, {"--resume=" + checkpoint().string(), "--lr=1e28", "--allow-nan"}),
+      directory_ / "output");
+  wait_for_steps(command, 6);
+  command.send(SIGINT);
+  EXPECT_EQ(command.wait(), 130) << read("output");
+  EXPECT_THAT(read("output"),
+              AllOf(HasSubstr("it was not saved: values are not finite"), Not(HasSubstr("goes on with"))));
+  EXPECT_EQ(read("checkpoint"), before);
+}
+
 TEST_F(Signals, TheStepAfterwardsIsTraced) {
   testing::Command command(arguments({"--trace=" + (directory_ / "trace.json").string()}, kEndless),
                            directory_ / "output");

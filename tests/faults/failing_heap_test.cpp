@@ -65,12 +65,12 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
 };
 
 TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
-  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kOnce, fault_stride(37));
+  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kOnce, fault_stride(74));
 }
 
 TEST_P(FailingHeap, NoAllocationSucceedsFromOneOnAndTheNextRunHasTheUsualBits) {
   // An eighth of the points: what comes after the first failure fails soon, whatever it is.
-  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(37));
+  fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(74));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, FailingHeap, fault_parameters(), name_of_fault_parameter);

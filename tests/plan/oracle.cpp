@@ -662,7 +662,8 @@ void Oracle::compute_step(std::uint32_t step, std::vector<Term>& values) {
   values_.at(step) = values;
 }
 
-std::string Oracle::objection(const Schedule& broken, Exploration exploration, std::uint64_t seed) const {
+std::string Oracle::objection(const Schedule& broken, Exploration exploration, std::uint64_t seed,
+                              std::uint32_t suspect) const {
   if (!is_well_formed(tape_, broken)) {
     return "something is named that is not there";
   }
@@ -701,7 +702,8 @@ std::string Oracle::objection(const Schedule& broken, Exploration exploration, s
     return describe(tape_, broken.instructions[node % broken.instructions.size()]) + ", step " +
            std::to_string(node / broken.instructions.size());
   };
-  for (Node node = 0; node < partial.size(); ++node) {
+  for (Node each = 0; each < partial.size(); ++each) {
+    const Node node = static_cast<Node>((suspect + each) % partial.size());
     if (!conflicting[node]) {
       continue;
     }

@@ -53,9 +53,11 @@ class Oracle {
   // `intact` says which buffers hold the persistent values before the first step; both must outlive this.
   Oracle(const Tape& tape, const Schedule& intact);
 
-  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders.
+  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders; the
+  // instruction `suspect` is run early and late before the others, which finds sooner what it does wrong.
   // `broken` has as many buffers as the intact schedule.
-  std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0) const;
+  std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0,
+                        std::uint32_t suspect = 0) const;
 
  private:
   friend class SymbolicRun;

@@ -17,7 +17,7 @@
 namespace vdnn::testing {
 
 // Tried by the usual run of the suite: seeds from 0.
-inline constexpr std::uint64_t kNetworksOfTheSuite = 320;
+inline constexpr std::uint64_t kNetworksOfTheSuite = 160;
 
 struct RandomNetwork {
   std::uint64_t seed = 0;

@@ -120,6 +120,9 @@ TEST(MaxBatch, ABatchThatALibraryRefusesIsTooLarge) {
   MaxBatchOptions options{.run = {.model = {.model = "vgg19"},
                                   .device = "sim:rtx4090",
                                   .memory_bytes = std::uint64_t{24} << 30U}};
+  if (!plan_with_batch(options.run, 1).algorithms_source().starts_with("cudnn")) {
+    GTEST_SKIP() << "built without cuDNN: nothing refuses a batch";
+  }
   const LargestBatch most = find_max_batch(options).most;
   EXPECT_EQ(most.limit, BatchLimit::kRefused);
   EXPECT_THAT(most.refusal, AllOf(HasSubstr("pool1"), HasSubstr("cuDNN indexes")));

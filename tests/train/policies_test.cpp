@@ -1,5 +1,5 @@
-// Policies and budgets move bytes, never results: for each network and preference of algorithms, 50 steps on
-// real images under every policy and three budgets each end with the same weights to the last bit, take
+// Policies and budgets move bytes, never results: for each network and preference of algorithms, some steps
+// on real images under every policy and three budgets each end with the same weights to the last bit, take
 // exactly the memory that was predicted, and reach the system's allocators in the first step only.
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "tests/extent.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -17,6 +18,8 @@ namespace vdnn {
 namespace {
 
 using ::testing::HasSubstr;
+
+const std::uint64_t kSteps = testing::extent({.usual = 20, .in_long_run = 50});
 
 struct Case {
   const char* model;
@@ -50,8 +53,8 @@ TEST_P(PoliciesTest, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
       SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
       const PlannedRun run = plan_run(options(policy, budget));
       const TrainingResult result =
-          Trainer(run, data, {.learning_rate = 0.02F, .steps = 50, .session = {.seed = 7}}).train({});
-      EXPECT_EQ(result.steps, 50U);
+          Trainer(run, data, {.learning_rate = 0.02F, .steps = kSteps, .session = {.seed = 7}}).train({});
+      EXPECT_EQ(result.steps, kSteps);
       EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
       EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
       EXPECT_EQ(result.system_allocations_after_first_step, 0U);
