@@ -193,7 +193,7 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
   for (const std::string& what : wanted) {
     const auto found = census.counts().find(what);
     const int count = found == census.counts().end() ? 0 : found->second;
-    EXPECT_GE(count, 20) << what;
+    EXPECT_GE(count, static_cast<int>(kSeeds / 16)) << what;
   }
 }
 
