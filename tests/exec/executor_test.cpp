@@ -26,6 +26,7 @@
 #include "exec/permitted_orders.h"
 #include "exec/plan_cases.h"
 #include "fakes/forwarding_device.h"
+#include "tests/extent.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -158,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, ExecutorTest, ::testing::ValuesIn(plan_cases(
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(ExecutorTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
-  for (std::uint64_t network = 0; network < 12; ++network) {
+  const std::uint64_t networks = testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 12});
+  for (std::uint64_t network = 0; network < networks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
     use_network(network);
     const auto device = tight_device(prediction_);
@@ -429,7 +431,8 @@ std::exception_ptr failure_of_run(ExecutorRig& rig, const ExecutorParts& parts, 
 }
 
 TEST_P(ExecutorTest, AFailureInAnyOpSurfacesAsThrownAndLeaksNothing) {
-  for (OpId op = 0; op < tape_->ops().size(); ++op) {
+  const std::uint64_t stride = testing::extent({.usual = 1, .under_sanitizers = 5, .in_long_run = 1});
+  for (OpId op = 0; op < tape_->ops().size(); op += static_cast<OpId>(stride)) {
     SCOPED_TRACE("op " + tape_->op(op).name);
     const std::uint64_t failing_step = op % 3;
     const auto device = tight_device(prediction_);
@@ -572,7 +575,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, SharedTrainingTest, ::testing::ValuesIn(plan_
 // What is accumulated goes from micro-step to micro-step, is reduced in the last, and nothing but that is
 // what updates read.
 TEST_P(SharedTrainingTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
-  for (std::uint64_t network = 0; network < 6; ++network) {
+  const std::uint64_t networks = testing::extent({.usual = 6, .under_sanitizers = 2, .in_long_run = 6});
+  for (std::uint64_t network = 0; network < networks; ++network) {
     for (const auto& [ranks, micro_steps] :
          {std::pair(kRanks, 1U), {1U, kMicroSteps}, {kRanks, kMicroSteps}}) {
       SCOPED_TRACE("network " + std::to_string(network) + ", " + std::to_string(ranks) + " ranks, " +

@@ -24,7 +24,7 @@ namespace vdnn::testing {
 namespace {
 
 // For each plan.
-const std::uint64_t kSeeds = extent({.usual = 100, .under_sanitizers = 50, .in_long_run = 1000});
+const std::uint64_t kSeeds = extent({.usual = 50, .under_sanitizers = 50, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = std::max<std::uint64_t>(kSeeds / 10, 10);
 // Of a schedule's waits each in turn is dropped, or one of so many.
 const std::uint64_t kWaitsPerDrop = extent({.usual = 2, .under_sanitizers = 12, .in_long_run = 1});

@@ -21,7 +21,7 @@ namespace vdnn::testing {
 namespace {
 
 const std::uint64_t kNetworks =
-    extent({.usual = kNetworksOfTheSuite, .under_sanitizers = 16, .in_long_run = 5000});
+    extent({.usual = kNetworksOfTheSuite, .under_sanitizers = 8, .in_long_run = 5000});
 constexpr std::uint64_t kShards = 8;
 
 std::string reproducer(std::uint64_t seed) {

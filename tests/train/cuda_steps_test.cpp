@@ -31,7 +31,7 @@
 namespace vdnn::testing {
 namespace {
 
-const std::uint64_t kSeeds = extent({.usual = 20, .in_long_run = 1000});
+const std::uint64_t kSeeds = extent({.usual = 10, .in_long_run = 1000});
 // The first takes memory, the second overlaps it, the third finds what both have left.
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kEnough = std::uint64_t{1} << 43U;

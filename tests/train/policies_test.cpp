@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::uint64_t kSteps = testing::extent({.usual = 20, .in_long_run = 50});
+const std::uint64_t kSteps = testing::extent({.usual = 10, .in_long_run = 50});
 
 struct Case {
   const char* model;

@@ -32,7 +32,7 @@ namespace vdnn::testing {
 namespace {
 
 // Breaks of one kind times instructions of the schedule.
-const std::uint64_t kWork = extent({.usual = 250, .in_long_run = 8000});
+const std::uint64_t kWork = extent({.usual = 120, .in_long_run = 8000});
 
 std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t seed, int orders) {
   for (int order = 0; order < orders; ++order) {

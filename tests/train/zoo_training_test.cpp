@@ -1,4 +1,4 @@
-// Every network of the zoo that fits into a test trains on `cpu`: ten steps at a small size end with the same
+// Every network of the zoo that fits into a test trains on `cpu`: some steps at a small size end with the same
 // weights to the last bit under every policy, in the smallest budget and in a large one, and take exactly the
 // memory that was predicted. (vgg116 to vgg416 have 5 GiB of state at any input size; they are planned only,
 // in zoo_plan_test.)
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/extent.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/size.h"
 
@@ -19,6 +20,7 @@ namespace vdnn {
 namespace {
 
 constexpr std::uint64_t kLarge = std::uint64_t{4} << 30;
+const std::uint64_t kSteps = testing::extent({.usual = 4, .in_long_run = 10});
 
 struct Case {
   std::string model;
@@ -58,8 +60,8 @@ TEST_P(ZooTraining, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
       const PlannedRun run = plan_run(options_of(GetParam(), policy, budget));
       const DatasetSplits data = testing::data_for(run, "synthetic");
       const TrainingResult result =
-          Trainer(run, data, {.learning_rate = 0.001, .steps = 10, .session = {.seed = 3}}).train({});
-      EXPECT_EQ(result.steps, 10U);
+          Trainer(run, data, {.learning_rate = 0.001, .steps = kSteps, .session = {.seed = 3}}).train({});
+      EXPECT_EQ(result.steps, kSteps);
       EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
       EXPECT_EQ(result.host_bytes, run.prediction.host_bytes);
       EXPECT_EQ(result.system_allocations_after_first_step, 0U);
@@ -156,7 +158,7 @@ TEST(ZooTrainingTest, Unet3DTakesAThirdOfItsBaselineAtMost) {
   const std::uint64_t workspace = largest_workspace(run);
   EXPECT_LT(*options.memory_bytes - workspace, (baseline_peak(options) - workspace) / 3);
   const TrainingResult result = train(run, "synthetic", 10);
-  EXPECT_EQ(result.steps, 10U);
+  EXPECT_EQ(result.steps, kSteps);
   EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
   // Filter and data gradients are ops of their own: the input is gone when the data gradient comes.
   const auto ops = run.tape->ops();
