@@ -38,6 +38,8 @@ struct CheckpointInfo {
   std::string algorithms_source;
   OptimizerSpec optimizer;
   std::optional<float> clip_norm;
+  PrecisionOptions precision;                     // fp32 in files of versions 1 and 2
+  std::optional<LossScale> loss_scale;            // where losses are scaled
   std::map<std::string, std::string> algorithms;  // names by names of ops
   std::string sha256;                             // of the tensors' data
   std::string vdnn_version;
@@ -73,9 +75,11 @@ class Checkpoint {
 
 // The run that goes on from the checkpoint: planned as plan_run() does, with the checkpoint's algorithms.
 // A training whose ranks synchronise batch normalisation goes on from one whose ranks do not, and the other
-// way around: parameters and running statistics are the same, and the algorithms of other ops. Throws what
-// plan_run() throws; InvalidArgument as Checkpoint::require_matches() does, and with the names of op and
-// algorithm where an op has none in the checkpoint, or one that does not exist on this device.
+// way around: parameters and running statistics are the same, and the algorithms of other ops. A checkpoint
+// of another precision goes on, too, with the algorithms that the options choose: all of them compute
+// something else. Throws what plan_run() throws; InvalidArgument as Checkpoint::require_matches() does, and
+// with the names of op and algorithm where an op has none in the checkpoint, or one that does not exist on
+// this device.
 PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options);
 
 struct SaveOptions {

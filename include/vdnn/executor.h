@@ -77,8 +77,17 @@ struct LossMetrics {
 struct StepMetrics {
   double loss = 0;                  // the weighted sum of all losses: what is minimised
   std::vector<LossMetrics> losses;  // in the order of the network
-  // Of an update whose gradients are clipped: their norm before that.
+  // Of an update whose gradients are clipped: their norm before that. Also where losses are scaled, of the
+  // unscaled gradients.
   std::optional<float> gradient_norm;
+  // Of an update where losses are scaled: the scale that the gradients had, whether they overflowed, so that
+  // nothing was updated, and how many updates were skipped so far, this one included.
+  struct Scaling {
+    float scale = 0;
+    bool skipped = false;
+    std::uint64_t skipped_steps = 0;
+  };
+  std::optional<Scaling> loss_scaling;
 };
 
 // A value that an op of a step has made, by its first launch or a recomputation, or that was loaded.
@@ -201,7 +210,7 @@ class Executor {
   void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
   void take_result_slots();
   void read_result(std::uint32_t index, const Instruction& instruction);
-  std::optional<float> gradient_norm(std::uint64_t step) const;
+  void read_gradient_norm(std::uint64_t step, StepMetrics& metrics) const;
   void synchronize(const Frontier& frontier);
   void copy(std::uint32_t index, CopyDirection direction, const Access& destination, const Access& source);
 

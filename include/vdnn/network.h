@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "vdnn/op_catalog.h"
+#include "vdnn/precision.h"
 #include "vdnn/tape.h"
 #include "vdnn/tensor.h"
 
@@ -56,6 +57,11 @@ class Network {
   std::int64_t classes() const;
   // The same layers for another batch size. Throws InvalidArgument where a custom layer cannot.
   Network with_batch(std::int64_t batch) const;
+  // The same layers over feature maps of such types, with the conversions that this takes (precision.h).
+  // Feature maps keep their numbers and names; those that the host is given or gives keep their place. Throws
+  // InvalidArgument for a storage that is none of floating-point numbers, and for exceptions that name no
+  // layer and no kind of one.
+  Network with_precision(const PrecisionOptions& options) const;
 
  private:
   friend class NetworkBuilder;
@@ -166,6 +172,10 @@ struct TrainingOptions {
   // wait for each other in each such layer, twice in forward and once in backward.
   bool sync_batch_normalization = false;
   bool normalizes_over_ranks() const { return sync_batch_normalization && ranks > 1; }
+  // How feature maps are stored. With fp16 losses are scaled.
+  PrecisionOptions precision;
+  LossScaling loss_scaling;
+  bool scales_losses() const { return precision.storage == DataType::kF16; }
   // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient".
   std::vector<std::string> results;
 };
@@ -176,7 +186,8 @@ struct TrainingOptions {
 std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
                                           const TrainingOptions& options);
 // The tape of evaluation: forward and losses only, nothing saved. Its parameters are those of the training
-// tape, in the same order and form.
-std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog);
+// tape of that precision, in the same order and form.
+std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog,
+                                                     const PrecisionOptions& precision = {});
 
 }  // namespace vdnn

@@ -23,7 +23,7 @@ namespace vdnn {
 enum class OperandRole : std::uint8_t {
   kInput,           // X
   kOutput,          // Y
-  kParameter,       // W
+  kParameter,       // W; of a layer's op, its copy where there is one
   kSaved,           // made by forward for backward, not a feature map (indices, probabilities); where it is
                     // summed over ranks, by any op for those of its layer that follow
   kOutputGradient,  // dY
@@ -31,7 +31,9 @@ enum class OperandRole : std::uint8_t {
   kParameterGradient,  // dW
   kState,              // of the optimizer
   kGradientNorm,       // norm and scale of all gradients; read by updates where gradients are clipped
-  kGradientSum         // over the micro-batches of a step
+  kGradientSum,        // over the micro-batches of a step
+  kParameterCopy,      // of an update: what it writes beside the parameter
+  kLossScale           // where losses are scaled: the last that the norm of the gradients reads
 };
 
 struct Operand {
@@ -77,6 +79,10 @@ enum class Initializer : std::uint8_t {
 };
 
 struct ParameterRecipe {
+  // Elements as the device holds it.
+  std::uint64_t stored_elements() const { return storage_bytes / size_of(type.data_type); }
+  std::uint64_t copy_bytes() const { return copy ? stored_elements() * size_of(*copy) : 0; }
+
   std::string name;                 // "filter", "bias"
   TensorType type;                  // logical; what hashes and checkpoints see, in KRSC order
   std::uint64_t storage_bytes = 0;  // as the device holds it (blocked, padded)
@@ -85,6 +91,9 @@ struct ParameterRecipe {
   // The catalog's name for how it lies: programs of one device that give a parameter the same name can share
   // it.
   std::string storage_layout;
+  // The type that the layer's ops read it in, if that is not its own: from a copy that lies like the
+  // parameter, element by element, and is kept from step to step.
+  std::optional<DataType> copy;
   // False: no gradient, no update; an op of the forward pass may write it (running statistics).
   bool trainable = true;
 };
@@ -109,7 +118,7 @@ struct LayerRecipe {
 
 // Updates of one parameter: state of the optimizer (each as many bytes as the parameter, laid out like it)
 // and the op, which reads and writes Parameter 0 and State, and reads ParameterGradient 0 and, with clipping,
-// GradientNorm 0 as its last.
+// GradientNorm 0 as its last. Where the parameter has a copy, it writes ParameterCopy 0 as its last.
 struct UpdateRecipe {
   std::vector<SavedRecipe> state;
   OpRecipe op;
@@ -128,7 +137,8 @@ class OpCatalog {
                              std::span<const TensorType> outputs, Mode mode) const = 0;
   virtual UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
                                      bool clipped) const = 0;
-  // Reads ParameterGradient 0, 1, ... of `parameters`, writes GradientNorm 0.
+  // Reads ParameterGradient 0, 1, ... of `parameters`, and LossScale 0 where losses are scaled; writes
+  // GradientNorm 0.
   virtual OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
                                         std::span<const ParameterRecipe> parameters) const = 0;
 

@@ -99,6 +99,11 @@ struct DropoutSpec {
   std::uint64_t key = 0;  // tells layers apart; 0: the network gives each its own, by position
 };
 
+// The same numbers in another floating-point type, rounded to the nearest. Its gradient is converted back.
+struct ConversionSpec {
+  DataType to = DataType::kF32;
+};
+
 // Losses. Inputs: 0 prediction, 1 targets. Output 0: metrics, three floats: the mean loss, how many
 // predictions were right, how many places counted (those whose target is not negative). Gradients are those
 // of `weight` times the mean loss. Class targets lie as written, whatever the layout of the prediction.
@@ -151,8 +156,45 @@ using OptimizerSpec = std::variant<SgdSpec, AdamSpec>;
 // The Euclidean norm of all parameter gradients together, and the scale min(1, max_norm / (norm + 1e-6)).
 // Output: two floats, norm and scale. Where the norm is not finite the scale is NaN, so that a run that
 // diverges is seen.
+//
+// With `loss_scaled` gradients are those of a loss that was multiplied by the loss scale, which is the op's
+// last read: norm and scale are then of the gradients divided by it. A norm that is not finite is an
+// overflow: updates are skipped. Output: a LossScaledNorm.
 struct GradientNormSpec {
-  float max_norm = 1;
+  float max_norm = 1;  // > 0; infinite with `loss_scaled`: gradients are not clipped
+  bool loss_scaled = false;
+};
+
+// Loss scaling as PyTorch's GradScaler defines it (Micikevicius et al., ICLR 2018): the loss, and so every
+// gradient, is multiplied by a scale that keeps small gradients representable. Where gradients overflow the
+// update is skipped and the scale is multiplied by `backoff`; after `growth_interval` updates in a row
+// without an overflow, by `growth`. The scale lives on the device, as a LossScale.
+struct LossScaling {
+  float initial = 65536;
+  float growth = 2;
+  float backoff = 0.5F;
+  std::uint32_t growth_interval = 2000;
+  friend bool operator==(const LossScaling&, const LossScaling&) = default;
+};
+// Floats of the device: whole numbers below 2^24 are exact.
+struct LossScale {
+  float scale = 0;
+  float good_steps = 0;     // updates in a row that were not skipped, since the scale last changed
+  float skipped_steps = 0;  // in all
+};
+struct LossScaledNorm {
+  float norm = 0;           // of the unscaled gradients
+  float scale = 0;          // that updates multiply gradients by
+  float skips = 0;          // 1: updates are skipped
+  float loss_scale = 0;     // that the gradients have
+  float skipped_steps = 0;  // before this one
+};
+
+// A gradient map times the loss scale. Inputs: 0 the map, 1 the LossScale.
+struct GradientScalingSpec {};
+// The scale of the next step. Inputs: 0 the LossScale, 1 the LossScaledNorm. Output: the LossScale.
+struct LossScaleUpdateSpec {
+  LossScaling scaling;
 };
 
 // Gradient accumulation: sum = gradient in the first micro-batch of a step (StepScalars::micro_step), sum +
@@ -162,11 +204,15 @@ struct GradientSumSpec {};
 // The sum of each operand over all ranks, in place. No program runs it: the executor's communicator does.
 struct AllReduceSpec {};
 
-using OpSpec = std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec,
-                            SigmoidSpec, PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec,
-                            BatchNormalizationSpec, GroupNormalizationSpec, LrnSpec, DropoutSpec,
-                            SoftmaxCrossEntropySpec, MeanSquaredErrorSpec, DiceCrossEntropySpec, CustomSpec,
-                            SgdSpec, AdamSpec, GradientNormSpec, GradientSumSpec, AllReduceSpec>;
+using OpSpec =
+    std::variant<ConvolutionSpec, TransposedConvolutionSpec, FullyConnectedSpec, ReluSpec, SigmoidSpec,
+                 PoolingSpec, UpsamplingSpec, AddSpec, ConcatenationSpec, BatchNormalizationSpec,
+                 GroupNormalizationSpec, LrnSpec, DropoutSpec, ConversionSpec, SoftmaxCrossEntropySpec,
+                 MeanSquaredErrorSpec, DiceCrossEntropySpec, CustomSpec, SgdSpec, AdamSpec, GradientNormSpec,
+                 GradientSumSpec, GradientScalingSpec, LossScaleUpdateSpec, AllReduceSpec>;
+
+// "convolution", "batch_normalization": by which users may name all layers of a kind.
+const char* kind_of(const OpSpec& spec);
 
 // Does it end a network? Its output is metrics, its input 1 targets.
 inline bool is_loss(const OpSpec& spec) {

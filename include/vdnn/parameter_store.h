@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,12 @@ class ParameterStore {
   // parameters in the same order. Null where the store holds no such value.
   std::vector<Slot*> slots(const Tape& tape);
 
+  // The loss scale of a tape that has one; 0 before it is set.
+  void set_loss_scale(PinnedPool& pinned, StreamId stream, const LossScale& scale);
+  LossScale loss_scale(PinnedPool& pinned, StreamId stream);
+  // Makes all copies in narrow types of the parameters as they are; blocks.
+  void renew_copies(PinnedPool& pinned, StreamId stream);
+
   // Of page-locked memory, that moving parameters takes: as much as the largest slot.
   std::uint64_t transfer_bytes() const;
 
@@ -59,6 +66,7 @@ class ParameterStore {
   struct Shape {
     std::string layout;
     std::uint64_t elements = 0;
+    std::optional<DataType> copy;
   };
   class Transfers;
 
@@ -66,6 +74,7 @@ class ParameterStore {
   void give_back() noexcept;
   std::vector<float> fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
                            const Slot& slot) const;
+  void upload_copy(Transfers& transfers, std::uint32_t index);
   // The parameter's, then its states'.
   std::span<Slot> slots_of(std::size_t parameter);
 
@@ -73,8 +82,10 @@ class ParameterStore {
   StreamId stream_;
   std::vector<Slot> slots_;                   // parameters and states, in order of creation
   std::vector<std::size_t> parameter_slots_;  // a parameter: its slot; its states follow it
-  std::vector<Slot> sums_;                    // a parameter: where gradients are accumulated, or nothing
-  std::vector<Shape> shapes_;                 // a parameter
+  std::vector<Slot> copies_;                  // a parameter: its copy in a narrow type, or nothing
+  std::optional<Slot> loss_scale_;
+  std::vector<Slot> sums_;     // a parameter: where gradients are accumulated, or nothing
+  std::vector<Shape> shapes_;  // a parameter
   std::uint64_t versions_ = 0;
 };
 

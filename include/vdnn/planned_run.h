@@ -149,7 +149,7 @@ struct PlannedRun {
   bool fits() const;
   // Of a machine, that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
-  // The precision of convolutions and of matrix products. TF32 if any op of that kind uses it.
+  // The precision of convolutions and of matrix products: the narrowest that any op of that kind uses.
   ProductPrecisions product_precisions() const;
   // Samples an update, of all devices and micro-steps together.
   std::uint64_t global_batch() const;

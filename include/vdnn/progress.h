@@ -20,6 +20,8 @@ struct TrainingProgress {
   std::uint64_t memory_bytes = 0;  // of the device, in use
   std::uint64_t budget_bytes = 0;
   std::optional<double> stall_fraction;  // of the step, compute stream idle for a transfer; none: not shown
+  std::optional<double> loss_scale;      // none: not shown
+  std::uint64_t skipped_steps = 0;       // whose gradients have overflowed; shown with the scale
 };
 
 struct ProgressOptions {

@@ -82,9 +82,9 @@ class SafetensorsFile {
   // Reads and checks the header, none of the data. Throws DataError, with the file, the tensor, what was
   // expected and what was found: for a file that cannot be read or is none; a header whose length is past
   // kLargestSafetensorsHeader or the end of the file; anything that is not JSON of exactly the format's form,
-  // keys that appear twice included; data types other than F32, I32 and U8; shapes that are negative,
-  // overflow, have more than kLargestSafetensorsRank dimensions or do not fit their offsets; data that
-  // overlap, leave holes, run past the end of the file or end before it.
+  // keys that appear twice included; data types other than F32, F16, BF16, I32 and U8; shapes that are
+  // negative, overflow, have more than kLargestSafetensorsRank dimensions or do not fit their offsets; data
+  // that overlap, leave holes, run past the end of the file or end before it.
   explicit SafetensorsFile(const std::filesystem::path& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;

@@ -82,6 +82,8 @@ struct TrainingState {
   std::uint64_t seed = 0;
   std::vector<ParameterValues> parameters;  // in order of creation
   std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; likewise
+  // Where losses are scaled. Absent in a state that is restored: the scale begins anew.
+  std::optional<LossScale> loss_scale;
 };
 // The state of training `tape` without its numbers: the names and dims, in the order, that a state must have.
 TrainingState describe_state(const Tape& tape);
@@ -224,6 +226,7 @@ class Session {
   void mend();
   void connect();
   void take_from_first_rank(bool statistics_alone);
+  void set_loss_scale(const std::optional<LossScale>& scale);
   void synchronize(const Frontier& frontier);
   void require_whole_step() const;
   template <class Action>

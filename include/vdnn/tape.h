@@ -37,7 +37,9 @@ enum class ValueKind : std::uint8_t {
   kGradientMap,        // made in backward
   kParameterGradient,  // made in backward
   kMetrics,            // of a loss; read by the host
-  kGradientNorm        // of gradients: the norm of all, for clipping; means over the batches of all ranks
+  kGradientNorm,       // of gradients: the norm of all, for clipping; means over the batches of all ranks
+  kParameterCopy,      // persistent: of a parameter, in the narrow type that ops read
+  kLossScale           // persistent: where losses are scaled
 };
 
 struct Value {
@@ -47,8 +49,9 @@ struct Value {
   std::uint64_t bytes = 0;  // as the device holds it
 
   bool persistent() const {
-    return kind == ValueKind::kParameter || kind == ValueKind::kOptimizerState ||
-           kind == ValueKind::kGradientSum;
+    return kind == ValueKind::kParameter || kind == ValueKind::kParameterCopy ||
+           kind == ValueKind::kOptimizerState || kind == ValueKind::kGradientSum ||
+           kind == ValueKind::kLossScale;
   }
   bool loaded() const { return kind == ValueKind::kInput || kind == ValueKind::kTarget; }
 };
@@ -96,6 +99,7 @@ struct TapeLayer {
 struct TapeParameter {
   ValueId value = kNone;
   std::vector<ValueId> state;
+  ValueId copy = kNone;  // what ops read in its place; made from it, no part of what training goes on from
   ValueId gradient_sum = kNone;  // where gradients are accumulated; no part of what training goes on from
   ParameterRecipe recipe;
 };
@@ -108,6 +112,7 @@ class Tape {
     std::vector<Op> ops;
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
+    ValueId loss_scale = kNone;   // a LossScale, where losses are scaled
     std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
     // The values that the host reads after each step, in this order: the metrics of each loss, the network's
     // outputs, the norm of the gradients if they are clipped, and the values that the caller asked for.
@@ -125,6 +130,7 @@ class Tape {
   std::span<const Op> ops() const { return parts_.ops; }
   std::span<const TapeLayer> layers() const { return parts_.layers; }
   std::span<const TapeParameter> parameters() const { return parts_.parameters; }
+  ValueId loss_scale() const { return parts_.loss_scale; }
   std::span<const ValueId> inputs() const { return parts_.inputs; }
   std::span<const ValueId> results() const { return parts_.results; }
   std::size_t losses() const { return parts_.loss_weights.size(); }

@@ -13,10 +13,20 @@
 
 namespace vdnn {
 
-enum class DataType : std::uint8_t { kF32, kI32, kU8 };
+// How elements are stored. TF32 is none of these: it is a way to multiply fp32 (ProductPrecision in cost.h).
+enum class DataType : std::uint8_t { kF32, kI32, kU8, kF16, kBf16 };
 enum class Layout : std::uint8_t { kChannelsLast, kChannelsFirst };
 
+// In bytes.
 std::uint64_t size_of(DataType type);
+// "fp32", "fp16", "bf16", "int32", "uint8".
+const char* to_string(DataType type);
+// Floating-point numbers?
+bool is_floating(DataType type);
+// Floating-point numbers of two bytes? Arithmetic on them is done in fp32.
+inline bool is_narrow(DataType type) {
+  return type == DataType::kF16 || type == DataType::kBf16;
+}
 
 using Dims = std::vector<std::int64_t>;
 

@@ -88,17 +88,19 @@ struct StepReport {
   std::uint64_t steps = 0;  // in all
   std::uint64_t steps_per_epoch = 0;
   double loss = 0;
-  double images_per_second = 0;          // of all ranks
-  std::optional<double> stall_fraction;  // none where the device has not timed the step
-  std::uint64_t memory_bytes = 0;        // committed
+  double images_per_second = 0;                      // of all ranks
+  std::optional<double> stall_fraction;              // none where the device has not timed the step
+  std::uint64_t memory_bytes = 0;                    // committed
+  std::optional<StepMetrics::Scaling> loss_scaling;  // where losses are scaled
 };
 
 struct TrainingResult {
-  std::uint64_t steps = 0;              // of this training
-  std::uint64_t last_step = 0;          // since the start, from 1
-  double loss = 0;                      // of the last step
-  std::optional<double> test_accuracy;  // after the last epoch
-  std::uint64_t peak_bytes = 0;         // counted by the driver
+  std::uint64_t steps = 0;                           // of this training
+  std::uint64_t last_step = 0;                       // since the start, from 1
+  double loss = 0;                                   // of the last step
+  std::optional<double> test_accuracy;               // after the last epoch
+  std::optional<StepMetrics::Scaling> loss_scaling;  // of the last step, where losses are scaled
+  std::uint64_t peak_bytes = 0;                      // counted by the driver
   std::vector<std::uint64_t>
       rank_peak_bytes;                     // of every rank, in their order; of this one, where it is alone
   std::uint64_t predicted_peak_bytes = 0;  // of the plans that were in force, the most

@@ -131,8 +131,39 @@ std::uint32_t checked_ranks(std::uint64_t devices, std::uint64_t machines) {
   return static_cast<std::uint32_t>(devices * machines);
 }
 
+constexpr std::array<std::pair<const char*, DataType>, 4> kPrecisions{{{"fp32", DataType::kF32},
+                                                                       {"tf32", DataType::kF32},
+                                                                       {"bf16", DataType::kBf16},
+                                                                       {"fp16", DataType::kF16}}};
+
+PrecisionOptions to_precision(const RunArguments& arguments) {
+  PrecisionOptions precision{
+      .storage = choose<DataType>("--precision", arguments.precision.value_or("fp32"), kPrecisions),
+      .fp32_layers = {}};
+  if (arguments.fp32_layers) {
+    if (!is_narrow(precision.storage)) {
+      throw InvalidArgument("--fp32-layers: all layers are fp32 but with --precision bf16 or fp16");
+    }
+    std::istringstream names(*arguments.fp32_layers);
+    for (std::string name; std::getline(names, name, ',');) {
+      precision.fp32_layers.push_back(name);
+    }
+  }
+  return precision;
+}
+
 TrainingOptions to_training_options(const RunArguments& arguments) {
   TrainingOptions training{.optimizer = to_optimizer(arguments)};
+  training.precision = to_precision(arguments);
+  if (arguments.loss_scale) {
+    if (!training.scales_losses()) {
+      throw InvalidArgument("--loss-scale: losses are scaled with --precision fp16 alone");
+    }
+    training.loss_scaling.initial = finite("--loss-scale", *arguments.loss_scale);
+    if (training.loss_scaling.initial == 0) {
+      throw InvalidArgument("--loss-scale: a scale of 0 leaves nothing to learn from");
+    }
+  }
   if (arguments.clip_norm) {
     training.clip_norm = finite("--clip-norm", *arguments.clip_norm);
     if (*training.clip_norm == 0) {
@@ -158,12 +189,16 @@ void require_one_or_more(const char* option, const std::optional<Integer>& value
   }
 }
 
-// Absent: the default of the device.
+// What products of fp32 factors are. Absent: the default of the device.
 std::optional<bool> to_tf32(const RunArguments& arguments) {
-  if (arguments.tf32 && arguments.fp32) {
-    throw InvalidArgument("--tf32 and --fp32: give one of them");
+  const bool tf32 = arguments.tf32 || arguments.precision == "tf32";
+  const bool fp32 = arguments.fp32 || arguments.precision == "fp32";
+  if (tf32 && fp32) {
+    throw InvalidArgument(arguments.precision ? "--precision " + *arguments.precision + " and --" +
+                                                    (arguments.tf32 ? "tf32" : "fp32") + ": give one of them"
+                                              : "--tf32 and --fp32: give one of them");
   }
-  return arguments.tf32 || arguments.fp32 ? std::optional(arguments.tf32) : std::nullopt;
+  return tf32 || fp32 ? std::optional(tf32) : std::nullopt;
 }
 
 std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string>& text) {
@@ -263,6 +298,8 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
   arguments.policy = to_string(run.plan.options.policy);
   arguments.tf32 = run.precisions.matrix_products == ProductPrecision::kTf32;
   arguments.fp32 = run.precisions == ProductPrecisions();
+  const DataType storage = run.options.training.precision.storage;
+  arguments.precision = is_narrow(storage) ? std::optional<std::string>(to_string(storage)) : std::nullopt;
   return arguments;
 }
 

@@ -38,6 +38,9 @@ struct RunArguments {
   bool keep_algorithms = false;
   bool tf32 = false;
   bool fp32 = false;
+  std::optional<std::string> precision;
+  std::optional<std::string> fp32_layers;
+  std::optional<double> loss_scale;
   std::optional<std::string> engine_timings;
   std::optional<double> engine_trial_seconds;
   std::optional<std::string> profile;
@@ -53,7 +56,7 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 14> kLaterOptions{"link-shared-by",
+  static constexpr std::array<std::string_view, 17> kLaterOptions{"link-shared-by",
                                                                   "devices",
                                                                   "machines",
                                                                   "accumulate",
@@ -63,6 +66,9 @@ struct RunArguments {
                                                                   "keep-algorithms",
                                                                   "tf32",
                                                                   "fp32",
+                                                                  "precision",
+                                                                  "fp32-layers",
+                                                                  "loss-scale",
                                                                   "engine-timings",
                                                                   "engine-trial-seconds",
                                                                   "profile",
@@ -106,6 +112,16 @@ struct RunArguments {
         "cuda, and sim of GPUs that have it: convolutions and matrix products may round their inputs to TF32 "
         "(default, as in PyTorch: convolutions may, matrix products may not)");
     field("fp32", self.fp32, "convolutions and matrix products keep fp32: none rounds its inputs to TF32");
+    field("precision", self.precision,
+          "fp32, tf32, bf16 or fp16: of feature maps, their gradients, and the filters that multiply them "
+          "(default: "
+          "fp32, with products as --tf32 and --fp32 have it); parameters and their gradients stay fp32");
+    field("fp32-layers", self.fp32_layers,
+          "with bf16 or fp16: layers that keep fp32, by name or kind, separated by commas: "
+          "fc3,batch_normalization");
+    field("loss-scale", self.loss_scale,
+          "with fp16: losses are multiplied by it at the start (default: 65536); it is halved when gradients overflow, "
+          "which skips the update, and doubled after 2000 steps without that");
     field(
         "engine-timings", self.engine_timings,
         "cuda: time all engines of convolutions, keep the times in this file, and take the fastest (default: "

@@ -34,6 +34,14 @@ std::string_view batches(bool of_all_ranks) {
   return of_all_ranks ? "the batches of all ranks" : "each rank's own batch";
 }
 
+std::string in_words(const PrecisionOptions& precision) {
+  std::string text = to_string(precision.storage);
+  for (const std::string& layer : precision.fp32_layers) {
+    text += (text.ends_with(to_string(precision.storage)) ? " but for " : ", ") + layer;
+  }
+  return text;
+}
+
 // Library and version of a source of algorithms. The rest of it says how they were chosen, which does not
 // matter where they are the same.
 std::string library_of(const std::string& algorithms_source) {
@@ -49,6 +57,11 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   found.add_if_different("threads", info.threads, run.target.threads);
   found.add_if_different("batch", info.batch, run.network.batch());
   found.add_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
+  const PrecisionOptions& precision = run.options.training.precision;
+  if (info.precision != precision) {
+    found.add_if_different("precision", in_words(info.precision), in_words(precision));
+    return std::move(found).texts();  // and so with other algorithms
+  }
   // Records were adopted where that is the other way.
   const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
   const bool as_then = info.algorithms == run.options.recorded_algorithms;

@@ -74,6 +74,7 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"seed", arguments.seed.value()},
           {"threads", run.target.threads},
           {"algorithms_source", run.algorithms_source()},
+          {"precision", to_string(run.options.training.precision.storage)},
           {"product_precision", product_precision(run)},
           {"engine_trials", engine_trials(run)},
           {"budget_bytes", run.target.budget_bytes},
@@ -159,6 +160,8 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
   if (result.test_accuracy) {
     json["test_accuracy"] = *result.test_accuracy;
   }
+  json["loss_scale"] = result.loss_scaling ? Json(result.loss_scaling->scale) : Json();
+  json["skipped_steps"] = result.loss_scaling ? Json(result.loss_scaling->skipped_steps) : Json();
   json["weights_sha256"] = result.weights_sha256;
   json["system_allocations_after_first_step"] = result.system_allocations_after_first_step;
   return json;
@@ -168,7 +171,12 @@ namespace {
 
 // Where some are TF32, or might be.
 void print_precision(std::ostream& out, const PlannedRun& run) {
-  if (run.precisions != ProductPrecisions() || run.target.profile.flops_per_second.tf32 > 0) {
+  const DataType storage = run.options.training.precision.storage;
+  if (is_narrow(storage)) {
+    out << "\nfeature maps in " << to_string(storage);
+  }
+  if (run.precisions != ProductPrecisions() || run.target.profile.flops_per_second.tf32 > 0 ||
+      is_narrow(storage)) {
     const ProductPrecisions used = run.product_precisions();
     out << "\nconvolutions in " << name_of(used.convolutions) << ", matrix products in "
         << name_of(used.matrix_products);

@@ -110,16 +110,19 @@ TrainingProgress to_progress(const StepReport& report, std::uint64_t budget_byte
   const std::uint64_t index = report.step - 1;
   const std::uint64_t step = index % report.steps_per_epoch + 1;
   const std::uint64_t left = report.steps - report.step;
-  return {.epoch = index / report.steps_per_epoch + 1,
-          .epochs = (report.steps + report.steps_per_epoch - 1) / report.steps_per_epoch,
-          .step = step,
-          .steps = std::min(report.steps_per_epoch, step + left),
-          .steps_left = left,
-          .loss = report.loss,
-          .images_per_second = report.images_per_second,
-          .memory_bytes = report.memory_bytes,
-          .budget_bytes = budget_bytes,
-          .stall_fraction = report.stall_fraction};
+  return {
+      .epoch = index / report.steps_per_epoch + 1,
+      .epochs = (report.steps + report.steps_per_epoch - 1) / report.steps_per_epoch,
+      .step = step,
+      .steps = std::min(report.steps_per_epoch, step + left),
+      .steps_left = left,
+      .loss = report.loss,
+      .images_per_second = report.images_per_second,
+      .memory_bytes = report.memory_bytes,
+      .budget_bytes = budget_bytes,
+      .stall_fraction = report.stall_fraction,
+      .loss_scale = report.loss_scaling ? std::optional<double>(report.loss_scaling->scale) : std::nullopt,
+      .skipped_steps = report.loss_scaling ? report.loss_scaling->skipped_steps : 0};
 }
 
 void print_duration(std::ostream& out, const Trainer& trainer) {
@@ -132,7 +135,10 @@ nlohmann::ordered_json to_json(const StepReport& report) {
           {"step", report.step},
           {"loss", report.loss},
           {"images_per_second", report.images_per_second},
-          {"stall_fraction", value_or_null(report.stall_fraction)}};
+          {"stall_fraction", value_or_null(report.stall_fraction)},
+          {"loss_scale", report.loss_scaling ? nlohmann::ordered_json(report.loss_scaling->scale) : nullptr},
+          {"skipped_steps",
+           report.loss_scaling ? nlohmann::ordered_json(report.loss_scaling->skipped_steps) : nullptr}};
 }
 
 // A function of its own, so that the state that was read does not outlive it.

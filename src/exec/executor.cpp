@@ -474,18 +474,27 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
     metrics.loss +=
         static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(metrics.losses.back().loss);
   }
-  metrics.gradient_norm = gradient_norm(ticket.step);
+  read_gradient_norm(ticket.step, metrics);
   return metrics;
 }
 
-std::optional<float> Executor::gradient_norm(std::uint64_t step) const {
+void Executor::read_gradient_norm(std::uint64_t step, StepMetrics& metrics) const {
   const auto results = parts_.tape->results();
   const auto norm = std::ranges::find_if(
       results, [&](ValueId value) { return parts_.tape->value(value).kind == ValueKind::kGradientNorm; });
   if (norm == results.end() || !updates_[step % 2]) {
-    return std::nullopt;
+    return;
   }
-  return *pointer_to<const float>(result(step, static_cast<std::size_t>(norm - results.begin())).begin);
+  const AddressRange range = result(step, static_cast<std::size_t>(norm - results.begin()));
+  metrics.gradient_norm = *pointer_to<const float>(range.begin);
+  if (parts_.tape->loss_scale() != kNone) {
+    const auto& scaled = *pointer_to<const LossScaledNorm>(range.begin);
+    const bool skipped = scaled.skips != 0;
+    metrics.loss_scaling = {
+        .scale = scaled.loss_scale,
+        .skipped = skipped,
+        .skipped_steps = static_cast<std::uint64_t>(scaled.skipped_steps) + (skipped ? 1 : 0)};
+  }
 }
 
 // Who waits for other ranks does it through the communicator, which cannot hang.

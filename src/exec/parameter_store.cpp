@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "allocator/pinned_block.h"
+#include "src/tape/narrow_values.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -14,16 +16,24 @@ ParameterStore::ParameterStore(DevicePool& pool, StreamId stream, const Tape& ta
   try {
     for (const TapeParameter& parameter : tape.parameters()) {
       parameter_slots_.push_back(slots_.size());
-      shapes_.push_back(
-          {.layout = parameter.recipe.storage_layout, .elements = parameter.recipe.type.elements()});
+      shapes_.push_back({.layout = parameter.recipe.storage_layout,
+                         .elements = parameter.recipe.type.elements(),
+                         .copy = parameter.recipe.copy});
       slots_.emplace_back().range = take(parameter.recipe.storage_bytes);
       for (const ValueId state : parameter.state) {
         slots_.emplace_back().range = take(tape.value(state).bytes);
+      }
+      Slot& copy = copies_.emplace_back();
+      if (parameter.copy != kNone) {
+        copy.range = take(tape.value(parameter.copy).bytes);
       }
       Slot& sum = sums_.emplace_back();
       if (parameter.gradient_sum != kNone) {
         sum.range = take(tape.value(parameter.gradient_sum).bytes);
       }
+    }
+    if (tape.loss_scale() != kNone) {
+      loss_scale_ = Slot{.range = take(tape.value(tape.loss_scale()).bytes)};
     }
   } catch (...) {
     give_back();
@@ -37,7 +47,9 @@ ParameterStore::~ParameterStore() {
 
 // Blocks of no bytes are places that nothing was taken for.
 void ParameterStore::give_back() noexcept {
-  for (const std::vector<Slot>* const slots : {&slots_, &sums_}) {
+  const std::vector<Slot> scale(loss_scale_ ? 1 : 0, loss_scale_.value_or(Slot{}));
+  for (const std::vector<Slot>* const slots :
+       std::initializer_list<const std::vector<Slot>*>{&slots_, &copies_, &sums_, &scale}) {
     for (const Slot& slot : *slots) {
       try {
         if (slot.range.bytes != 0) {
@@ -75,6 +87,9 @@ std::vector<ParameterStore::Slot*> ParameterStore::slots(const Tape& tape) {
     const std::span<Slot> held = slots_of(index);
     if (parameter.recipe.storage_layout == shapes_[index].layout) {
       hold(parameter.value, held[0]);
+      if (parameter.copy != kNone && parameter.recipe.copy == shapes_[index].copy) {
+        hold(parameter.copy, copies_[index]);
+      }
     }
     for (std::size_t state = 0; state < parameter.state.size() && state + 1 < held.size(); ++state) {
       hold(parameter.state[state], held[1 + state]);
@@ -83,11 +98,14 @@ std::vector<ParameterStore::Slot*> ParameterStore::slots(const Tape& tape) {
       hold(parameter.gradient_sum, sums_[index]);
     }
   }
+  if (tape.loss_scale() != kNone && loss_scale_) {
+    hold(tape.loss_scale(), *loss_scale_);
+  }
   return result;
 }
 
 std::uint64_t ParameterStore::transfer_bytes() const {
-  std::uint64_t largest = 1;
+  std::uint64_t largest = sizeof(LossScale);
   for (const Slot& slot : slots_) {
     largest = std::max(largest, slot.range.bytes);
   }
@@ -165,8 +183,49 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
         program->pack_parameter(index, states[index].at(i - 1), transfers.host());
       }
       transfers.to_device(slots[i]);
+      if (i == 0) {
+        upload_copy(transfers, index);
+      }
     }
   }
+}
+
+// Of the parameter that the transfers' block holds, which it overwrites.
+void ParameterStore::upload_copy(Transfers& transfers, std::uint32_t index) {
+  const std::optional<DataType>& type = shapes_[index].copy;
+  if (!type) {
+    return;
+  }
+  if (transfers.touches_memory()) {
+    narrow_in_place(*type, transfers.host(), slots_of(index)[0].range.bytes / sizeof(float));
+  }
+  transfers.to_device(copies_[index]);
+}
+
+void ParameterStore::renew_copies(PinnedPool& pinned, StreamId stream) {
+  Transfers transfers(*this, pinned, stream);
+  for (std::uint32_t index = 0; index < parameter_slots_.size(); ++index) {
+    if (shapes_[index].copy) {
+      transfers.to_host(slots_of(index)[0]);
+      upload_copy(transfers, index);
+    }
+  }
+}
+
+void ParameterStore::set_loss_scale(PinnedPool& pinned, StreamId stream, const LossScale& scale) {
+  Transfers transfers(*this, pinned, stream);
+  if (transfers.touches_memory()) {
+    std::memcpy(transfers.host(), &scale, sizeof(scale));
+  }
+  transfers.to_device(loss_scale_.value());
+}
+
+LossScale ParameterStore::loss_scale(PinnedPool& pinned, StreamId stream) {
+  Transfers transfers(*this, pinned, stream);
+  transfers.to_host(loss_scale_.value());
+  LossScale scale;
+  std::memcpy(&scale, transfers.host(), sizeof(scale));
+  return scale;
 }
 
 void ParameterStore::upload_one(PinnedPool& pinned, StreamId stream, OpProgram& program, std::uint32_t index,
@@ -174,6 +233,7 @@ void ParameterStore::upload_one(PinnedPool& pinned, StreamId stream, OpProgram& 
   Transfers transfers(*this, pinned, stream);
   program.pack_parameter(index, logical, transfers.host());
   transfers.to_device(slots_of(index)[0]);
+  upload_copy(transfers, index);
 }
 
 std::vector<float> ParameterStore::fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,

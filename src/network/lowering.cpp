@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "src/tape/order_costs.h"
@@ -72,9 +73,11 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
         return recipe.parameters.size();
       case OperandRole::kSaved:
         return recipe.saved.size();
+      case OperandRole::kParameterCopy:
       case OperandRole::kState:
       case OperandRole::kGradientNorm:
       case OperandRole::kGradientSum:
+      case OperandRole::kLossScale:
         break;
     }
     return 0;
@@ -135,6 +138,10 @@ OpSpec scaled(OpSpec spec, float factor) {
   return spec;
 }
 
+TensorType floats(std::size_t bytes) {
+  return {.dims = {static_cast<std::int64_t>(bytes / sizeof(float))}};
+}
+
 bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_t index) {
   return std::ranges::any_of(operands, [role, index](const Operand& operand) {
     return operand.role == role && operand.index == index;
@@ -144,13 +151,13 @@ bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_
 class Lowering {
  public:
   // No training: evaluation.
-  Lowering(const Network& network, const OpCatalog& catalog, const TrainingOptions* training)
-      : network_(network),
+  Lowering(Network network, const OpCatalog& catalog, const TrainingOptions* training)
+      : network_(std::move(network)),
         catalog_(catalog),
         training_(training),
-        layers_(network.layers().size()),
-        feature_maps_(network.feature_maps(), kNone),
-        gradients_(network.feature_maps()) {}
+        layers_(network_.layers().size()),
+        feature_maps_(network_.feature_maps(), kNone),
+        gradients_(network_.feature_maps()) {}
 
   std::shared_ptr<const Tape> run();
 
@@ -172,7 +179,12 @@ class Lowering {
   void lower_forward(std::uint32_t id);
   void lower_backward(std::uint32_t id);
   void take_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value);
-  bool updates_follow_backward() const { return training_->clip_norm || training_->ranks > 1; }
+  bool looks_at_all_gradients() const { return training_->clip_norm || training_->scales_losses(); }
+  bool updates_follow_backward() const { return looks_at_all_gradients() || training_->ranks > 1; }
+  void declare_loss_scale();
+  ValueId scale_gradient(std::uint32_t id, ValueId gradient);
+  void lower_loss_scale_update();
+  void add_scaling_op(Op op, const std::vector<TensorType>& inputs);
   void lower_updates(std::uint32_t id, std::size_t position);
   void take_gradient(std::uint32_t id, std::uint32_t parameter);
   void accumulate(std::uint32_t id, std::uint32_t parameter);
@@ -197,7 +209,7 @@ class Lowering {
   ValueId make_parameter_gradient(std::uint32_t id, std::uint32_t index);
   Op layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes, std::size_t position);
 
-  const Network& network_;
+  Network network_;
   const OpCatalog& catalog_;
   const TrainingOptions* training_;
   std::vector<LayerState> layers_;
@@ -302,11 +314,16 @@ void Lowering::declare_parameters(std::uint32_t id) {
     TapeParameter parameter{.value = declare(name, ValueKind::kParameter, recipe.type, recipe.storage_bytes),
                             .state = {},
                             .recipe = recipe};
+    if (recipe.copy) {
+      TensorType type = recipe.type;
+      type.data_type = *recipe.copy;
+      parameter.copy =
+          declare(name + "." + to_string(*recipe.copy), ValueKind::kParameterCopy, type, recipe.copy_bytes());
+    }
     state.parameters.push_back(parameter.value);
     state.updates.emplace_back();
     if (training_ != nullptr && recipe.trainable && reaches_loss_[id]) {
-      state.updates.back() =
-          catalog_.update_recipe(training_->optimizer, recipe, training_->clip_norm.has_value());
+      state.updates.back() = catalog_.update_recipe(training_->optimizer, recipe, looks_at_all_gradients());
       for (const SavedRecipe& kept : state.updates.back().state) {
         parameter.state.push_back(
             declare(name + "." + kept.name, ValueKind::kOptimizerState, kept.type, kept.type.bytes()));
@@ -316,11 +333,19 @@ void Lowering::declare_parameters(std::uint32_t id) {
   }
 }
 
+// Itself, or by way of a conversion.
 bool Lowering::makes_logits(std::uint32_t id) const {
-  return std::ranges::any_of(network_.layers(), [&](const Layer& reader) {
-    return is_loss(reader.spec) && !std::holds_alternative<MeanSquaredErrorSpec>(reader.spec) &&
-           reader.inputs.front() == layer(id).output;
-  });
+  for (std::uint32_t reader = id + 1; reader < layers_.size(); ++reader) {
+    const OpSpec& spec = layer(reader).spec;
+    if (layer(reader).inputs.front() != layer(id).output) {
+      continue;
+    }
+    if ((is_loss(spec) && !std::holds_alternative<MeanSquaredErrorSpec>(spec)) ||
+        (std::holds_alternative<ConversionSpec>(spec) && makes_logits(reader))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool Lowering::wanted(std::uint32_t id, const Operand& write) const {
@@ -374,8 +399,10 @@ ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
       return feature_maps_[layer(id).inputs[operand.index]];
     case OperandRole::kOutput:
       return feature_maps_[layer(id).output];
-    case OperandRole::kParameter:
-      return state.parameters[operand.index];
+    case OperandRole::kParameter: {
+      const ValueId copy = parts_.parameters[state.first_parameter + operand.index].copy;
+      return copy != kNone ? copy : state.parameters[operand.index];
+    }
     case OperandRole::kSaved:
       return state.saved[operand.index];
     case OperandRole::kOutputGradient:
@@ -383,9 +410,11 @@ ValueId Lowering::read(std::uint32_t id, const Operand& operand) const {
     case OperandRole::kParameterGradient:
       return state.parameter_gradients[operand.index];
     case OperandRole::kInputGradient:
+    case OperandRole::kParameterCopy:
     case OperandRole::kState:
     case OperandRole::kGradientNorm:
     case OperandRole::kGradientSum:
+    case OperandRole::kLossScale:
       break;
   }
   return kNone;
@@ -505,7 +534,8 @@ void Lowering::lower_backward(std::uint32_t id) {
     reduce_saved(id, recipe);
     for (std::size_t i = 0; i < writes.size(); ++i) {
       if (recipe.writes[i].role == OperandRole::kInputGradient && wanted(id, recipe.writes[i])) {
-        take_contribution(id, layer(id).inputs[recipe.writes[i].index], writes[i]);
+        const ValueId contribution = is_loss(layer(id).spec) ? scale_gradient(id, writes[i]) : writes[i];
+        take_contribution(id, layer(id).inputs[recipe.writes[i].index], contribution);
       }
     }
     for (const Operand& write : recipe.writes) {
@@ -708,6 +738,8 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
     switch (operand.role) {
       case OperandRole::kParameter:
         return parameter.value;
+      case OperandRole::kParameterCopy:
+        return parameter.copy;
       case OperandRole::kParameterGradient:
         return state.parameter_gradients[index];
       case OperandRole::kState:
@@ -728,11 +760,14 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
 
 // Of all gradients; nothing where the losses reach no parameter.
 void Lowering::lower_gradient_norm() {
+  const bool scaled = training_->scales_losses();
   std::vector<ParameterRecipe> recipes;
   Op op{.name = "gradients.norm",
         .phase = Phase::kUpdate,
         .direction = Direction::kUpdate,
-        .spec = GradientNormSpec{.max_norm = *training_->clip_norm}};
+        .spec = GradientNormSpec{
+            .max_norm = training_->clip_norm.value_or(std::numeric_limits<float>::infinity()),
+            .loss_scaled = scaled}};
   for (const LayerState& state : layers_) {
     for (std::size_t index = 0; index < state.parameters.size(); ++index) {
       if (state.parameter_gradients[index] != kNone) {
@@ -745,14 +780,65 @@ void Lowering::lower_gradient_norm() {
   if (recipes.empty()) {
     return;
   }
-  const TensorType type{.dims = {2}};
+  const TensorType type = floats(scaled ? sizeof(LossScaledNorm) : 2 * sizeof(float));
   gradient_norm_ = declare("gradients.norm.value", ValueKind::kGradientNorm, type, type.bytes());
   const OpRecipe recipe = catalog_.gradient_norm_recipe(std::get<GradientNormSpec>(op.spec), recipes);
+  if (scaled) {
+    op.reads.push_back(parts_.loss_scale);
+    op.layer_inputs.push_back(floats(sizeof(LossScale)));
+  }
   op.layer_outputs = {type};
   op.writes = {gradient_norm_};
   op.algorithms = recipe.algorithms;
   op.cost = recipe.cost;
   parts_.ops.push_back(std::move(op));
+}
+
+void Lowering::declare_loss_scale() {
+  const TensorType type = floats(sizeof(LossScale));
+  parts_.loss_scale = declare("loss_scale", ValueKind::kLossScale, type, type.bytes());
+}
+
+// With its operands and one output, of the type of its first input.
+void Lowering::add_scaling_op(Op op, const std::vector<TensorType>& inputs) {
+  op.layer_inputs = inputs;
+  op.layer_outputs = {inputs[0]};
+  const LayerRecipe recipe = catalog_.recipe(op.spec, op.layer_inputs, op.layer_outputs, Mode::kInference);
+  if (recipe.forward.size() != 1) {
+    reject_recipe(op.name, "consists of " + std::to_string(recipe.forward.size()) + " ops");
+  }
+  op.may_overwrite = recipe.forward[0].may_overwrite;
+  op.algorithms = recipe.forward[0].algorithms;
+  op.cost = recipe.forward[0].cost;
+  parts_.ops.push_back(std::move(op));
+}
+
+// What a loss contributes to the gradient of its prediction, times the loss scale.
+ValueId Lowering::scale_gradient(std::uint32_t id, ValueId gradient) {
+  if (!training_->scales_losses()) {
+    return gradient;
+  }
+  const Value own = parts_.values[gradient];
+  const ValueId scaled = declare(own.name + ".scaled", own.kind, own.type, own.bytes);
+  add_scaling_op({.name = layer(id).name + ".scale",
+                  .layer = id,
+                  .phase = Phase::kBackward,
+                  .direction = Direction::kBackwardData,
+                  .spec = GradientScalingSpec{},
+                  .reads = {gradient, parts_.loss_scale},
+                  .writes = {scaled}},
+                 {own.type, floats(sizeof(LossScale))});
+  return scaled;
+}
+
+void Lowering::lower_loss_scale_update() {
+  add_scaling_op({.name = "loss_scale.update",
+                  .phase = Phase::kUpdate,
+                  .direction = Direction::kUpdate,
+                  .spec = LossScaleUpdateSpec{.scaling = training_->loss_scaling},
+                  .reads = {parts_.loss_scale, gradient_norm_},
+                  .writes = {parts_.loss_scale}},
+                 {floats(sizeof(LossScale)), floats(sizeof(LossScaledNorm))});
 }
 
 void Lowering::lower_all_updates() {
@@ -803,6 +889,9 @@ std::shared_ptr<const Tape> Lowering::run() {
   parts_.model = network_.name();
   find_ways_to_losses();
   declare_inputs();
+  if (training_ != nullptr && training_->scales_losses()) {
+    declare_loss_scale();
+  }
   const auto count = static_cast<std::uint32_t>(layers_.size());
   for (std::uint32_t id = 0; id < count; ++id) {
     describe(id);
@@ -833,11 +922,14 @@ std::shared_ptr<const Tape> Lowering::run() {
       lower_backward(id);
     }
     reduce_bucket();
-    if (training_->clip_norm) {
+    if (looks_at_all_gradients()) {
       lower_gradient_norm();
     }
     if (updates_follow_backward()) {
       lower_all_updates();
+    }
+    if (training_->scales_losses() && gradient_norm_ != kNone) {
+      lower_loss_scale_update();
     }
   }
   list_results();
@@ -852,16 +944,28 @@ std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalo
     throw InvalidArgument("gradients clipped to a norm of " + std::to_string(*options.clip_norm) +
                           ": it must be positive");
   }
+  const LossScaling& scaling = options.loss_scaling;
+  if (!(scaling.initial > 0 && std::isfinite(scaling.initial))) {
+    throw InvalidArgument("a loss scale of " + std::to_string(scaling.initial) + ": it must be positive");
+  }
+  if (!(scaling.growth >= 1 && std::isfinite(scaling.growth)) ||
+      !(scaling.backoff > 0 && scaling.backoff < 1) || scaling.growth_interval == 0) {
+    throw InvalidArgument("a loss scale that grows by " + std::to_string(scaling.growth) + " after " +
+                          std::to_string(scaling.growth_interval) + " steps and shrinks to " +
+                          std::to_string(scaling.backoff) +
+                          ": growth must be at least 1, after one step or more, the other between 0 and 1");
+  }
   if (options.ranks == 0 || options.micro_steps == 0 || options.bucket_bytes == 0) {
     throw InvalidArgument("training by " + std::to_string(options.ranks) + " ranks, " +
                           std::to_string(options.micro_steps) + " micro-steps an update, in buckets of " +
                           std::to_string(options.bucket_bytes) + " bytes: all must be at least 1");
   }
-  return Lowering(network, catalog, &options).run();
+  return Lowering(network.with_precision(options.precision), catalog, &options).run();
 }
 
-std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog) {
-  return Lowering(network, catalog, nullptr).run();
+std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog,
+                                                     const PrecisionOptions& precision) {
+  return Lowering(network.with_precision(precision), catalog, nullptr).run();
 }
 
 }  // namespace vdnn

@@ -30,8 +30,8 @@ class ShapeRules {
     require(spec.groups > 0 && channels(x) % spec.groups == 0 && spec.filters % spec.groups == 0,
             std::to_string(spec.groups) + " groups must divide " + std::to_string(channels(x)) +
                 " channels and " + std::to_string(spec.filters) + " filters");
-    check_size("filter", feature_map(spec.filters, channels(x) / spec.groups, spec.kernel));
-    return feature_map(x.dims[0], spec.filters, window_output(window));
+    check_size("filter", joined(spec.filters, channels(x) / spec.groups, spec.kernel));
+    return feature_map(x, spec.filters, window_output(window));
   }
 
   TensorType operator()(const TransposedConvolutionSpec& spec) const {
@@ -39,7 +39,7 @@ class ShapeRules {
     const Window window{spec.kernel, spec.stride, spec.padding, {}};
     check_window(window);
     require(spec.filters > 0, std::to_string(spec.filters) + " filters for input " + describe(inputs_[0]));
-    check_size("filter", feature_map(spec.filters, channels(x), spec.kernel));
+    check_size("filter", joined(spec.filters, channels(x), spec.kernel));
     Dims space;
     for (std::size_t i = 0; i < spec.kernel.size(); ++i) {
       std::int64_t extent = 0;
@@ -49,16 +49,16 @@ class ShapeRules {
       require(extent > 2 * spec.padding[i], "the padding leaves no output; " + numbers(window));
       space.push_back(extent - 2 * spec.padding[i]);
     }
-    return feature_map(x.dims[0], spec.filters, space);
+    return feature_map(x, spec.filters, space);
   }
 
   TensorType operator()(const FullyConnectedSpec& spec) const {
     const TensorType& x = only_input();
     require(spec.outputs > 0, std::to_string(spec.outputs) + " outputs for input " + describe(inputs_[0]));
-    TensorType weights{.dims = x.dims};
-    weights.dims[0] = spec.outputs;
+    Dims weights = x.dims;
+    weights[0] = spec.outputs;
     check_size("weights", weights);
-    return feature_map(x.dims[0], spec.outputs, {});
+    return feature_map(x, spec.outputs, {});
   }
 
   TensorType operator()(const ReluSpec& spec) const {
@@ -73,7 +73,7 @@ class ShapeRules {
     const TensorType& x = only_input();
     const Window window{spec.kernel, spec.stride, spec.padding, {}};
     check_window(window);
-    return feature_map(x.dims[0], channels(x), window_output(window));
+    return feature_map(x, channels(x), window_output(window));
   }
 
   TensorType operator()(const UpsamplingSpec& spec) const {
@@ -151,6 +151,15 @@ class ShapeRules {
     return only_input();
   }
 
+  TensorType operator()(const ConversionSpec& spec) const {
+    TensorType y = only_input();
+    require(is_floating(y.data_type) && is_floating(spec.to),
+            std::string("converts floating-point numbers alone, not ") + to_string(y.data_type) + " to " +
+                to_string(spec.to));
+    y.data_type = spec.to;
+    return y;
+  }
+
   TensorType operator()(const SoftmaxCrossEntropySpec& spec) const { return loss(spec, spec.weight); }
   TensorType operator()(const MeanSquaredErrorSpec& spec) const { return loss(spec, spec.weight); }
   TensorType operator()(const DiceCrossEntropySpec& spec) const {
@@ -179,6 +188,8 @@ class ShapeRules {
   TensorType operator()(const AdamSpec&) const { not_a_layer(); }
   TensorType operator()(const GradientNormSpec&) const { not_a_layer(); }
   TensorType operator()(const GradientSumSpec&) const { not_a_layer(); }
+  TensorType operator()(const GradientScalingSpec&) const { not_a_layer(); }
+  TensorType operator()(const LossScaleUpdateSpec&) const { not_a_layer(); }
   TensorType operator()(const AllReduceSpec&) const { not_a_layer(); }
 
   // N x K x space...: a class a place.
@@ -259,18 +270,23 @@ class ShapeRules {
     return output;
   }
 
-  // N x `channels` x `space`.
-  static TensorType feature_map(std::int64_t batch, std::int64_t channels, const Dims& space) {
-    TensorType type{.dims = {batch, channels}};
-    type.dims.insert(type.dims.end(), space.begin(), space.end());
-    return type;
+  static Dims joined(std::int64_t first, std::int64_t second, const Dims& space) {
+    Dims dims{first, second};
+    dims.insert(dims.end(), space.begin(), space.end());
+    return dims;
   }
 
-  void check_size(const std::string& what, const TensorType& type) const {
+  // Of the batch and the type of `x`.
+  static TensorType feature_map(const TensorType& x, std::int64_t channels, const Dims& space) {
+    return {.data_type = x.data_type, .dims = joined(x.dims[0], channels, space), .layout = x.layout};
+  }
+
+  // Of a parameter.
+  void check_size(const std::string& what, const Dims& dims) const {
     try {
-      type.bytes();
+      TensorType{.dims = dims}.bytes();
     } catch (const InvalidArgument& error) {
-      reject(what + " " + to_string(type.dims) + ": " + error.what());
+      reject(what + " " + to_string(dims) + ": " + error.what());
     }
   }
 

@@ -1,7 +1,9 @@
 #include "src/ops/filter_layer.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "src/ops/product_names.h"
 #include "vdnn/error.h"
 
 namespace vdnn::ops {
@@ -68,12 +70,15 @@ void count_products(FilterShape& shape) {
 }
 
 std::vector<ParameterRecipe> parameters_of(const FilterShape& shape, const FilterStorage& storage) {
-  std::vector<ParameterRecipe> parameters{{.name = "filter",
-                                           .type = shape.filter_type(),
-                                           .storage_bytes = storage.filter_bytes,
-                                           .initializer = Initializer::kHeNormal,
-                                           .fan_in = shape.fan_in,
-                                           .storage_layout = storage.filter_layout}};
+  const DataType read_as = shape.input.data_type;
+  std::vector<ParameterRecipe> parameters{
+      {.name = "filter",
+       .type = shape.filter_type(),
+       .storage_bytes = storage.filter_bytes,
+       .initializer = Initializer::kHeNormal,
+       .fan_in = shape.fan_in,
+       .storage_layout = storage.filter_layout,
+       .copy = is_narrow(read_as) ? std::optional(read_as) : std::nullopt}};
   if (shape.bias) {
     const TensorType bias = shape.bias_type();
     parameters.push_back(
@@ -83,10 +88,16 @@ std::vector<ParameterRecipe> parameters_of(const FilterShape& shape, const Filte
 }
 
 Cost cost_of(const FilterShape& shape, const FilterStorage& storage, Direction pass) {
+  // The gradient of the filter is fp32.
+  const std::uint64_t filter_bytes =
+      pass == Direction::kBackwardFilter
+          ? storage.filter_bytes
+          : storage.filter_bytes / sizeof(float) * size_of(shape.input.data_type);
   Cost cost{.flops = 2 * shape.multiply_adds,
             .bytes = static_cast<double>(shape.input.bytes()) + static_cast<double>(shape.output.bytes()) +
-                     static_cast<double>(storage.filter_bytes),
-            .arithmetic = shape.stride.empty() ? Arithmetic::kMatrixProduct : Arithmetic::kConvolution};
+                     static_cast<double>(filter_bytes),
+            .arithmetic = shape.stride.empty() ? Arithmetic::kMatrixProduct : Arithmetic::kConvolution,
+            .precision = product_precision(shape.input.data_type)};
   if (shape.bias && pass != Direction::kBackwardData) {
     cost.bytes += static_cast<double>(shape.bias_type().bytes());
   }

@@ -28,6 +28,17 @@ std::string without_precision(const std::string& algorithm) {
   return is_in_tf32(algorithm) ? algorithm.substr(0, algorithm.size() - kInTf32.size()) : algorithm;
 }
 
+ProductPrecision product_precision(DataType factors, ProductPrecision permitted) {
+  switch (factors) {
+    case DataType::kF16:
+      return ProductPrecision::kFp16;
+    case DataType::kBf16:
+      return ProductPrecision::kBf16;
+    default:
+      return permitted;
+  }
+}
+
 ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& algorithms) {
   ProductPrecisions precisions;
   for (const auto& [op, algorithm] : algorithms) {

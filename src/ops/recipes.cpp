@@ -29,8 +29,18 @@ std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes) {
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer) {
   for (const TensorType& type : types) {
     if (type.data_type != DataType::kF32) {
-      throw InvalidArgument(std::string(layer) + ": computes fp32 only, got another type for " +
-                            to_string(type.dims));
+      throw InvalidArgument(std::string(layer) + ": computes fp32 only, got " + to_string(type.data_type) +
+                            " for " + to_string(type.dims));
+    }
+  }
+  require_channels_last(types, layer);
+}
+
+void require_channels_last(std::span<const TensorType> types, std::string_view layer) {
+  for (const TensorType& type : types) {
+    if (!is_floating(type.data_type)) {
+      throw InvalidArgument(std::string(layer) + ": computes floating-point numbers only, got " +
+                            to_string(type.data_type) + " for " + to_string(type.dims));
     }
     if (type.spatial_rank() > 0 && type.layout != Layout::kChannelsLast) {
       throw InvalidArgument(std::string(layer) + ": computes channels last (NHWC) only, got " +
@@ -49,8 +59,8 @@ void require_count(std::span<const TensorType> types, std::size_t count, std::st
 void require_one_to_one(const LayerTypes& types, std::string_view layer) {
   require_count(types.inputs, 1, std::string(layer) + ": inputs");
   require_count(types.outputs, 1, std::string(layer) + ": outputs");
-  require_fp32_channels_last(types.inputs, layer);
-  require_fp32_channels_last(types.outputs, layer);
+  require_channels_last(types.inputs, layer);
+  require_channels_last(types.outputs, layer);
 }
 
 void require_output(const TensorType& output, const Dims& expected, std::string_view layer) {

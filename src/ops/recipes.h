@@ -21,7 +21,10 @@ LayerTypes types_of(const Op& op);
 // The one algorithm of the ops that are loops or kernels of our own.
 std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes = 0);
 
-// Throws InvalidArgument unless all types are fp32 and those with space lie channels last.
+// Throws InvalidArgument unless all types are of floating-point numbers and those with space lie channels
+// last.
+void require_channels_last(std::span<const TensorType> types, std::string_view layer);
+// Likewise of fp32.
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);
 // Throws InvalidArgument unless there are that many.
 void require_count(std::span<const TensorType> types, std::size_t count, std::string_view what);

@@ -30,8 +30,8 @@ double elements_of(const TensorType& type) {
 void require_one_shape(const LayerTypes& types, std::size_t inputs, std::string_view layer) {
   require_count(types.inputs, inputs, layer);
   require_count(types.outputs, 1, layer);
-  require_fp32_channels_last(types.inputs, layer);
-  require_fp32_channels_last(types.outputs, layer);
+  require_channels_last(types.inputs, layer);
+  require_channels_last(types.outputs, layer);
   for (const TensorType& input : types.inputs) {
     require_output(input, types.outputs[0].dims, layer);
   }
@@ -147,13 +147,75 @@ LayerRecipe standard_recipe(const AddSpec&, const LayerTypes& types, Mode mode,
   return recipe;
 }
 
+LayerRecipe standard_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "conversion";
+  require_one_shape(types, 1, kLayer);
+  if (types.outputs[0].data_type != spec.to) {
+    reject(kLayer,
+           std::string("makes ") + to_string(spec.to) + ", not " + to_string(types.outputs[0].data_type));
+  }
+  const auto pass = [&](Direction direction, Operand read, Operand write, const std::vector<Algorithm>& own) {
+    return OpRecipe{.direction = direction,
+                    .reads = {read},
+                    .writes = {write},
+                    .may_overwrite = {},
+                    .algorithms = own,
+                    .cost = {.flops = elements_of(types.inputs[0]),
+                             .bytes = bytes_of(types.inputs[0]) + bytes_of(types.outputs[0])}};
+  };
+  LayerRecipe recipe;
+  recipe.forward = {pass(Direction::kForward, {kInput, 0}, {kOutput, 0}, algorithms.forward)};
+  if (mode == Mode::kTraining) {
+    recipe.backward = {
+        pass(Direction::kBackwardData, {kOutputGradient, 0}, {kInputGradient, 0}, algorithms.backward)};
+  }
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const GradientScalingSpec&, const LayerTypes& types, Mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "loss scaling";
+  require_count(types.inputs, 2, kLayer);
+  require_fp32_channels_last(types.inputs, kLayer);
+  require_output(types.outputs[0], types.inputs[0].dims, kLayer);
+  LayerRecipe recipe;
+  recipe.forward = {elementwise_op(types.outputs[0], 1, Direction::kForward, {{kInput, 0}, {kInput, 1}},
+                                   {kOutput, 0}, {{.write = 0, .read = 0}}, algorithms.forward)};
+  return recipe;
+}
+
+LayerRecipe standard_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& types, Mode,
+                            const LayerAlgorithms& algorithms) {
+  using enum OperandRole;
+  constexpr const char* kLayer = "loss scaling";
+  require_positive(spec.scaling.initial, "the initial scale", kLayer);
+  require_positive(spec.scaling.growth, "the growth", kLayer);
+  require_positive(spec.scaling.backoff, "the backoff", kLayer);
+  if (spec.scaling.growth_interval == 0) {
+    reject(kLayer, "the scale would grow after no step");
+  }
+  require_count(types.inputs, 2, kLayer);
+  LayerRecipe recipe;
+  recipe.forward = {
+      {.direction = Direction::kUpdate,
+       .reads = {{kInput, 0}, {kInput, 1}},
+       .writes = {{kOutput, 0}},
+       .may_overwrite = {{.write = 0, .read = 0}},
+       .algorithms = algorithms.forward,
+       .cost = {.flops = 4, .bytes = 2 * bytes_of(types.inputs[0]) + bytes_of(types.inputs[1])}}};
+  return recipe;
+}
+
 LayerRecipe standard_recipe(const ConcatenationSpec&, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms) {
   using enum OperandRole;
   constexpr const char* kLayer = "concatenation";
   require_count(types.outputs, 1, kLayer);
-  require_fp32_channels_last(types.inputs, kLayer);
-  require_fp32_channels_last(types.outputs, kLayer);
+  require_channels_last(types.inputs, kLayer);
+  require_channels_last(types.outputs, kLayer);
   if (types.inputs.size() < 2) {
     reject(kLayer, "two inputs or more expected, got " + std::to_string(types.inputs.size()));
   }

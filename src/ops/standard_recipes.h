@@ -25,6 +25,15 @@ LayerRecipe standard_recipe(const SigmoidSpec& spec, const LayerTypes& types, Mo
 // Backward is an op for each input, a copy of dY (nothing where dX lies over dY).
 LayerRecipe standard_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
+// Between types of floating-point numbers. Nothing may be overwritten: the elements have other sizes.
+LayerRecipe standard_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// One op, in place, of a map of fp32.
+LayerRecipe standard_recipe(const GradientScalingSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
+// One op, in place.
+LayerRecipe standard_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& types, Mode mode,
+                            const LayerAlgorithms& algorithms);
 // Backward is an op for each input, which copies its channels out of dY.
 LayerRecipe standard_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);

@@ -28,7 +28,7 @@ UpdateRecipe make_update(const ParameterRecipe& parameter, std::initializer_list
   using enum OperandRole;
   require(parameter.type.data_type == DataType::kF32,
           "parameter " + parameter.name + ": optimizers update fp32 only");
-  const std::uint64_t elements = parameter.storage_bytes / sizeof(float);
+  const std::uint64_t elements = parameter.stored_elements();
   // Parameter and states are read and written, the gradient is read.
   const auto accesses = static_cast<double>(2 * state.size() + 3);
   UpdateRecipe recipe{.state = {},
@@ -50,6 +50,10 @@ UpdateRecipe make_update(const ParameterRecipe& parameter, std::initializer_list
   if (clipped) {
     recipe.op.reads.push_back({kGradientNorm, 0});
     recipe.op.cost.flops += static_cast<double>(elements);
+  }
+  if (parameter.copy) {
+    recipe.op.writes.push_back({kParameterCopy, 0});
+    recipe.op.cost.bytes += static_cast<double>(parameter.copy_bytes());
   }
   return recipe;
 }
@@ -81,8 +85,9 @@ UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parame
 OpRecipe standard_gradient_norm(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters,
                                 std::vector<Algorithm> algorithms) {
   using enum OperandRole;
-  require(std::isfinite(spec.max_norm) && spec.max_norm > 0,
-          "gradient norm: the largest norm " + std::to_string(spec.max_norm) + " must be positive");
+  require(
+      (std::isfinite(spec.max_norm) || (spec.loss_scaled && std::isinf(spec.max_norm))) && spec.max_norm > 0,
+      "gradient norm: the largest norm " + std::to_string(spec.max_norm) + " must be positive");
   require(!parameters.empty(), "gradient norm: no parameter has a gradient");
   OpRecipe recipe{.direction = Direction::kUpdate,
                   .reads = {},
@@ -97,6 +102,9 @@ OpRecipe standard_gradient_norm(const GradientNormSpec& spec, std::span<const Pa
     recipe.cost.bytes += static_cast<double>(parameter.storage_bytes);
   }
   recipe.cost.flops = recipe.cost.bytes / sizeof(float) * 2;
+  if (spec.loss_scaled) {
+    recipe.reads.push_back({kLossScale, 0});
+  }
   return recipe;
 }
 

@@ -54,7 +54,7 @@ class Moment {
                     .bytes = buffer.bytes};
     if (value != kNone && tape_.value(value).persistent()) {
       const ValueKind kind = tape_.value(value).kind;
-      result.reason = kind == ValueKind::kParameter        ? Reason::kParameter
+      result.reason = kind == ValueKind::kParameter || kind == ValueKind::kParameterCopy ? Reason::kParameter
                       : kind == ValueKind::kOptimizerState ? Reason::kOptimizerState
                                                            : Reason::kForGood;
       return result;

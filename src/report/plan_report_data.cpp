@@ -13,9 +13,10 @@ std::string phase_name(Phase phase) {
 }
 
 std::string kind_name(ValueKind kind) {
-  constexpr std::array<const char*, 11> kNames{
-      "input", "target",       "parameter",          "optimizer state", "gradient sum", "feature map",
-      "saved", "gradient map", "parameter gradient", "metrics",         "gradient norm"};
+  constexpr std::array<const char*, 13> kNames{
+      "input",         "target",         "parameter",    "optimizer state",    "gradient sum",
+      "feature map",   "saved",          "gradient map", "parameter gradient", "metrics",
+      "gradient norm", "parameter copy", "loss scale"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

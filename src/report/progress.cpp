@@ -49,6 +49,12 @@ std::string stall(const TrainingProgress& p) {
   return p.stall_fraction ? "  stall " + percent(*p.stall_fraction) : "";
 }
 
+std::string loss_scale(const TrainingProgress& p) {
+  return p.loss_scale
+             ? "  scale " + number("%g", *p.loss_scale) + " (" + std::to_string(p.skipped_steps) + " skipped)"
+             : "";
+}
+
 // `  ETA 1:02:05`: hours, minutes and seconds.
 std::string eta(const std::optional<double>& seconds_left) {
   if (!seconds_left) {
@@ -68,7 +74,7 @@ std::string describe(const TrainingProgress& p, const std::optional<double>& sec
   return "epoch " + std::to_string(p.epoch) + "/" + std::to_string(p.epochs) + "  step " +
          std::to_string(p.step) + "/" + std::to_string(p.steps) + "  loss " + number("%.4f", p.loss) + "  " +
          number("%.0f", p.images_per_second) + " images/s  memory " + format_rounded_size(p.memory_bytes) +
-         " of " + format_rounded_size(p.budget_bytes) + " " + share_of_budget(p) + stall(p) +
+         " of " + format_rounded_size(p.budget_bytes) + " " + share_of_budget(p) + stall(p) + loss_scale(p) +
          eta(seconds_left);
 }
 

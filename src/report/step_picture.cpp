@@ -28,8 +28,10 @@ Content content_of(ValueKind kind) {
     case ValueKind::kTarget:
       return Content::kInputs;
     case ValueKind::kParameter:
+    case ValueKind::kParameterCopy:
       return Content::kParameters;
     case ValueKind::kOptimizerState:
+    case ValueKind::kLossScale:
       return Content::kOptimizerState;
     case ValueKind::kFeatureMap:
       return Content::kFeatureMaps;

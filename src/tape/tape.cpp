@@ -56,7 +56,8 @@ void check_op(const Op& op, std::size_t values, std::size_t layers) {
 }
 
 // Persistent values are rewritten in place: an op that writes one reads it too, so that its last reader is
-// its last user. Running statistics follow the forward pass, everything else is updated.
+// its last user. A copy is made of the parameter, not of what it was. Running statistics follow the forward
+// pass, everything else is updated.
 void check_persistent_write(const Op& op, const Value& value, ValueId id, bool statistic) {
   const Phase phase = statistic                                          ? Phase::kForward
                       : std::holds_alternative<GradientSumSpec>(op.spec) ? Phase::kBackward
@@ -64,7 +65,7 @@ void check_persistent_write(const Op& op, const Value& value, ValueId id, bool s
   if (op.phase != phase) {
     reject(op.name, "writes " + value.name + ", which is persistent, and is not an update");
   }
-  if (!contains(op.reads, id)) {
+  if (value.kind != ValueKind::kParameterCopy && !contains(op.reads, id)) {
     reject(op.name, "rewrites " + value.name + ", which is persistent, without reading it");
   }
 }
@@ -104,6 +105,12 @@ void check_listed(const Tape::Parts& parts) {
     if (parts.values[parameter.value].kind != ValueKind::kParameter) {
       reject("parameters", parts.values[parameter.value].name + " is not a parameter");
     }
+    if (parameter.copy != kNone) {
+      check_id("parameters", "a copy", parameter.copy, parts.values.size());
+      if (parts.values[parameter.copy].kind != ValueKind::kParameterCopy) {
+        reject("parameters", parts.values[parameter.copy].name + " is not a copy of a parameter");
+      }
+    }
     for (const ValueId id : parameter.state) {
       check_id("parameters", "a state", id, parts.values.size());
       if (parts.values[id].kind != ValueKind::kOptimizerState) {
@@ -117,6 +124,12 @@ void check_listed(const Tape::Parts& parts) {
       if (parts.values[parameter.gradient_sum].kind != ValueKind::kGradientSum) {
         reject("parameters", parts.values[parameter.gradient_sum].name + " is not a sum of gradients");
       }
+    }
+  }
+  if (parts.loss_scale != kNone) {
+    check_id("loss scale", "a value", parts.loss_scale, parts.values.size());
+    if (parts.values[parts.loss_scale].kind != ValueKind::kLossScale) {
+      reject("loss scale", parts.values[parts.loss_scale].name + " is not the loss scale");
     }
   }
   check_results(parts);

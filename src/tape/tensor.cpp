@@ -5,7 +5,37 @@
 namespace vdnn {
 
 std::uint64_t size_of(DataType type) {
-  return type == DataType::kU8 ? 1 : 4;
+  switch (type) {
+    case DataType::kF32:
+    case DataType::kI32:
+      return 4;
+    case DataType::kF16:
+    case DataType::kBf16:
+      return 2;
+    case DataType::kU8:
+      break;
+  }
+  return 1;
+}
+
+const char* to_string(DataType type) {
+  switch (type) {
+    case DataType::kF32:
+      return "fp32";
+    case DataType::kF16:
+      return "fp16";
+    case DataType::kBf16:
+      return "bf16";
+    case DataType::kI32:
+      return "int32";
+    case DataType::kU8:
+      break;
+  }
+  return "uint8";
+}
+
+bool is_floating(DataType type) {
+  return type == DataType::kF32 || is_narrow(type);
 }
 
 std::string to_string(const Dims& dims) {

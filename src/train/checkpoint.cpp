@@ -1,10 +1,12 @@
 #include "vdnn/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
 #include <span>
+#include <sstream>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -23,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "vdnn-checkpoint";
-constexpr std::string_view kVersion = "2";
-constexpr std::string_view kFirstVersion = "1";  // without the global batch
+constexpr std::string_view kVersion = "3";
+constexpr std::string_view kVersionInFp32 = "2";  // without the precision
+constexpr std::string_view kFirstVersion = "1";   // nor the global batch
 
 // --- metadata ----------------------------------------------------------------------------------------------
 
@@ -83,6 +86,33 @@ FlatJson algorithms_of(const PlannedRun& run) {
   return algorithms;
 }
 
+struct NamedScale {
+  const char* name;
+  float LossScale::*number;
+};
+constexpr std::array kScaleNumbers{NamedScale{"scale", &LossScale::scale},
+                                   NamedScale{"good_steps", &LossScale::good_steps},
+                                   NamedScale{"skipped_steps", &LossScale::skipped_steps}};
+
+std::string loss_scale_text(const std::optional<LossScale>& scale) {
+  if (!scale) {
+    return "null";
+  }
+  FlatJson json;
+  for (const NamedScale& named : kScaleNumbers) {
+    json.emplace(named.name, (*scale).*named.number);
+  }
+  return write_flat_json(json);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ",") + name;
+  }
+  return text;
+}
+
 SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& state,
                                 const std::string& sha256) {
   return {{"format", std::string(kFormat)},
@@ -97,6 +127,9 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
           {"algorithms_source", run.catalog->algorithms_source()},
           {"optimizer", optimizer_text(run.options.training.optimizer)},
           {"clip_norm", clip_text(run.options.training.clip_norm)},
+          {"precision", to_string(run.options.training.precision.storage)},
+          {"fp32_layers", joined(run.options.training.precision.fp32_layers)},
+          {"loss_scale", loss_scale_text(state.loss_scale)},
           {"algorithms", write_flat_json(algorithms_of(run))},
           {"sha256", sha256},
           {"vdnn", VDNN_VERSION}};
@@ -162,6 +195,45 @@ class MetadataReader {
     return number;
   }
 
+  PrecisionOptions precision(const char* key, const char* exceptions) {
+    constexpr std::array kStorages{DataType::kF32, DataType::kF16, DataType::kBf16};
+    const std::string value = text(key);
+    const auto* const storage =
+        std::ranges::find_if(kStorages, [&](DataType type) { return value == to_string(type); });
+    if (storage == kStorages.end()) {
+      reject(key, "fp32, fp16 or bf16", value);
+    }
+    PrecisionOptions precision{.storage = *storage, .fp32_layers = {}};
+    std::istringstream layers(text(exceptions));
+    for (std::string layer; std::getline(layers, layer, ',');) {
+      precision.fp32_layers.push_back(layer);
+    }
+    return precision;
+  }
+
+  // A scale that skips every step, or is none, would end a training that went well.
+  std::optional<LossScale> loss_scale(const char* key) {
+    const std::string value = text(key);
+    if (value == "null") {
+      return std::nullopt;
+    }
+    const FlatJson json = read_flat_json(value).value_or(FlatJson());
+    LossScale scale;
+    bool sound = json.size() == kScaleNumbers.size();
+    for (const NamedScale& named : kScaleNumbers) {
+      const auto found = json.find(named.name);
+      const float* const number = found == json.end() ? nullptr : std::get_if<float>(&found->second);
+      sound = sound && number != nullptr && std::isfinite(*number) && *number >= 0;
+      if (sound) {
+        scale.*named.number = *number;
+      }
+    }
+    if (!sound || scale.scale == 0) {
+      reject(key, "null, or numbers from 0 up, scale (above 0), good_steps and skipped_steps", value);
+    }
+    return scale;
+  }
+
   std::map<std::string, std::string> names(const char* key) {
     const std::string value = text(key);
     std::map<std::string, std::string> names;
@@ -216,24 +288,26 @@ CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metada
     reader.reject("format", std::string(kFormat), format);
   }
   const std::string version = reader.text("version");
-  if (version != kVersion && version != kFirstVersion) {
-    reader.reject("version", std::string(kFirstVersion).append(" or ").append(kVersion), version);
+  if (version != kVersion && version != kVersionInFp32 && version != kFirstVersion) {
+    reader.reject("version", "1, 2 or 3", version);
   }
-  CheckpointInfo info{.model = reader.text("model"),
-                      .batch = reader.number<std::int64_t>("batch"),
-                      .global_batch = version == kFirstVersion
-                                          ? std::nullopt
-                                          : std::optional(reader.number<std::uint64_t>("global_batch")),
-                      .step = reader.number<std::uint64_t>("step"),
-                      .seed = reader.number<std::uint64_t>("seed"),
-                      .device = reader.text("device"),
-                      .threads = reader.number<int>("threads"),
-                      .algorithms_source = reader.text("algorithms_source"),
-                      .optimizer = reader.optimizer("optimizer"),
-                      .clip_norm = reader.optional_number("clip_norm"),
-                      .algorithms = reader.names("algorithms"),
-                      .sha256 = reader.text("sha256"),
-                      .vdnn_version = reader.text("vdnn")};
+  CheckpointInfo info{
+      .model = reader.text("model"),
+      .batch = reader.number<std::int64_t>("batch"),
+      .global_batch = version == kFirstVersion ? std::nullopt
+                                               : std::optional(reader.number<std::uint64_t>("global_batch")),
+      .step = reader.number<std::uint64_t>("step"),
+      .seed = reader.number<std::uint64_t>("seed"),
+      .device = reader.text("device"),
+      .threads = reader.number<int>("threads"),
+      .algorithms_source = reader.text("algorithms_source"),
+      .optimizer = reader.optimizer("optimizer"),
+      .clip_norm = reader.optional_number("clip_norm"),
+      .precision = version == kVersion ? reader.precision("precision", "fp32_layers") : PrecisionOptions{},
+      .loss_scale = version == kVersion ? reader.loss_scale("loss_scale") : std::nullopt,
+      .algorithms = reader.names("algorithms"),
+      .sha256 = reader.text("sha256"),
+      .vdnn_version = reader.text("vdnn")};
   reader.require_nothing_else();
   return info;
 }
@@ -340,13 +414,16 @@ TrainingState Checkpoint::state(const PlannedRun& run) const {
   }
   state.step = info_.step;
   state.seed = info_.seed;
+  state.loss_scale = info_.loss_scale;
   return state;
 }
 
 namespace {
 
 PlannedRun plan_with_algorithms_of(const Checkpoint& checkpoint, const Network& network, RunOptions options) {
-  options.recorded_algorithms = checkpoint.info().algorithms;
+  if (checkpoint.info().precision == options.training.precision) {
+    options.recorded_algorithms = checkpoint.info().algorithms;
+  }
   try {
     return plan_run(network, options);
   } catch (const InvalidArgument& error) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/tape/narrow_values.h"
 #include "src/train/nonfinite_floats.h"
 #include "vdnn/error.h"
 
@@ -50,11 +51,14 @@ class FirstNonfinite {
 
   void look_at(const MadeValue& made, const StepScalars& scalars) {
     const Value& value = tape_.value(made.value);
-    if (first_ || value.type.data_type != DataType::kF32) {
+    if (first_ || !is_floating(value.type.data_type)) {
       return;
     }
-    const std::span values(reinterpret_cast<const float*>(made.bytes.data()),
-                           made.bytes.size() / sizeof(float));
+    const bool narrow = is_narrow(value.type.data_type);
+    const std::vector<float> wide = narrow ? widened(value.type.data_type, made.bytes) : std::vector<float>();
+    const std::span values = narrow ? std::span<const float>(wide)
+                                    : std::span(reinterpret_cast<const float*>(made.bytes.data()),
+                                                made.bytes.size() / sizeof(float));
     if (const auto floats = find_nonfinite(values)) {
       first_ = found(*floats, value.name, value.type.dims);
       first_->value.step = scalars.step + 1;

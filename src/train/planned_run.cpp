@@ -113,6 +113,10 @@ void require_no_tf32(const RunOptions& options, const std::string& reason) {
   }
 }
 
+std::string precision_text(const RunOptions& options) {
+  return std::string("--precision ") + to_string(options.training.precision.storage);
+}
+
 // The first generation of GPUs with TF32 (Ampere).
 constexpr int kTf32ComputeCapability = 80;
 
@@ -130,6 +134,10 @@ ProductPrecisions precisions_on_gpu(const RunOptions& options, const RunTarget& 
 // `so_far`: trials of this run, which count towards its limit.
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
                       EngineTiming timing, const EngineTrialReport& so_far) {
+  if (is_narrow(options.training.precision.storage)) {
+    throw InvalidArgument(precision_text(options) + ": the kernels of " + target.name +
+                          " compute fp32; use cpu, or sim:NAME for predictions");
+  }
   const ProductPrecisions precisions = precisions_on_gpu(options, target);
   const auto trials = std::make_shared<EngineTrialReport>(so_far);
   GpuOpsOptions asked{.precisions = precisions,
@@ -187,6 +195,13 @@ std::optional<Lowered> lower_with_known_engines(const Network& network, const Ru
 // the classic algorithms, which multiply in the same types at the same rates.
 Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options,
                                 const SimProfile& profile) {
+  const DataType storage = options.training.precision.storage;
+  if (is_narrow(storage) && profile.flops_per_second.of({.arithmetic = Arithmetic::kConvolution,
+                                                         .precision = ops::product_precision(storage)}) ==
+                                profile.flops_per_second.convolution) {
+    throw InvalidArgument(precision_text(options) + ": the profile of sim:" + profile.name +
+                          " has no rate of it (flops_per_second, " + to_string(storage) + ")");
+  }
   ProductPrecisions precisions;
   if (profile.flops_per_second.tf32 > 0) {
     precisions = precisions_of(options);
@@ -196,10 +211,10 @@ Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& option
   }
   std::optional<Lowered> lowered = lower_with_known_engines(network, options, profile.name, precisions);
   if (!lowered) {
-    lowered =
-        lower(network, options,
-              precisions == ProductPrecisions() ? make_classic_catalog()
-                                                : classic::make_tensor_core_catalog(profile, precisions));
+    lowered = lower(network, options,
+                    precisions == ProductPrecisions() && !is_narrow(storage)
+                        ? make_classic_catalog()
+                        : classic::make_tensor_core_catalog(profile, precisions));
   }
   lowered->precisions = precisions;
   return *std::move(lowered);
@@ -488,9 +503,14 @@ ProductPrecisions PlannedRun::product_precisions() const {
   ProductPrecisions used;
   for (OpId id = 0; id < tape->ops().size(); ++id) {
     const Op& op = tape->op(id);
-    if (ops::is_in_tf32(op.algorithms[schedule.algorithms[id]].name)) {
-      const bool matrix_product = std::holds_alternative<FullyConnectedSpec>(op.spec);
-      (matrix_product ? used.matrix_products : used.convolutions) = ProductPrecision::kTf32;
+    const bool matrix_product = std::holds_alternative<FullyConnectedSpec>(op.spec);
+    if (matrix_product || std::holds_alternative<ConvolutionSpec>(op.spec) ||
+        std::holds_alternative<TransposedConvolutionSpec>(op.spec)) {
+      const bool tf32 = ops::is_in_tf32(op.algorithms[schedule.algorithms[id]].name);
+      ProductPrecision& narrowest = matrix_product ? used.matrix_products : used.convolutions;
+      narrowest = std::max(narrowest,
+                           ops::product_precision(op.layer_inputs[0].data_type,
+                                                  tf32 ? ProductPrecision::kTf32 : ProductPrecision::kFp32));
     }
   }
   return used;
@@ -738,7 +758,8 @@ Plan evaluation_plan(const PlannedRun& run, const Tape& evaluation) {
 
 EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
   EvaluationPlan evaluation{.batch = batch,
-                            .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog),
+                            .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog,
+                                                             run.options.training.precision),
                             .schedule = {},
                             .peak_bytes = 0};
   require_same_parameters(*run.tape, *evaluation.tape);

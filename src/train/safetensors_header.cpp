@@ -22,8 +22,11 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr std::uint64_t kHeaderAlignment = 8;
 
-constexpr std::array<std::pair<DataType, std::string_view>, 3> kDataTypeNames{
-    {{DataType::kF32, "F32"}, {DataType::kI32, "I32"}, {DataType::kU8, "U8"}}};
+constexpr std::array<std::pair<DataType, std::string_view>, 5> kDataTypeNames{{{DataType::kF32, "F32"},
+                                                                               {DataType::kI32, "I32"},
+                                                                               {DataType::kU8, "U8"},
+                                                                               {DataType::kF16, "F16"},
+                                                                               {DataType::kBf16, "BF16"}}};
 
 std::optional<DataType> data_type_from(std::string_view name) {
   const auto* const found =
@@ -65,7 +68,7 @@ std::string_view name_of(DataType type) {
   const auto* const found =
       std::ranges::find(kDataTypeNames, type, &std::pair<DataType, std::string_view>::first);
   if (found == kDataTypeNames.end()) {
-    throw InvalidArgument("safetensors files are written of F32, I32 and U8 only");
+    throw InvalidArgument("safetensors files are written of F32, F16, BF16, I32 and U8 only");
   }
   return found->second;
 }
@@ -305,7 +308,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   void set_data_type(const std::string& name) {
     const std::optional<DataType> type = data_type_from(name);
     if (!type) {
-      fail("expected a dtype that this version has (F32, I32, U8), found " + printable(name));
+      fail("expected a dtype that this version has (F32, F16, BF16, I32, U8), found " + printable(name));
     }
     header.entries.back().tensor.data_type = *type;
   }

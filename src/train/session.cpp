@@ -9,6 +9,7 @@
 
 #include "allocator/pinned_block.h"
 #include "src/ops/standard_losses.h"
+#include "src/tape/narrow_values.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
@@ -149,6 +150,7 @@ Session::Session(PlannedRun run, const SessionOptions& options)
   }
   connect();
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
+  set_loss_scale(std::nullopt);
   take_from_first_rank(false);
 }
 
@@ -207,7 +209,21 @@ void Session::take_from_first_rank(bool statistics_alone) {
       std::ranges::for_each(parameter.state, take);
     }
   }
+  if (!statistics_alone && run_.tape->loss_scale() != kNone) {
+    take(run_.tape->loss_scale());
+  }
   synchronize(device_->frontier(stream));
+  if (!statistics_alone) {
+    parameters_.renew_copies(pinned_, compute());
+  }
+}
+
+// Nothing where losses are not scaled.
+void Session::set_loss_scale(const std::optional<LossScale>& scale) {
+  if (run_.tape->loss_scale() != kNone) {
+    parameters_.set_loss_scale(
+        pinned_, compute(), scale.value_or(LossScale{.scale = run_.options.training.loss_scaling.initial}));
+  }
 }
 
 void Session::share_statistics() {
@@ -525,6 +541,9 @@ TrainingState Session::state() {
   TrainingState state = describe_state(*run_.tape);
   state.step = steps_;
   state.seed = options_.seed;
+  if (run_.tape->loss_scale() != kNone) {
+    state.loss_scale = parameters_.loss_scale(pinned_, compute());
+  }
   std::vector<std::vector<float>> values = parameters_.download(pinned_, compute(), *program_);
   auto states = parameters_.download_states(pinned_, compute(), *program_);
   auto next_state = state.optimizer.begin();
@@ -559,6 +578,7 @@ void Session::restore(const TrainingState& state) {
   // Until all of it is there, nothing may be made of it.
   failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
+  set_loss_scale(state.loss_scale);
   failure_ = nullptr;
   take_from_first_rank(false);
   micro_step_ = 0;
@@ -730,11 +750,10 @@ std::vector<float> Session::numbers_of(const Tape& tape, ValueId id, const Addre
     program_->unpack_parameter(index, pointer_to<std::byte>(range.begin), numbers);
     return numbers;
   }
-  if (value.type.data_type != DataType::kF32) {
+  if (!is_floating(value.type.data_type)) {
     throw InvalidArgument("'" + value.name + "' is not made of floating-point numbers");
   }
-  const auto* first = pointer_to<const float>(range.begin);
-  return {first, first + range.bytes / sizeof(float)};
+  return widened(value.type.data_type, {pointer_to<const std::byte>(range.begin), range.bytes});
 }
 
 std::uint32_t Session::parameter_index(std::string_view name) const {

@@ -26,6 +26,9 @@ constexpr std::uint64_t kTracedSteps = 4;
 // That are learned from: as many as measure_costs() takes by default.
 constexpr std::uint64_t kMostMeasuredSteps = 20;
 
+// Below it no gradient of fp16 that overflows is left: it would be above 2^15 / 2^-24.
+constexpr float kLeastLossScale = 0x1p-24F;
+
 void require_one_duration(const TrainOptions& options) {
   if ((options.epochs > 0) == (options.steps > 0)) {
     throw InvalidArgument("give either --epochs or --steps, at least 1");
@@ -420,10 +423,14 @@ class Trainer::Impl {
     return processes_ == nullptr ? std::vector{mine} : processes_->gather_to_all(mine, "checkpoint");
   }
 
-  // Alike on all ranks, since losses and gradients are. A step that an optimizer is to skip, where losses are
-  // scaled, would not come here.
-  void require_finite(std::optional<float> gradient_norm) const {
-    const auto norm = static_cast<double>(gradient_norm.value_or(0));
+  // Alike on all ranks, since losses and gradients are. A step whose gradients have overflowed is skipped,
+  // and the next has a smaller loss scale; it has diverged where no scale is small enough.
+  void require_finite(const StepMetrics& metrics) const {
+    const auto norm = static_cast<double>(metrics.gradient_norm.value_or(0));
+    if (metrics.loss_scaling && metrics.loss_scaling->skipped &&
+        metrics.loss_scaling->scale >= kLeastLossScale) {
+      return;
+    }
     if (options_.allow_nonfinite || (std::isfinite(result_.loss) && std::isfinite(norm))) {
       return;
     }
@@ -447,7 +454,8 @@ class Trainer::Impl {
     }
     result_.loss = std::exchange(loss_, 0) / micro_steps();
     ++result_.steps;
-    require_finite(metrics.gradient_norm);
+    result_.loss_scaling = metrics.loss_scaling;
+    require_finite(metrics);
     const double now = device().now_seconds();
     const double stalled = device().times(session_.streams()[StreamRole::kCompute]).waiting_seconds;
     std::optional<double> stall_seconds;
@@ -483,7 +491,8 @@ class Trainer::Impl {
                       .steps = asked_steps_,
                       .steps_per_epoch = order_.batches_per_epoch(),
                       .loss = result_.loss,
-                      .memory_bytes = device().counters().committed_bytes};
+                      .memory_bytes = device().counters().committed_bytes,
+                      .loss_scaling = result_.loss_scaling};
     if (!step_seconds_.empty()) {
       report.images_per_second = static_cast<double>(order_.batch) / step_seconds_.back();
     }

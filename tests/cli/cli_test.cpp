@@ -33,6 +33,7 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Outcome = testing::CommandOutcome;
 
@@ -619,6 +620,42 @@ TEST_F(CliTest, SaysWhatProductsAreComputedIn) {
   EXPECT_EQ(products("--device sim:v100-16"), "fp32, fp32");
   const Outcome outcome = run("plan --model alexnet --device sim:a100");
   EXPECT_THAT(outcome.out, HasSubstr("convolutions in tf32, matrix products in fp32"));
+}
+
+TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
+  const std::string schedule = path("schedule.json");
+  const json summary =
+      plan("--model alexnet --device sim:h200 --precision bf16 --fp32-layers fc3 --schedule " + schedule);
+  expect_obeys_schema(summary);
+  EXPECT_EQ(summary["precision"], "bf16");
+  EXPECT_EQ(summary["product_precision"]["convolutions"], "bf16");
+  EXPECT_EQ(summary["options"]["fp32_layers"], "fc3");
+  // All but the images, which stay fp32 and have a copy in bf16.
+  const auto bytes = [](const json& of) { return of["feature_map_bytes"].get<std::uint64_t>(); };
+  constexpr std::uint64_t kImages = std::uint64_t{64} * 3 * 224 * 224 * sizeof(float);
+  const std::uint64_t maps = bytes(plan("--model alexnet --device sim:h200")) - kImages;
+  EXPECT_NEAR(static_cast<double>(bytes(summary) - kImages - kImages / 2), 0.5 * static_cast<double>(maps),
+              0.01 * static_cast<double>(maps));
+  ASSERT_EQ(run("replay " + schedule + " --json " + path("replay.json")).status, 0);
+  const json replayed = last_line(read("replay.json"));
+  EXPECT_EQ(replayed["precision"], "bf16");
+  EXPECT_EQ(replayed["peak_bytes"], summary["peak_bytes"]);
+  const Outcome outcome = run("plan --model lenet --device cpu --precision fp16");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("feature maps in fp16"), HasSubstr("convolutions in fp16")));
+}
+
+// Parameters are fp32 in every precision: a checkpoint moves, and the log says so.
+TEST_F(CliTest, ACheckpointGoesOnInAnotherPrecision) {
+  const std::string training = "train --model lenet --data synthetic --device cpu --batch 8 ";
+  ASSERT_EQ(run(training + "--steps 2 --precision bf16 --save " + path("model")).status, 0);
+  const Outcome outcome =
+      run(training + "--steps 3 --resume " + path("model") + " --json " + path("train.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  EXPECT_THAT(outcome.log, HasSubstr("written with precision bf16, and goes on with fp32"));
+  EXPECT_EQ(last_line(read("train.json"))["precision"], "fp32");
+  const Outcome same = run(training + "--steps 3 --precision bf16 --resume " + path("model"));
+  ASSERT_EQ(same.status, 0) << same.log;
+  EXPECT_THAT(same.log, Not(HasSubstr("written with")));
 }
 
 // Schedules that were stored before TF32 was the default have names of engines that compute in fp32.
@@ -1413,7 +1450,8 @@ bool came_later(const std::string& key) {
   return key == "link_shared_by" || key == "devices" || key == "machines" || key == "accumulate" ||
          key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
          key == "fp32" || key == "engine_timings" || key == "engine_trial_seconds" || key == "profile" ||
-         key == "graph" || key == "keep_algorithms";
+         key == "graph" || key == "keep_algorithms" || key == "precision" || key == "fp32_layers" ||
+         key == "loss_scale";
 }
 
 // Those from before there was --graph were once refused for want of it.
@@ -1631,6 +1669,26 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"Tf32OnASimulatedCpu", "plan --model lenet --device sim:cpu --tf32", "--tf32"},
         BadInput{"Tf32OnAClassicGpu", "plan --model lenet --device sim:titan-x --tf32", "--tf32"},
         BadInput{"Tf32AndFp32", "plan --model lenet --device sim:h200 --tf32 --fp32", "give one of them"},
+        BadInput{"UnknownPrecision", "plan --model lenet --device cpu --precision bf61",
+                 "did you mean 'bf16'"},
+        BadInput{"PrecisionWithoutARate", "plan --model lenet --device sim:titan-x --precision bf16",
+                 "--precision bf16: the profile of sim:titan-x has no rate of it"},
+        BadInput{"Bf16BeforeAmpere", "plan --model lenet --device sim:v100-16 --precision bf16",
+                 "no rate of it"},
+        BadInput{"Fp32LayersInFp32", "plan --model lenet --device cpu --fp32-layers fc1",
+                 "but with --precision bf16 or fp16"},
+        BadInput{"Fp32LayerThatIsNotThere",
+                 "plan --model lenet --device cpu --precision bf16 --fp32-layers fc1,conv9", "'conv9'"},
+        BadInput{"LossScaleInBf16", "plan --model lenet --device cpu --precision bf16 --loss-scale 8",
+                 "with --precision fp16 alone"},
+        BadInput{"LossScaleOfZero", "plan --model lenet --device cpu --precision fp16 --loss-scale 0",
+                 "a scale of 0"},
+        BadInput{"LossScaleIsNoNumber", "plan --model lenet --device cpu --precision fp16 --loss-scale nan",
+                 "--loss-scale"},
+        BadInput{"NegativeLossScale", "plan --model lenet --device cpu --precision fp16 --loss-scale=-8",
+                 "--loss-scale"},
+        BadInput{"PrecisionTf32AndFp32", "plan --model lenet --device sim:h200 --precision tf32 --fp32",
+                 "--precision tf32 and --fp32"},
         BadInput{"EngineTrialSecondsOnCpu", "plan --model lenet --device cpu --engine-trial-seconds 9",
                  "--engine-trial-seconds"},
         BadInput{"NegativeEngineTrialSeconds", "plan --model lenet --device cpu --engine-trial-seconds -9",

@@ -49,9 +49,9 @@ Array random_bias(const LayerCase& layer) {
 }  // namespace
 
 FilterLayerOperands::FilterLayerOperands(const LayerCase& layer)
-    : x(random_array(layer.inputs[0].dims, 21)),
-      dy(random_array(layer.output.dims, 22)),
-      filter(random_array(filter_dims(layer), 23)),
+    : x(reference::rounded(random_array(layer.inputs[0].dims, 21), layer.inputs[0].data_type)),
+      dy(reference::rounded(random_array(layer.output.dims, 22), layer.output.data_type)),
+      filter(reference::rounded(random_array(filter_dims(layer), 23), layer.inputs[0].data_type)),
       bias(random_bias(layer)) {}
 
 std::unique_ptr<OpHarness> FilterLayerOperands::harness(OpLibrary& library, const LayerCase& layer,
@@ -78,10 +78,10 @@ void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& laye
       op->run(id, {.algorithm = i, .in_place = {}});
       switch (op->recipe(id).direction) {
         case Direction::kForward:
-          expect_within_bounds(op->get(kY), expected.output);
+          expect_within_bounds(op->get(kY), expected.output, layer.output.data_type);
           break;
         case Direction::kBackwardData:
-          expect_within_bounds(op->get(kDX), expected.input_gradient);
+          expect_within_bounds(op->get(kDX), expected.input_gradient, layer.inputs[0].data_type);
           break;
         case Direction::kBackwardFilter:
           expect_within_bounds(op->get(kDFilter), expected.filter_gradient);

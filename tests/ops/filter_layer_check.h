@@ -8,7 +8,7 @@
 
 namespace vdnn::testing {
 
-// What a layer with a filter is given, drawn at random, none of it zero.
+// What a layer with a filter is given, drawn at random, none of it zero, in the type of its maps.
 struct FilterLayerOperands {
   explicit FilterLayerOperands(const LayerCase& layer);
 

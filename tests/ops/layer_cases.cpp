@@ -151,14 +151,22 @@ LayerCase add_case(const Dims& dims) {
       .name = "add", .spec = AddSpec{}, .inputs = {{.dims = dims}, {.dims = dims}}, .output = {.dims = dims}};
 }
 
-void expect_within_bounds(const reference::Array& got, const reference::Sums& want) {
+LayerCase in_type(LayerCase layer, DataType type) {
+  for (TensorType& input : layer.inputs) {
+    input.data_type = type;
+  }
+  layer.output.data_type = type;
+  return layer;
+}
+
+void expect_within_bounds(const reference::Array& got, const reference::Sums& want, DataType type) {
   ASSERT_EQ(got.dims, want.value.dims);
   for (std::size_t i = 0; i < got.data.size(); ++i) {
     // Not EXPECT_LE alone, which would not say where, nor its negation, which a NaN would pass.
     const double error = std::abs(got.data[i] - want.value.data[i]);
-    ASSERT_TRUE(error <= want.bound(i))
+    ASSERT_TRUE(error <= want.bound(i, type))
         << "element " << i << " of " << to_string(got.dims) << ": got " << got.data[i] << ", want "
-        << want.value.data[i] << " within " << want.bound(i) << " (" << want.terms[i] << " terms)";
+        << want.value.data[i] << " within " << want.bound(i, type) << " (" << want.terms[i] << " terms)";
   }
 }
 

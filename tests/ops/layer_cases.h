@@ -47,8 +47,12 @@ reference::Window window_of(const ConvolutionSpec& spec);
 reference::Window window_of(const TransposedConvolutionSpec& spec);
 reference::Window window_of(const PoolingSpec& spec);
 
-// Fails the test where an element is further from the reference than its bound.
-void expect_within_bounds(const reference::Array& got, const reference::Sums& want);
+// The layer over feature maps of that type.
+LayerCase in_type(LayerCase layer, DataType type);
+
+// Fails the test where an element is further from the reference than its bound, of results of that type.
+void expect_within_bounds(const reference::Array& got, const reference::Sums& want,
+                          DataType type = DataType::kF32);
 void expect_equal(const reference::Array& got, const reference::Array& want);
 
 // Every permission to overwrite, of every op: in place is out of place, bit for bit. `set_operands` gives all

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+
+#include "src/tape/narrow_values.h"
 
 namespace vdnn::testing {
 
 OpHarness::OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode, std::size_t shift)
-    : library_(library), inputs_(layer.inputs), outputs_{layer.output}, shift_(shift) {
+    : library_(library), reads_copies_(true), inputs_(layer.inputs), outputs_{layer.output}, shift_(shift) {
   LayerRecipe recipe = library.catalog().recipe(layer.spec, inputs_, outputs_, mode);
   parameters_ = std::move(recipe.parameters);
   saved_ = std::move(recipe.saved);
@@ -18,8 +21,10 @@ OpHarness::OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode, std:
 }
 
 OpHarness::OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
-                     bool clipped)
+                     Scaled scaled)
     : library_(library), parameters_{parameter} {
+  norm_floats_ = scaled == Scaled::kForTheLoss ? kLossScaledNormFloats : 2;
+  const bool clipped = scaled != Scaled::kNot;
   UpdateRecipe recipe = library.catalog().update_recipe(spec, parameter, clipped);
   saved_ = std::move(recipe.state);
   ops_ = {std::move(recipe.op)};
@@ -29,6 +34,7 @@ OpHarness::OpHarness(OpLibrary& library, const OptimizerSpec& spec, const Parame
 OpHarness::OpHarness(OpLibrary& library, const GradientNormSpec& spec,
                      const std::vector<ParameterRecipe>& parameters)
     : library_(library), parameters_(parameters) {
+  norm_floats_ = spec.loss_scaled ? kLossScaledNormFloats : 2;
   ops_ = {library.catalog().gradient_norm_recipe(spec, parameters)};
   build_tape(spec, Phase::kUpdate);
 }
@@ -39,6 +45,10 @@ OpHarness::OpHarness(OpLibrary& library, const GradientSumSpec& spec, const Para
   build_tape(spec, Phase::kBackward);
 }
 
+TensorType OpHarness::copy_type(const ParameterRecipe& parameter) {
+  return {.data_type = parameter.copy.value_or(parameter.type.data_type), .dims = parameter.type.dims};
+}
+
 TensorType OpHarness::type_of(const Operand& operand) const {
   switch (operand.role) {
     case OperandRole::kInput:
@@ -47,12 +57,19 @@ TensorType OpHarness::type_of(const Operand& operand) const {
     case OperandRole::kOutput:
     case OperandRole::kOutputGradient:
       return outputs_.at(operand.index);
-    case OperandRole::kParameter:
+    case OperandRole::kParameter: {
+      const ParameterRecipe& parameter = parameters_.at(operand.index);
+      return reads_copies_ ? copy_type(parameter) : parameter.type;
+    }
+    case OperandRole::kParameterCopy:
+      return copy_type(parameters_.at(operand.index));
     case OperandRole::kParameterGradient:
     case OperandRole::kGradientSum:
       return parameters_.at(operand.index).type;
     case OperandRole::kGradientNorm:
-      return {.dims = {2}};
+      return {.dims = {norm_floats_}};
+    case OperandRole::kLossScale:
+      return {.dims = {sizeof(LossScale) / sizeof(float)}};
     case OperandRole::kSaved:
     case OperandRole::kState:
       break;
@@ -61,24 +78,33 @@ TensorType OpHarness::type_of(const Operand& operand) const {
 }
 
 bool OpHarness::is_filter_like(const Operand& operand) const {
-  return operand.role == OperandRole::kParameter || operand.role == OperandRole::kParameterGradient ||
-         operand.role == OperandRole::kGradientSum;
+  return operand.role == OperandRole::kParameter || operand.role == OperandRole::kParameterCopy ||
+         operand.role == OperandRole::kParameterGradient || operand.role == OperandRole::kGradientSum;
 }
 
 std::uint64_t OpHarness::bytes_of(const Operand& operand) const {
-  return is_filter_like(operand) ? parameters_.at(operand.index).storage_bytes : type_of(operand).bytes();
+  return is_filter_like(operand)
+             ? parameters_.at(operand.index).stored_elements() * size_of(type_of(operand).data_type)
+             : type_of(operand).bytes();
 }
 
 // What no op of this tape makes is loaded.
 ValueKind OpHarness::kind_of(const Operand& operand) const {
   if (operand.role == OperandRole::kParameter) {
-    return ValueKind::kParameter;
+    return reads_copies_ && parameters_.at(operand.index).copy ? ValueKind::kParameterCopy
+                                                               : ValueKind::kParameter;
+  }
+  if (operand.role == OperandRole::kParameterCopy) {
+    return ValueKind::kParameterCopy;
   }
   if (operand.role == OperandRole::kState) {
     return ValueKind::kOptimizerState;
   }
   if (operand.role == OperandRole::kGradientSum) {
     return ValueKind::kGradientSum;
+  }
+  if (operand.role == OperandRole::kLossScale) {
+    return ValueKind::kLossScale;
   }
   const bool made = std::ranges::any_of(
       ops_, [&](const OpRecipe& op) { return std::ranges::find(op.writes, operand) != op.writes.end(); });
@@ -102,8 +128,19 @@ ValueId OpHarness::declare(const Operand& operand) {
 
 void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
   for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
-    const ValueId value = declare({OperandRole::kParameter, i});
-    parts_.parameters.push_back({.value = value, .state = {}, .recipe = parameters_[i]});
+    TapeParameter parameter{
+        .value = declare({OperandRole::kParameter, i}), .state = {}, .recipe = parameters_[i]};
+    if (parameters_[i].copy && !reads_copies_) {
+      parameter.copy = declare({OperandRole::kParameterCopy, i});
+    } else if (parameters_[i].copy) {  // which the ops read; nobody reads the parameter itself
+      parameter.copy = parameter.value;
+      parameter.value = static_cast<ValueId>(parts_.values.size());
+      parts_.values.push_back({.name = "parameter" + std::to_string(i),
+                               .kind = ValueKind::kParameter,
+                               .type = parameters_[i].type,
+                               .bytes = parameters_[i].storage_bytes});
+    }
+    parts_.parameters.push_back(std::move(parameter));
   }
   parts_.model = "one op";
   parts_.layers = {{.name = "layer"}};
@@ -146,20 +183,27 @@ OpId OpHarness::writer(const Operand& operand) const {
 
 void OpHarness::set(const Operand& operand, const reference::Array& array) {
   const std::vector<float> data = to_channels_last(array);
+  const DataType type = type_of(operand).data_type;
+  std::vector<std::byte> wide(buffer(operand).as<std::byte>().size() / size_of(type) * sizeof(float));
   if (is_filter_like(operand)) {
-    program_->pack_parameter(operand.index, data, buffer(operand).data());
+    program_->pack_parameter(operand.index, data, wide.data());
   } else {
-    std::ranges::copy(data, buffer(operand).as<float>().begin());
+    std::memcpy(wide.data(), data.data(), data.size() * sizeof(float));
   }
+  if (is_narrow(type)) {
+    narrow_in_place(type, wide.data(), wide.size() / sizeof(float));
+  }
+  std::ranges::copy_n(wide.begin(), static_cast<std::ptrdiff_t>(buffer(operand).as<std::byte>().size()),
+                      buffer(operand).as<std::byte>().begin());
 }
 
 reference::Array OpHarness::get(const Operand& operand) {
   const TensorType type = type_of(operand);
-  std::vector<float> data(type.elements());
+  std::vector<float> data = widened(type.data_type, buffer(operand).as<std::byte>());
   if (is_filter_like(operand)) {
-    program_->unpack_parameter(operand.index, buffer(operand).data(), data);
-  } else {
-    std::ranges::copy(buffer(operand).as<float>(), data.begin());
+    const std::vector<float> stored = std::move(data);
+    data.resize(type.elements());
+    program_->unpack_parameter(operand.index, stored.data(), data);
   }
   return from_channels_last(type.dims, data);
 }
@@ -190,7 +234,9 @@ void OpHarness::run(OpId op, const RunOptions& options) {
       written.set_read_only(false);  // an update: always in place
       writes.push_back(written.range());
     } else {
-      written.poison();
+      if (!options.keeps_writes) {
+        written.poison();
+      }
       writes.push_back(written.range());
     }
   }

@@ -30,8 +30,11 @@ class OpHarness {
   // The ops are those of forward and backward, in this order.
   OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode = Mode::kTraining, std::size_t shift = 0);
   // One op: the update of this parameter.
+  enum class Scaled : std::uint8_t { kNot, kToANorm, kForTheLoss };  // its gradient
   OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
-            bool clipped = false);
+            Scaled scaled = Scaled::kNot);
+  OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter, bool clipped)
+      : OpHarness(library, spec, parameter, clipped ? Scaled::kToANorm : Scaled::kNot) {}
   // One op: the norm of the gradients of these parameters.
   OpHarness(OpLibrary& library, const GradientNormSpec& spec, const std::vector<ParameterRecipe>& parameters);
   // One op: takes the gradient of this parameter into the sum of a step's micro-batches.
@@ -43,7 +46,8 @@ class OpHarness {
   // The op that writes this; fails the test where there is none.
   OpId writer(const Operand& operand) const;
 
-  // fp32 operands that lie densely, in logical order; parameters and their gradients in either form.
+  // Operands of floating-point numbers that lie densely, in logical order, rounded to their type; parameters,
+  // or the copies that ops read, and their gradients in either form.
   void set(const Operand& operand, const reference::Array& array);
   reference::Array get(const Operand& operand);
   GuardedBuffer& buffer(const Operand& operand) { return *buffers_.at(key(operand)); }
@@ -52,6 +56,7 @@ class OpHarness {
     std::uint32_t algorithm = 0;
     std::optional<Overwrite> in_place;
     StepScalars scalars;
+    bool keeps_writes = false;  // what is written holds what was set, not NaN
   };
   void run(OpId op, const RunOptions& options);
   void run(OpId op) { run(op, RunOptions{}); }
@@ -70,7 +75,12 @@ class OpHarness {
   void build_tape(const OpSpec& spec, Phase last_phase);
   void compile(OpId op, std::uint32_t algorithm);
 
+  static TensorType copy_type(const ParameterRecipe& parameter);
+
   OpLibrary& library_;
+  static constexpr std::int64_t kLossScaledNormFloats = sizeof(LossScaledNorm) / sizeof(float);
+  std::int64_t norm_floats_ = 2;
+  bool reads_copies_ = false;  // of parameters: ops of a layer do, an update writes them
   std::vector<TensorType> inputs_;
   std::vector<TensorType> outputs_;
   std::vector<ParameterRecipe> parameters_;

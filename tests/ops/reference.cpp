@@ -27,10 +27,58 @@ void Sums::add(std::size_t element, double term) {
   ++terms[element];
 }
 
-double Sums::bound(std::size_t element) const {
+namespace {
+
+// Half the distance of neighbours: in parts of a number, and, where there is nothing smaller, as such.
+struct Roundoff {
+  double unit = 0;
+  double smallest = 0;
+};
+
+Roundoff roundoff_of(DataType type) {
+  switch (type) {
+    case DataType::kBf16:
+      return {.unit = 0x1p-8, .smallest = 0x1p-134};
+    case DataType::kF16:
+      return {.unit = 0x1p-11, .smallest = 0x1p-25};
+    default:
+      return {};
+  }
+}
+
+// By the definition of rounding to nearest, ties to even.
+double rounded(double value, int fraction_bits, int least_exponent) {
+  if (value == 0 || !std::isfinite(value)) {
+    return value;
+  }
+  const int exponent = std::max(std::ilogb(value), least_exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(value, fraction_bits - exponent)), exponent - fraction_bits);
+}
+
+}  // namespace
+
+double Sums::bound(std::size_t element, DataType type) const {
   constexpr double kUnitRoundoff = 0x1p-24;
   const double nu = static_cast<double>(terms[element]) * kUnitRoundoff;
-  return nu / (1 - nu) * magnitude[element];
+  const double in_fp32 = nu / (1 - nu) * magnitude[element];
+  const Roundoff rounding = roundoff_of(type);
+  return in_fp32 + rounding.unit * (std::abs(value.data[element]) + in_fp32) + rounding.smallest;
+}
+
+Array rounded(Array array, DataType type) {
+  for (double& number : array.data) {
+    switch (type) {
+      case DataType::kBf16:
+        number = rounded(number, 7, -126);
+        break;
+      case DataType::kF16:
+        number = rounded(number, 10, -14);
+        break;
+      default:
+        number = static_cast<double>(static_cast<float>(number));
+    }
+  }
+  return array;
 }
 
 Array relu(const Array& x) {

@@ -29,9 +29,13 @@ struct Sums {
 
   explicit Sums(const Dims& dims);
   void add(std::size_t element, double term);
-  // What single precision may be off by.
-  double bound(std::size_t element) const;
+  // What single precision may be off by, and, of another type, a result of single precision that is rounded
+  // to it.
+  double bound(std::size_t element, DataType type = DataType::kF32) const;
 };
+
+// The nearest numbers of that type of floating-point numbers.
+Array rounded(Array array, DataType type);
 
 Array relu(const Array& x);
 Array relu_backward(const Array& y, const Array& dy);

@@ -167,7 +167,8 @@ Findings judge_on_paper(const RandomNetwork& random) {
     append(findings, name,
            judge_tape(*lower_to_tape(random.network, *catalog, random.training), random.seed));
     append(findings, name + ", evaluation",
-           judge_tape(*lower_to_evaluation_tape(random.network, *catalog), random.seed));
+           judge_tape(*lower_to_evaluation_tape(random.network, *catalog, random.training.precision),
+                      random.seed));
   }
   return findings;
 }

@@ -428,7 +428,20 @@ class Grower {
     if (!learned_.empty() && draws_.chance(30)) {
       training.results.push_back(draws_.one_of(learned_) + ".gradient");
     }
+    training.precision = draw_precision();
     return training;
+  }
+
+  PrecisionOptions draw_precision() {
+    PrecisionOptions precision;
+    if (draws_.chance(40)) {
+      precision.storage = draws_.one_of(std::array{DataType::kBf16, DataType::kF16});
+      if (!learned_.empty() && draws_.chance(50)) {
+        const std::string& parameter = draws_.one_of(learned_);
+        precision.fp32_layers.push_back(parameter.substr(0, parameter.find('.')));
+      }
+    }
+    return precision;
   }
 
   std::uint64_t seed_;
@@ -487,6 +500,9 @@ struct InWords {
     return "local response normalisation over " + std::to_string(s.size);
   }
   std::string operator()(const DropoutSpec& s) const { return "dropout of " + number(s.probability); }
+  std::string operator()(const ConversionSpec& s) const {
+    return std::string("conversion to ") + to_string(s.to);
+  }
   std::string operator()(const SoftmaxCrossEntropySpec& s) const {
     return "softmax cross-entropy, weight " + number(s.weight);
   }
@@ -507,6 +523,8 @@ struct InWords {
     return ", gradients clipped to " + number(s.max_norm);
   }
   std::string operator()(const GradientSumSpec&) const { return ", gradients accumulated"; }
+  std::string operator()(const GradientScalingSpec&) const { return ", gradients scaled"; }
+  std::string operator()(const LossScaleUpdateSpec&) const { return ", loss scale adapted"; }
   std::string operator()(const AllReduceSpec&) const { return ", gradients summed over ranks"; }
 
  private:
@@ -551,6 +569,12 @@ std::string describe(const RandomNetwork& random) {
                      std::visit(InWords(), random.training.optimizer);
   if (random.training.clip_norm) {
     text += InWords()(GradientNormSpec{.max_norm = *random.training.clip_norm});
+  }
+  if (is_narrow(random.training.precision.storage)) {
+    text += std::string(", ") + to_string(random.training.precision.storage);
+    for (const std::string& layer : random.training.precision.fp32_layers) {
+      text += " but for " + layer;
+    }
   }
   for (const Layer& layer : network.layers()) {
     text += "\n  " + layer.name + " = " + std::visit(InWords(), layer.spec) + "; of";

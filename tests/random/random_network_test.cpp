@@ -94,6 +94,10 @@ class Census {
     see("feature map for the host alone",
         std::ranges::any_of(network.outputs(), [&](std::uint32_t output) { return readers[output] == 0; }));
     count(random.training);
+    const Network typed = network.with_precision(random.training.precision);
+    for (const Layer& layer : typed.layers()) {
+      see("layer kind " + std::to_string(layer.spec.index()));  // conversions, too
+    }
     for (const std::string& what : seen_) {
       ++counts_[what];
     }
@@ -109,7 +113,6 @@ class Census {
   }
 
   void count(const Network& network, const Layer& layer) {
-    see("layer kind " + std::to_string(layer.spec.index()));
     see("layer that reads a feature map twice",
         std::set(layer.inputs.begin(), layer.inputs.end()).size() < layer.inputs.size());
     const Dims& dims = network.type(layer.output).dims;
@@ -140,6 +143,8 @@ class Census {
     }
     see("clipping", training.clip_norm.has_value());
     see("results", !training.results.empty());
+    see(to_string(training.precision.storage));
+    see("layers that keep fp32", !training.precision.fp32_layers.empty());
   }
 
   std::set<std::string> seen_;  // in the network at hand
@@ -177,10 +182,14 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
                                   "adam",
                                   "adamw",
                                   "clipping",
-                                  "results"};
-  // What comes last in OpSpec is no layer: two optimizers, and the norm and the sums of gradients.
+                                  "results",
+                                  "fp32",
+                                  "bf16",
+                                  "fp16",
+                                  "layers that keep fp32"};
+  // What comes last in OpSpec is no layer: two optimizers, the norm, sums and scaling of gradients.
   const std::size_t layers = OpSpec(SgdSpec{}).index();
-  ASSERT_EQ(layers + 5, std::variant_size_v<OpSpec>);
+  ASSERT_EQ(layers + 7, std::variant_size_v<OpSpec>);
   for (std::size_t kind = 0; kind < layers; ++kind) {
     wanted.push_back("layer kind " + std::to_string(kind));
   }

@@ -34,6 +34,7 @@ Json common_part() {
           {"algorithms", "performance"},
           {"seed", 1},
           {"algorithms_source", "onednn 2.6.3"},
+          {"precision", "fp32"},
           {"product_precision", {{"convolutions", "tf32"}, {"matrix_products", "fp32"}}},
           {"engine_trials", {{"convolutions", 5}, {"engines", 12}, {"untimed", 1}, {"seconds", 1.5}}},
           {"budget_bytes", std::uint64_t{12} << 30},
@@ -73,6 +74,9 @@ Json common_part() {
             {"keep_algorithms", false},
             {"tf32", false},
             {"fp32", false},
+            {"precision", nullptr},
+            {"fp32_layers", nullptr},
+            {"loss_scale", nullptr},
             {"engine_timings", nullptr},
             {"engine_trial_seconds", nullptr},
             {"profile", nullptr},
@@ -110,6 +114,8 @@ Json train_summary() {
                   {"step_seconds", 0.5},
                   {"stall_seconds", 0.0},
                   {"images_per_second", 128.0},
+                  {"loss_scale", nullptr},
+                  {"skipped_steps", nullptr},
                   {"loss", 2.3},
                   {"test_accuracy", 0.9},
                   {"weights_sha256", std::string(64, '0')},
@@ -222,8 +228,14 @@ TEST(SummarySchema, RejectsValuesThatCannotBe) {
 // --- lines of the type "step" ------------------------------------------------------------------------------
 
 Json step_line() {
-  return {{"schema", 1},          {"type", "step"}, {"step", 1}, {"loss", 2.3}, {"images_per_second", 17.5},
-          {"stall_fraction", 0.0}};
+  return {{"schema", 1},
+          {"type", "step"},
+          {"step", 1},
+          {"loss", 2.3},
+          {"images_per_second", 17.5},
+          {"stall_fraction", 0.0},
+          {"loss_scale", nullptr},
+          {"skipped_steps", nullptr}};
 }
 
 std::vector<std::string> step_errors(const Json& line) {

@@ -466,8 +466,8 @@ TEST_F(CheckpointTest, EveryBitOfTheDataCounts) {
 
 TEST_F(CheckpointTest, AnotherVersionIsRefused) {
   save_odd_state();
-  edit_metadata("version", "3");
-  EXPECT_THAT(rejection<DataError>(), AllOf(HasSubstr("version: expected 1 or 2"), HasSubstr("\"3\"")));
+  edit_metadata("version", "4");
+  EXPECT_THAT(rejection<DataError>(), AllOf(HasSubstr("version: expected 1, 2 or 3"), HasSubstr("\"4\"")));
 }
 
 TEST_F(CheckpointTest, NoMetadataMayBeMissingOrUnknown) {
@@ -484,11 +484,49 @@ TEST_F(CheckpointTest, NoMetadataMayBeMissingOrUnknown) {
   EXPECT_THAT(rejection<DataError>(), HasSubstr("colour"));
 }
 
+// Of another precision: accepted, with the algorithms that a run in that precision has, since other ops
+// compute it.
+TEST_F(CheckpointTest, GoesOnInAnotherPrecision) {
+  TrainingOptions narrow = kTraining;
+  narrow.precision = {.storage = DataType::kBf16, .fp32_layers = {"fc"}};
+  {
+    Session session(tiny_run(tiny(), narrow), {.seed = 3});
+    save_checkpoint(path(), session);
+  }
+  const Checkpoint checkpoint(path());
+  EXPECT_EQ(checkpoint.info().precision, narrow.precision);
+  for (const TrainingOptions& training : {kTraining, narrow}) {
+    const PlannedRun run = plan_resumed_run(checkpoint, tiny(), run_options(training));
+    Session session(run, {});
+    session.restore(checkpoint.state(run));
+    EXPECT_EQ(session.weights_sha256(), Session(tiny_run(tiny(), narrow), {.seed = 3}).weights_sha256());
+    EXPECT_EQ(run.options.recorded_algorithms.empty(), training.precision != narrow.precision);
+  }
+}
+
+TEST_F(CheckpointTest, FilesWithoutAPrecisionAreOfFp32) {
+  const PlannedRun run = tiny_run();
+  save_odd_state(run);
+  edit([](Edited& edited) {
+    edited.metadata.erase("precision");
+    edited.metadata.erase("fp32_layers");
+    edited.metadata.erase("loss_scale");
+    edited.metadata["version"] = "2";
+  });
+  const Checkpoint checkpoint(path());
+  EXPECT_EQ(checkpoint.info().precision, PrecisionOptions{});
+  EXPECT_EQ(plan_resumed_run(checkpoint, tiny(), run_options(kTraining)).options.recorded_algorithms,
+            checkpoint.info().algorithms);
+  expect_same(checkpoint.state(run), odd_state(run));
+}
+
 TEST_F(CheckpointTest, TheFirstVersionWithoutAGlobalBatchIsGoneOnFrom) {
   const PlannedRun run = tiny_run();
   save_odd_state(run);
   edit([](Edited& edited) {
-    edited.metadata.erase("global_batch");
+    for (const char* const key : {"global_batch", "precision", "fp32_layers", "loss_scale"}) {
+      edited.metadata.erase(key);
+    }
     edited.metadata["version"] = "1";
   });
   const Checkpoint checkpoint(path());
@@ -517,6 +555,11 @@ TEST_F(CheckpointTest, MetadataOfAnotherFormAreRefused) {
         R"({"kind":"sgd","momentum":0.5,"weight_decay":0,"beta1":1})",
         R"({"kind":"sgd","momentum":1e99,"weight_decay":0})"}},
       {"clip_norm", {"", "[1]", "\"1\"", "much"}},
+      {"precision", {"", "int32", "fp8"}},
+      {"loss_scale",
+       {"", "8", R"({"scale":8})", R"({"scale":0,"good_steps":0,"skipped_steps":0})",
+        R"({"scale":8,"good_steps":-1,"skipped_steps":0})",
+        R"({"scale":"8","good_steps":0,"skipped_steps":0})"}},
       {"algorithms",
        {"", "{}", "[]", R"({"conv1.forward":1})", R"({"conv1.forward":{"a":"b"}})", "{\"a\":"}}};
   save_odd_state();

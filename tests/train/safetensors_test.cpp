@@ -45,6 +45,7 @@ const std::vector<SafetensorsTensor> kTensors{
     {.name = "scalar", .data_type = DataType::kF32, .dims = {}},
     {.name = "quote \" backslash \\ line\n \u00fc \u4e2d", .data_type = DataType::kU8, .dims = {5}},
     {.name = "none", .data_type = DataType::kF32, .dims = {0, 7}},
+    {.name = "half", .data_type = DataType::kF16, .dims = {3, 2}},
     {.name = "last", .data_type = DataType::kI32, .dims = {1, 2}}};
 const SafetensorsMetadata kMetadata{{"step", "12345678901234"}, {"", "empty"}, {"text", "a \"b\"\n\u00fc"}};
 
@@ -315,8 +316,8 @@ std::vector<Lie> lies() {
       {"a text for metadata", metadata_of(R"("x")"), 0, "expected an object"},
       {"a number in the metadata", metadata_of(R"({"k":1})"), 0, "metadata, key \"k\": expected a text"},
       {"an object in the metadata", metadata_of(R"({"k":{}})"), 0, "expected a text"},
-      {"a dtype of another version", tensor_with(R"("F16")", "[4]", "[0,8]"), 8,
-       "F32, I32, U8), found \"F16\""},
+      {"a dtype of another version", tensor_with(R"("F8_E4M3")", "[4]", "[0,4]"), 4,
+       "F32, F16, BF16, I32, U8), found \"F8_E4M3\""},
       {"a dtype in small letters", tensor_with(R"("f32")", "[2]", "[0,8]"), 8, "found \"f32\""},
       {"a number for a dtype", tensor_with("32", "[2]", "[0,8]"), 8, "name of a data type, found 32"},
       {"a number for a shape", shaped("2"), 8, "list of dimensions, found 2"},
@@ -524,7 +525,7 @@ std::string description(std::vector<SafetensorsTensor> tensors, const Safetensor
   }
   std::ranges::sort(tensors, {}, &SafetensorsTensor::name);
   for (const SafetensorsTensor& tensor : tensors) {
-    constexpr std::array<const char*, 3> kTypes{"float32", "int32", "uint8"};
+    constexpr std::array<const char*, 4> kTypes{"float32", "int32", "uint8", "float16"};  // NumPy has no bf16
     Sha256 hash;
     hash.update(data(tensor));
     out << "tensor " << json(tensor.name) << ' ' << kTypes.at(static_cast<std::size_t>(tensor.data_type))

@@ -1,7 +1,7 @@
-// Every network of the zoo that fits into a test trains on `cpu`: some steps at a small size end with the same
-// weights to the last bit under every policy, in the smallest budget and in a large one, and take exactly the
-// memory that was predicted. (vgg116 to vgg416 have 5 GiB of state at any input size; they are planned only,
-// in zoo_plan_test.)
+// Every network of the zoo that fits into a test trains on `cpu`: some steps at a small size end with the
+// same weights to the last bit under every policy, in the smallest budget and in a large one, and take
+// exactly the memory that was predicted. (vgg116 to vgg416 have 5 GiB of state at any input size; they are
+// planned only, in zoo_plan_test.)
 
 #include <gtest/gtest.h>
 
@@ -157,7 +157,7 @@ TEST(ZooTrainingTest, Unet3DTakesAThirdOfItsBaselineAtMost) {
   // What oneDNN's kernels take for themselves depends on the processor: 54 MiB without AVX-512.
   const std::uint64_t workspace = largest_workspace(run);
   EXPECT_LT(*options.memory_bytes - workspace, (baseline_peak(options) - workspace) / 3);
-  const TrainingResult result = train(run, "synthetic", 10);
+  const TrainingResult result = train(run, "synthetic", kSteps);
   EXPECT_EQ(result.steps, kSteps);
   EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
   // Filter and data gradients are ops of their own: the input is gone when the data gradient comes.

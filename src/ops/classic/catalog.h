@@ -13,7 +13,8 @@ namespace vdnn::classic {
 
 // Of a pass over a convolution, forward or one of the gradients; at least one, the first choice first.
 // Thread-safe.
-using ConvolutionAlgorithms = std::function<std::vector<Algorithm>(const ops::Convolution&, Direction)>;
+using ConvolutionAlgorithms =
+    std::function<std::vector<Algorithm>(const ops::Convolution&, Direction, DataType elements)>;
 
 // `source`: what algorithms_source() reports. Fully connected layers have one algorithm, in that precision.
 std::unique_ptr<OpCatalog> make_catalog(ConvolutionAlgorithms algorithms, std::string source,

@@ -97,12 +97,12 @@ std::unique_ptr<OpCatalog> classic::make_catalog(ConvolutionAlgorithms algorithm
 
 std::unique_ptr<OpCatalog> classic::make_tensor_core_catalog(const SimProfile& profile,
                                                              const ProductPrecisions& precisions) {
-  ConvolutionAlgorithms algorithms = convolution_algorithms;
-  if (precisions.convolutions == ProductPrecision::kTf32) {
-    algorithms = [profile](const ops::Convolution& convolution, Direction pass) {
-      return tensor_core_algorithms(convolution, pass, profile);
-    };
-  }
+  const bool tf32 = precisions.convolutions == ProductPrecision::kTf32;
+  ConvolutionAlgorithms algorithms = [profile, tf32](const ops::Convolution& convolution, Direction pass,
+                                                     DataType elements) {
+    return tf32 || is_narrow(elements) ? tensor_core_algorithms(convolution, pass, profile, elements)
+                                       : convolution_algorithms(convolution, pass);
+  };
   return make_catalog(std::move(algorithms), ops::source_with("classic", precisions),
                       precisions.matrix_products);
 }

@@ -22,8 +22,8 @@ constexpr double kBytesPerSecond = 268.8e9;
 constexpr double kImplicitEfficiency = 0.6;
 constexpr double kFftEfficiency = 0.55;
 constexpr double kWinogradEfficiency = 0.75;
-constexpr double kBlock = 64;  // filters that share what is transformed
-constexpr std::uint64_t kReal = sizeof(float);
+constexpr double kBlock = 64;                   // filters that share what is transformed
+constexpr std::uint64_t kReal = sizeof(float);  // of transforms, whatever the operands
 constexpr std::uint64_t kComplex = 2 * sizeof(float);
 constexpr std::int64_t kTile = 32;
 constexpr std::int64_t kLargestPlane = 256;  // of fft, each way
@@ -41,7 +41,7 @@ std::int64_t divide_up(std::int64_t value, std::int64_t unit) {
 }
 
 // Of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
-Cost convolution_cost(const Convolution& convolution) {
+Cost convolution_cost(const Convolution& convolution, DataType elements) {
   const auto batch = static_cast<double>(convolution.batch);
   const auto inputs = static_cast<double>(convolution.input_channels);
   const auto outputs = static_cast<double>(convolution.output_channels);
@@ -50,7 +50,8 @@ Cost convolution_cost(const Convolution& convolution) {
   const auto input_space = static_cast<double>(element_count(convolution.input));
   const auto output_space = static_cast<double>(element_count(convolution.output));
   return {.flops = 2 * batch * output_space * filter,
-          .bytes = kReal * (batch * (inputs * input_space + outputs * output_space) + filter),
+          .bytes = static_cast<double>(size_of(elements)) *
+                   (batch * (inputs * input_space + outputs * output_space) + filter),
           .arithmetic = Arithmetic::kConvolution};
 }
 
@@ -59,16 +60,18 @@ using SecondsOf = std::function<double(const Cost&)>;
 class Estimate {
  public:
   // `products`: what the methods that multiply matrices do so in.
-  Estimate(const Convolution& convolution, Direction pass, ProductPrecision products, SecondsOf seconds)
+  Estimate(const Convolution& convolution, Direction pass, DataType elements, ProductPrecision products,
+           SecondsOf seconds)
       : c_(convolution),
         pass_(pass),
+        element_(size_of(elements)),
         products_(products),
         seconds_(std::move(seconds)),
         batch_(static_cast<std::uint64_t>(convolution.batch)),
         inputs_(static_cast<std::uint64_t>(convolution.input_channels)),
         outputs_(static_cast<std::uint64_t>(convolution.output_channels)),
         window_(element_count(convolution.kernel)),
-        cost_(convolution_cost(convolution)) {}
+        cost_(convolution_cost(convolution, elements)) {}
 
   std::vector<Algorithm> algorithms() {
     implicit_gemm();
@@ -130,11 +133,11 @@ class Estimate {
 
   void implicit_precomp_gemm() {
     const std::uint64_t gathered = pass_ == Direction::kBackwardData ? outputs_ : inputs_;
-    add_product("implicit_precomp_gemm", product({kReal, gathered, window_}), cost_.flops);
+    add_product("implicit_precomp_gemm", product({element_, gathered, window_}), cost_.flops);
   }
 
   void gemm() {
-    add_product("gemm", product({kReal, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
+    add_product("gemm", product({element_, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
   }
 
   // What computes the convolution in another space: stride 1 only.
@@ -203,6 +206,7 @@ class Estimate {
 
   const Convolution& c_;
   Direction pass_;
+  std::uint64_t element_;  // bytes of one of an operand
   ProductPrecision products_;
   SecondsOf seconds_;
   std::uint64_t batch_;
@@ -215,17 +219,20 @@ class Estimate {
 
 }  // namespace
 
-std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass) {
+std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass,
+                                              DataType elements) {
   const auto seconds = [](const Cost& cost) {
     return std::max(cost.flops / kFlopsPerSecond, cost.bytes / kBytesPerSecond);
   };
-  return Estimate(convolution, pass, ProductPrecision::kFp32, seconds).algorithms();
+  return Estimate(convolution, pass, elements, ops::product_precision(elements), seconds).algorithms();
 }
 
 std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
-                                              const SimProfile& profile) {
+                                              const SimProfile& profile, DataType elements) {
   const auto seconds = [&](const Cost& cost) { return profile.seconds(cost); };
-  return Estimate(convolution, pass, ProductPrecision::kTf32, seconds).algorithms();
+  return Estimate(convolution, pass, elements, ops::product_precision(elements, ProductPrecision::kTf32),
+                  seconds)
+      .algorithms();
 }
 
 }  // namespace vdnn::classic

@@ -58,12 +58,15 @@ using ops::Convolution;
 
 // Fastest first; among equals less workspace. Each with its cost. `pass`: forward or one of the gradients.
 // Throws InvalidArgument where a workspace overflows 64 bits.
-std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass);
+// `elements`: of X, Y, the filter and their gradients; transforms are in fp32 whatever these are.
+std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass,
+                                              DataType elements = DataType::kF32);
 
 // The same on tensor cores: what multiplies matrices (implicit_gemm, implicit_precomp_gemm, gemm) does so in
-// TF32 and is named so, the transformed methods stay in fp32. In the order of the profile's rates, since how
-// much faster TF32 is differs by device. Efficiencies are those above.
+// the elements' type, or of fp32 in TF32 and is then named so; the transformed methods stay in fp32. In the
+// order of the profile's rates, since how much faster TF32 is differs by device. Efficiencies are those
+// above.
 std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
-                                              const SimProfile& profile);
+                                              const SimProfile& profile, DataType elements = DataType::kF32);
 
 }  // namespace vdnn::classic

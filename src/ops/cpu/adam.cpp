@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "src/ops/adam_coefficients.h"
+#include "src/ops/cpu/gradient_scale.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/parameter_copy.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/standard_updates.h"
 
@@ -14,8 +16,12 @@ namespace {
 
 class AdamKernel final : public CpuKernel {
  public:
-  AdamKernel(const Context& context, const AdamSpec& spec, std::uint64_t elements, bool clipped)
-      : threads_(context.threads), spec_(spec), elements_(elements), clipped_(clipped) {}
+  AdamKernel(const Context& context, const AdamSpec& spec, const KernelRequest& request)
+      : threads_(context.threads),
+        spec_(spec),
+        elements_(request.tape.value(request.op.reads[0]).bytes / sizeof(float)),
+        gradient_scaling_(request, 2),
+        copy_(request) {}
 
   void run(const OpOperands& operands, const StepScalars& scalars) override {
     const float* const w = read_pointer<float>(operands, 0);
@@ -25,8 +31,15 @@ class AdamKernel final : public CpuKernel {
     float* const new_w = write_pointer<float>(operands, 0);
     float* const new_m = write_pointer<float>(operands, 1);
     float* const new_v = write_pointer<float>(operands, 2);
-    const ops::AdamCoefficients c(spec_, scalars);
-    const float scale = clipped_ ? read_pointer<float>(operands, 4)[1] : 1.0F;
+    const GradientScale gradient_scale = gradient_scaling_.of(operands);
+    if (gradient_scale.skips) {
+      return;  // everything is updated in place
+    }
+    const float scale = gradient_scale.scale;
+    StepScalars counted = scalars;
+    counted.step -= gradient_scale.skipped_steps;
+    const ops::AdamCoefficients c(spec_, counted);
+    const auto copy = copy_.of(operands);
     for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
 #pragma omp simd
       for (std::uint64_t i = begin; i < end; ++i) {
@@ -38,6 +51,7 @@ class AdamKernel final : public CpuKernel {
         new_v[i] = second;
         new_w[i] = decayed - c.step_size * (first / (std::sqrt(second) * c.root_scale + c.epsilon));
       }
+      copy.write(new_w, begin, end);
     });
   }
 
@@ -45,7 +59,8 @@ class AdamKernel final : public CpuKernel {
   int threads_;
   AdamSpec spec_;
   std::uint64_t elements_;
-  bool clipped_;  // the last read is the gradients' norm
+  GradientScaling gradient_scaling_;
+  ParameterCopy copy_;
 };
 
 }  // namespace
@@ -56,8 +71,7 @@ UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& par
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AdamSpec& spec,
                                        const KernelRequest& request) {
-  const std::uint64_t bytes = request.tape.value(request.op.reads[0]).bytes;
-  return std::make_unique<AdamKernel>(context, spec, bytes / sizeof(float), request.op.reads.size() > 4);
+  return std::make_unique<AdamKernel>(context, spec, request);
 }
 
 }  // namespace vdnn::cpu

@@ -1,5 +1,6 @@
 // Concatenation of channels. Channels last, a place's channels lie together: each input is a table of places
-// by its channels, copied into, or out of, some columns of a wider one.
+// by its channels, copied into, or out of, some columns of a wider one. Channels are counted in bytes: what
+// type they have does not matter.
 
 #include <cstring>
 
@@ -24,19 +25,20 @@ struct Problem {
   std::vector<Slice> slices;   // an input
 
   explicit Problem(const Op& op) {
+    const std::uint64_t element = size_of(op.layer_outputs[0].data_type);
     for (const TensorType& input : op.layer_inputs) {
-      slices.push_back({.begin = channels, .channels = static_cast<std::uint64_t>(input.dims[1])});
+      slices.push_back({.begin = channels, .channels = element * static_cast<std::uint64_t>(input.dims[1])});
       channels += slices.back().channels;
     }
-    places = op.layer_outputs[0].elements() / channels;
+    places = op.layer_outputs[0].bytes() / channels;
   }
 };
 
-// `rows` rows of `columns` floats, a given distance apart on either side.
-void copy_columns(const float* from, std::uint64_t from_distance, float* to, std::uint64_t to_distance,
-                  std::uint64_t rows, std::uint64_t columns) {
+// `rows` rows of `columns` bytes, a given distance apart on either side.
+void copy_columns(const std::byte* from, std::uint64_t from_distance, std::byte* to,
+                  std::uint64_t to_distance, std::uint64_t rows, std::uint64_t columns) {
   for (std::uint64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * to_distance, from + row * from_distance, columns * sizeof(float));
+    std::memcpy(to + row * to_distance, from + row * from_distance, columns);
   }
 }
 
@@ -46,11 +48,11 @@ class ForwardKernel final : public CpuKernel {
 
   // Each thread makes whole rows of the output, one input after the other.
   void run(const OpOperands& operands, const StepScalars&) override {
-    float* const y = write_pointer<float>(operands, 0);
+    std::byte* const y = write_pointer<std::byte>(operands, 0);
     const auto copy_places = [&](std::uint64_t begin, std::uint64_t end) {
       for (std::size_t input = 0; input < problem_.slices.size(); ++input) {
         const Slice& slice = problem_.slices[input];
-        copy_columns(read_pointer<float>(operands, input) + begin * slice.channels, slice.channels,
+        copy_columns(read_pointer<std::byte>(operands, input) + begin * slice.channels, slice.channels,
                      y + begin * problem_.channels + slice.begin, problem_.channels, end - begin,
                      slice.channels);
       }
@@ -69,8 +71,8 @@ class BackwardKernel final : public CpuKernel {
       : threads_(context.threads), problem_(op), slice_(problem_.slices.at(op.position)) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const dy = read_pointer<float>(operands, 0);
-    float* const dx = write_pointer<float>(operands, 0);
+    const std::byte* const dy = read_pointer<std::byte>(operands, 0);
+    std::byte* const dx = write_pointer<std::byte>(operands, 0);
     const auto copy_places = [&](std::uint64_t begin, std::uint64_t end) {
       copy_columns(dy + begin * problem_.channels + slice_.begin, problem_.channels,
                    dx + begin * slice_.channels, slice_.channels, end - begin, slice_.channels);

@@ -1,12 +1,16 @@
 #include "src/ops/cpu/cpu_catalog.h"
 
 #include "src/ops/cpu/layer_ops.h"
+#include "src/ops/cpu/widened.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cpu {
 
 LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                                std::span<const TensorType> outputs, Mode mode) const {
+  if (is_widened(spec, inputs, outputs)) {
+    return widened_recipe(recipe(spec, in_fp32(inputs), in_fp32(outputs), mode), spec, inputs, outputs);
+  }
   const ThreadScope scope(context_.threads);
   try {
     return std::visit(

@@ -11,6 +11,7 @@
 #include "src/ops/cpu/filter_layer.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/cpu/widened.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -29,7 +30,9 @@ struct ParameterForms {
 std::optional<ParameterForms> filter_forms(const Context& context, const Op& op) {
   return std::visit(
       [&](const auto& spec) -> std::optional<ParameterForms> {
-        const LayerTypes types = types_of(op);
+        const std::vector<TensorType> inputs = in_fp32(op.layer_inputs);
+        const std::vector<TensorType> outputs = in_fp32(op.layer_outputs);
+        const LayerTypes types{inputs, outputs};
         if constexpr (requires { filter_layer(context, spec, types); }) {
           const FilterLayer layer = filter_layer(context, spec, types);
           return ParameterForms{.logical = layer.logical, .storage = layer.storage};
@@ -42,9 +45,10 @@ std::optional<ParameterForms> filter_forms(const Context& context, const Op& op)
 
 // Filters are the second read of a layer's forward op; everything else is stored as it is written.
 ParameterForms forms_of(const Context& context, const Tape& tape, const TapeParameter& parameter) {
-  for (const OpId reader : tape.readers(parameter.value)) {
+  const ValueId read = parameter.copy != kNone ? parameter.copy : parameter.value;
+  for (const OpId reader : tape.readers(read)) {
     const Op& op = tape.op(reader);
-    if (op.phase == Phase::kForward && op.reads.size() > 1 && op.reads[1] == parameter.value) {
+    if (op.phase == Phase::kForward && op.reads.size() > 1 && op.reads[1] == read) {
       if (const auto forms = filter_forms(context, op)) {
         return *forms;
       }
@@ -105,6 +109,14 @@ class CpuProgram final : public OpProgram {
       throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
                             " algorithms, not one of index " + std::to_string(algorithm));
     }
+    if (is_widened(op.spec, op.layer_inputs, op.layer_outputs)) {
+      return widened_kernel(context_, compile(op_in_fp32(tape_, op), algorithm),
+                            {.tape = tape_, .op = op, .algorithm = algorithm});
+    }
+    return compile(op, algorithm);
+  }
+
+  std::unique_ptr<CpuKernel> compile(const Op& op, std::uint32_t algorithm) const {
     try {
       return std::visit(
           [&](const auto& spec) -> std::unique_ptr<CpuKernel> {

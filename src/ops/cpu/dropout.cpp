@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
@@ -23,6 +24,7 @@ float keep_if(bool kept, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - static_cast<std::uint32_t>(kept)));
 }
 
+template <class Format>
 class DropoutKernel final : public CpuKernel {
  public:
   DropoutKernel(const Context& context, const DropoutSpec& spec, const TensorType& type)
@@ -33,8 +35,8 @@ class DropoutKernel final : public CpuKernel {
         elements_(type.elements() / samples_) {}
 
   void run(const OpOperands& operands, const StepScalars& scalars) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const Bits* const x = read_pointer<Bits>(operands, 0);
+    Bits* const y = write_pointer<Bits>(operands, 0);
     const std::uint64_t pairs = (elements_ + 1) / 2;
     for_each_range(samples_ * pairs, threads_, [&](std::uint64_t begin, std::uint64_t end) {
       while (begin < end) {
@@ -49,15 +51,17 @@ class DropoutKernel final : public CpuKernel {
   }
 
  private:
+  using Bits = typename Format::Bits;
+
   // Of one sample.
-  void drop(const ops::DropoutMask& mask, const float* x, float* y, std::uint64_t begin,
+  void drop(const ops::DropoutMask& mask, const Bits* x, Bits* y, std::uint64_t begin,
             std::uint64_t end) const {
     for (std::uint64_t pair = begin; pair < end; ++pair) {
       const auto [first, second] = mask.kept(pair);
       const std::uint64_t element = 2 * pair;
-      y[element] = keep_if(first, scale_ * x[element]);
+      y[element] = Format::narrow(keep_if(first, scale_ * Format::widen(x[element])));
       if (element + 1 < elements_) {
-        y[element + 1] = keep_if(second, scale_ * x[element + 1]);
+        y[element + 1] = Format::narrow(keep_if(second, scale_ * Format::widen(x[element + 1])));
       }
     }
   }
@@ -72,22 +76,22 @@ class DropoutKernel final : public CpuKernel {
 class CopyKernel final : public CpuKernel {
  public:
   CopyKernel(const Context& context, const TensorType& type)
-      : threads_(context.threads), elements_(type.elements()) {}
+      : threads_(context.threads), bytes_(type.bytes()) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const std::byte* const x = read_pointer<std::byte>(operands, 0);
+    std::byte* const y = write_pointer<std::byte>(operands, 0);
     if (x == y) {
       return;
     }
-    for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
-      std::memcpy(y + begin, x + begin, (end - begin) * sizeof(float));
+    for_each_range(bytes_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
+      std::memcpy(y + begin, x + begin, end - begin);
     });
   }
 
  private:
   int threads_;
-  std::uint64_t elements_;
+  std::uint64_t bytes_;
 };
 
 }  // namespace
@@ -105,7 +109,9 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const DropoutSpec
   if (request.op.algorithms[request.algorithm].name == kCopyAlgorithm) {
     return std::make_unique<CopyKernel>(context, type);
   }
-  return std::make_unique<DropoutKernel>(context, spec, type);
+  return with_format(type.data_type, [&]<class Format>(Format) -> std::unique_ptr<CpuKernel> {
+    return std::make_unique<DropoutKernel<Format>>(context, spec, type);
+  });
 }
 
 }  // namespace vdnn::cpu

@@ -1,10 +1,12 @@
-// ReLU, sigmoid and addition, forward and backward: loops that work in place as well. NaN passes through, so
-// that a run that diverges is seen in its loss. Gradients are told by Y: ReLU's sign is that of X where it
-// matters (a leaky one keeps it), and a sigmoid's slope is y (1 - y).
+// ReLU, sigmoid, addition and conversion, forward and backward: loops that work in place as well. NaN passes
+// through, so that a run that diverges is seen in its loss. Gradients are told by Y: ReLU's sign is that of X
+// where it matters (a leaky one keeps it), and a sigmoid's slope is y (1 - y).
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
@@ -17,108 +19,128 @@ namespace {
 // Read and written arrays may be the same, but overlap in no other way: `omp simd` holds. Choices are
 // between a value at hand and a constant, which g++ makes without a branch: one would be guessed wrong half
 // of the time.
+template <class Format>
 struct ReluForward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const ReadElements<Format> x(operands, 0);
+    const WriteElements<Format> y(operands, 0);
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
-      y[i] = x[i] < 0 ? 0.0F : x[i];
+      y.set(i, x[i] < 0 ? 0.0F : x[i]);
     }
   }
 };
 
+template <class Format>
 struct ReluBackward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const y = read_pointer<float>(operands, 0);
-    const float* const dy = read_pointer<float>(operands, 1);
-    float* const dx = write_pointer<float>(operands, 0);
+    const ReadElements<Format> y(operands, 0);
+    const ReadElements<Format> dy(operands, 1);
+    const WriteElements<Format> dx(operands, 0);
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
       const float gradient = dy[i];
-      dx[i] = y[i] <= 0 ? 0.0F : gradient;
+      dx.set(i, y[i] <= 0 ? 0.0F : gradient);
     }
   }
 };
 
+template <class Format>
 struct LeakyReluForward {
   float slope = 0;
 
   void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) const {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const ReadElements<Format> x(operands, 0);
+    const WriteElements<Format> y(operands, 0);
     const float below = slope;
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
       const float value = x[i];
       const float positive = value < 0 ? 0.0F : value;
       const float negative = value < 0 ? value : 0.0F;
-      y[i] = positive + below * negative;
+      y.set(i, positive + below * negative);
     }
   }
 };
 
+template <class Format>
 struct LeakyReluBackward {
   float slope = 0;
 
   void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) const {
-    const float* const y = read_pointer<float>(operands, 0);
-    const float* const dy = read_pointer<float>(operands, 1);
-    float* const dx = write_pointer<float>(operands, 0);
+    const ReadElements<Format> y(operands, 0);
+    const ReadElements<Format> dy(operands, 1);
+    const WriteElements<Format> dx(operands, 0);
     const float below = slope;
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
       const float gradient = dy[i];
       const float above_zero = y[i] <= 0 ? 0.0F : gradient;
       const float below_zero = y[i] <= 0 ? gradient : 0.0F;
-      dx[i] = above_zero + below * below_zero;
+      dx.set(i, above_zero + below * below_zero);
     }
   }
 };
 
 // The exponential is of -|x|: never large, so that small results keep their accuracy.
+template <class Format>
 struct SigmoidForward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const ReadElements<Format> x(operands, 0);
+    const WriteElements<Format> y(operands, 0);
     for (std::uint64_t i = begin; i < end; ++i) {
       const float power = std::exp(-std::abs(x[i]));
-      y[i] = (x[i] < 0 ? power : 1.0F) / (1.0F + power);
+      y.set(i, (x[i] < 0 ? power : 1.0F) / (1.0F + power));
     }
   }
 };
 
+template <class Format>
 struct SigmoidBackward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const y = read_pointer<float>(operands, 0);
-    const float* const dy = read_pointer<float>(operands, 1);
-    float* const dx = write_pointer<float>(operands, 0);
+    const ReadElements<Format> y(operands, 0);
+    const ReadElements<Format> dy(operands, 1);
+    const WriteElements<Format> dx(operands, 0);
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
-      dx[i] = dy[i] * (y[i] * (1.0F - y[i]));
+      dx.set(i, dy[i] * (y[i] * (1.0F - y[i])));
     }
   }
 };
 
+template <class Format>
 struct Sum {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const a = read_pointer<float>(operands, 0);
-    const float* const b = read_pointer<float>(operands, 1);
-    float* const sum = write_pointer<float>(operands, 0);
+    const ReadElements<Format> a(operands, 0);
+    const ReadElements<Format> b(operands, 1);
+    const WriteElements<Format> sum(operands, 0);
 #pragma omp simd
     for (std::uint64_t i = begin; i < end; ++i) {
-      sum[i] = a[i] + b[i];
+      sum.set(i, a[i] + b[i]);
     }
   }
 };
 
 // The gradient of a sum with respect to either term.
+template <class Format>
 struct Copy {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
-    const float* const dy = read_pointer<float>(operands, 0);
-    float* const dx = write_pointer<float>(operands, 0);
-    if (dx != dy) {
-      std::memcpy(dx + begin, dy + begin, (end - begin) * sizeof(float));
+    const ReadElements<Format> dy(operands, 0);
+    const WriteElements<Format> dx(operands, 0);
+    if (dx.bits != dy.bits) {
+      std::memcpy(dx.bits + begin, dy.bits + begin, (end - begin) * sizeof(typename Format::Bits));
+    }
+  }
+};
+
+template <class From, class To>
+struct Convert {
+  static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
+    const ReadElements<From> from(operands, 0);
+    const WriteElements<To> to(operands, 0);
+#pragma omp simd
+    for (std::uint64_t i = begin; i < end; ++i) {
+      to.set(i, from[i]);
     }
   }
 };
@@ -140,14 +162,22 @@ class ElementwiseKernel final : public CpuKernel {
   Function function_;
 };
 
-// One function for each pass.
-template <class Forward, class Backward>
+template <class Function>
 std::unique_ptr<CpuKernel> elementwise_kernel(const Context& context, const KernelRequest& request,
-                                              const Forward& forward, const Backward& backward) {
-  if (request.op.direction == Direction::kForward) {
-    return std::make_unique<ElementwiseKernel<Forward>>(context, request, forward);
-  }
-  return std::make_unique<ElementwiseKernel<Backward>>(context, request, backward);
+                                              const Function& function) {
+  return std::make_unique<ElementwiseKernel<Function>>(context, request, function);
+}
+
+// One function for each pass, over the format of the layer's maps. `make` is given a format and gives back
+// both functions.
+template <class Make>
+std::unique_ptr<CpuKernel> pass_kernel(const Context& context, const KernelRequest& request,
+                                       const Make& make) {
+  return with_format(request.op.layer_outputs[0].data_type, [&](auto format) {
+    const auto [forward, backward] = make(format);
+    return request.op.direction == Direction::kForward ? elementwise_kernel(context, request, forward)
+                                                       : elementwise_kernel(context, request, backward);
+  });
 }
 
 }  // namespace
@@ -158,12 +188,16 @@ LayerRecipe make_recipe(const Context&, const ReluSpec& spec, const LayerTypes& 
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec& spec,
                                        const KernelRequest& request) {
+  const float slope = spec.negative_slope;
   // Zero times an infinity would be none.
-  if (spec.negative_slope == 0) {
-    return elementwise_kernel(context, request, ReluForward{}, ReluBackward{});
+  if (slope == 0) {
+    return pass_kernel(context, request, []<class Format>(Format) {
+      return std::pair(ReluForward<Format>{}, ReluBackward<Format>{});
+    });
   }
-  return elementwise_kernel(context, request, LeakyReluForward{spec.negative_slope},
-                            LeakyReluBackward{spec.negative_slope});
+  return pass_kernel(context, request, [slope]<class Format>(Format) {
+    return std::pair(LeakyReluForward<Format>{slope}, LeakyReluBackward<Format>{slope});
+  });
 }
 
 LayerRecipe make_recipe(const Context&, const SigmoidSpec& spec, const LayerTypes& types, Mode mode) {
@@ -172,7 +206,9 @@ LayerRecipe make_recipe(const Context&, const SigmoidSpec& spec, const LayerType
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SigmoidSpec&,
                                        const KernelRequest& request) {
-  return elementwise_kernel(context, request, SigmoidForward{}, SigmoidBackward{});
+  return pass_kernel(context, request, []<class Format>(Format) {
+    return std::pair(SigmoidForward<Format>{}, SigmoidBackward<Format>{});
+  });
 }
 
 LayerRecipe make_recipe(const Context&, const AddSpec& spec, const LayerTypes& types, Mode mode) {
@@ -180,7 +216,25 @@ LayerRecipe make_recipe(const Context&, const AddSpec& spec, const LayerTypes& t
 }
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const AddSpec&, const KernelRequest& request) {
-  return elementwise_kernel(context, request, Sum{}, Copy{});
+  return pass_kernel(context, request,
+                     []<class Format>(Format) { return std::pair(Sum<Format>{}, Copy<Format>{}); });
+}
+
+LayerRecipe make_recipe(const Context&, const ConversionSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
+}
+
+// The gradient goes the other way.
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConversionSpec&,
+                                       const KernelRequest& request) {
+  const bool forward = request.op.direction == Direction::kForward;
+  const DataType input = request.op.layer_inputs[0].data_type;
+  const DataType output = request.op.layer_outputs[0].data_type;
+  return with_format(forward ? input : output, [&]<class From>(From) {
+    return with_format(forward ? output : input, [&]<class To>(To) {
+      return elementwise_kernel(context, request, Convert<From, To>{});
+    });
+  });
 }
 
 }  // namespace vdnn::cpu

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/cpu/sums.h"
+#include "src/ops/loss_scaling.h"
 #include "src/ops/standard_updates.h"
 
 namespace vdnn::cpu {
@@ -29,7 +31,7 @@ class GradientNormKernel final : public CpuKernel {
  public:
   GradientNormKernel(const Context& context, const GradientNormSpec& spec,
                      std::vector<std::uint64_t> elements)
-      : threads_(context.threads), max_norm_(spec.max_norm), elements_(std::move(elements)) {}
+      : threads_(context.threads), spec_(spec), elements_(std::move(elements)) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
     double sum = 0;
@@ -41,14 +43,20 @@ class GradientNormKernel final : public CpuKernel {
       });
     }
     const double norm = std::sqrt(sum);
+    const auto max_norm = static_cast<double>(spec_.max_norm);
+    if (spec_.loss_scaled) {
+      *write_pointer<LossScaledNorm>(operands, 0) =
+          ops::unscaled(norm, max_norm, *read_pointer<LossScale>(operands, elements_.size()));
+      return;
+    }
     float* const result = write_pointer<float>(operands, 0);
     result[0] = static_cast<float>(norm);
-    result[1] = static_cast<float>(clipping_scale(norm, static_cast<double>(max_norm_)));
+    result[1] = static_cast<float>(clipping_scale(norm, max_norm));
   }
 
  private:
   int threads_;
-  float max_norm_;
+  GradientNormSpec spec_;
   std::vector<std::uint64_t> elements_;  // as stored, of each gradient
 };
 
@@ -66,7 +74,8 @@ OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec,
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientNormSpec& spec,
                                        const KernelRequest& request) {
   std::vector<std::uint64_t> elements;
-  for (const ValueId gradient : request.op.reads) {
+  const std::size_t gradients = request.op.reads.size() - (spec.loss_scaled ? 1 : 0);
+  for (const ValueId gradient : std::span(request.op.reads).first(gradients)) {
     elements.push_back(request.tape.value(gradient).bytes / sizeof(float));
   }
   return std::make_unique<GradientNormKernel>(context, spec, std::move(elements));

@@ -35,6 +35,12 @@ LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& sp
 LayerRecipe make_recipe(const Context& context, const GroupNormalizationSpec& spec, const LayerTypes& types,
                         Mode mode);
 LayerRecipe make_recipe(const Context& context, const DropoutSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const Context& context, const ConversionSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const GradientScalingSpec& spec, const LayerTypes& types,
+                        Mode mode);
+LayerRecipe make_recipe(const Context& context, const LossScaleUpdateSpec& spec, const LayerTypes& types,
+                        Mode mode);
 LayerRecipe make_recipe(const Context& context, const CustomSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const Context& context, const SoftmaxCrossEntropySpec& spec, const LayerTypes& types,
                         Mode mode);
@@ -68,6 +74,12 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormal
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GroupNormalizationSpec& spec,
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const DropoutSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConversionSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientScalingSpec& spec,
+                                       const KernelRequest& request);
+std::unique_ptr<CpuKernel> make_kernel(const Context& context, const LossScaleUpdateSpec& spec,
                                        const KernelRequest& request);
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const CustomSpec& spec,
                                        const KernelRequest& request);

@@ -1,8 +1,10 @@
 // Momentum SGD over a parameter as it is stored: the order of the elements does not matter to it, and padding
 // (zero in parameter, gradient and momentum) stays zero.
 
+#include "src/ops/cpu/gradient_scale.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
+#include "src/ops/cpu/parameter_copy.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/standard_updates.h"
 
@@ -12,8 +14,12 @@ namespace {
 
 class SgdKernel final : public CpuKernel {
  public:
-  SgdKernel(const Context& context, const SgdSpec& spec, std::uint64_t elements, bool clipped)
-      : threads_(context.threads), spec_(spec), elements_(elements), clipped_(clipped) {}
+  SgdKernel(const Context& context, const SgdSpec& spec, const KernelRequest& request)
+      : threads_(context.threads),
+        spec_(spec),
+        elements_(request.tape.value(request.op.reads[0]).bytes / sizeof(float)),
+        gradient_scaling_(request, 1),
+        copy_(request) {}
 
   void run(const OpOperands& operands, const StepScalars& scalars) override {
     const float* const w = read_pointer<float>(operands, 0);
@@ -23,7 +29,12 @@ class SgdKernel final : public CpuKernel {
     float* const new_m = write_pointer<float>(operands, 1);
     const SgdSpec spec = spec_;
     const float learning_rate = scalars.learning_rate;
-    const float scale = clipped_ ? read_pointer<float>(operands, 3)[1] : 1.0F;
+    const GradientScale gradient_scale = gradient_scaling_.of(operands);
+    if (gradient_scale.skips) {
+      return;  // everything is updated in place
+    }
+    const float scale = gradient_scale.scale;
+    const auto copy = copy_.of(operands);
     for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
 #pragma omp simd
       for (std::uint64_t i = begin; i < end; ++i) {
@@ -31,6 +42,7 @@ class SgdKernel final : public CpuKernel {
         new_m[i] = momentum;
         new_w[i] = w[i] - learning_rate * momentum;
       }
+      copy.write(new_w, begin, end);
     });
   }
 
@@ -38,7 +50,8 @@ class SgdKernel final : public CpuKernel {
   int threads_;
   SgdSpec spec_;
   std::uint64_t elements_;
-  bool clipped_;  // the last read is the gradients' norm
+  GradientScaling gradient_scaling_;
+  ParameterCopy copy_;
 };
 
 }  // namespace
@@ -49,8 +62,7 @@ UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& para
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const SgdSpec& spec,
                                        const KernelRequest& request) {
-  const std::uint64_t bytes = request.tape.value(request.op.reads[0]).bytes;
-  return std::make_unique<SgdKernel>(context, spec, bytes / sizeof(float), request.op.reads.size() > 3);
+  return std::make_unique<SgdKernel>(context, spec, request);
 }
 
 }  // namespace vdnn::cpu

@@ -81,24 +81,24 @@ void require(const fe::error_t& error, const EngineQuestion& question) {
   }
 }
 
-fe::DataType_t data_type(ElementType elements) {
+fe::DataType_t data_type(DataType elements) {
   switch (elements) {
-    case ElementType::kF32:
+    case DataType::kF32:
       return fe::DataType_t::FLOAT;
-    case ElementType::kF16:
+    case DataType::kF16:
       return fe::DataType_t::HALF;
-    case ElementType::kBf16:
+    case DataType::kBf16:
       return fe::DataType_t::BFLOAT16;
-    case ElementType::kI32:
+    case DataType::kI32:
       return fe::DataType_t::INT32;
-    case ElementType::kU8:
+    case DataType::kU8:
       return fe::DataType_t::UINT8;
   }
   throw InvalidArgument("there is no such element type");
 }
 
-fe::DataType_t sum_type(ElementType elements) {
-  const bool whole = elements == ElementType::kI32 || elements == ElementType::kU8;
+fe::DataType_t sum_type(DataType elements) {
+  const bool whole = elements == DataType::kI32 || elements == DataType::kU8;
   return whole ? fe::DataType_t::INT32 : fe::DataType_t::FLOAT;
 }
 

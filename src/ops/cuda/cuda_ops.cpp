@@ -114,6 +114,12 @@ class CudaOps final : public OpLibrary {
       throw InvalidArgument(std::to_string(algorithms.size()) + " algorithms for " +
                             std::to_string(tape.ops().size()) + " ops");
     }
+    for (const Value& value : tape.values()) {
+      if (is_narrow(value.type.data_type)) {
+        throw InvalidArgument("cuda: its kernels compute fp32 only, and '" + value.name + "' is " +
+                              to_string(value.type.data_type));
+      }
+    }
     return std::make_unique<CudaProgram>(backends_, tape, algorithms);
   }
 

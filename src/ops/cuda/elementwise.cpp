@@ -63,6 +63,18 @@ OpKernel make_kernel(const SigmoidSpec&, const KernelRequest& request) {
   };
 }
 
+LayerRecipe make_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
+}
+
+LayerRecipe make_recipe(const GradientScalingSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {.forward = own_algorithm(), .backward = {}});
+}
+
+LayerRecipe make_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& types, Mode mode) {
+  return ops::standard_recipe(spec, types, mode, {.forward = own_algorithm(), .backward = {}});
+}
+
 LayerRecipe make_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode) {
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }

@@ -38,17 +38,18 @@ std::vector<Engine> offered(const std::vector<Engine>& engines) {
 
 std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector<Engine> engines,
                                      ProductPrecision precision) {
-  const EngineLimits limits = training_limits(precision);
+  const EngineLimits limits = training_limits(ops::product_precision(question.elements, precision));
   std::erase_if(engines, [&](const Engine& engine) { return !permits(limits, engine); });
   if (engines.empty()) {
     throw NoEngine(question, precision == ProductPrecision::kTf32
                                  ? "no engine computes it in fp32 or TF32 with the same bits twice"
-                                 : "no engine computes it in fp32 with the same bits twice");
+                                 : "no engine computes it with the same bits twice");
   }
   std::vector<Algorithm> algorithms;
   for (const Engine& engine : fastest_first(offered(engines))) {
-    algorithms.push_back({.name = engine.rounds_inputs() ? ops::in_tf32(engine.name) : engine.name,
-                          .workspace_bytes = engine.workspace_bytes});
+    const bool tf32 = engine.rounds_inputs() && !is_narrow(question.elements);
+    algorithms.push_back(
+        {.name = tf32 ? ops::in_tf32(engine.name) : engine.name, .workspace_bytes = engine.workspace_bytes});
     if (engine.seconds) {
       algorithms.back().cost = Cost{.seconds = *engine.seconds};
     }
@@ -84,8 +85,8 @@ class Answers {
 classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source,
                                                  ProductPrecision precision) {
   return [answers = std::make_shared<Answers>(std::move(source), precision)](
-             const ops::Convolution& convolution, Direction pass) {
-    return answers->algorithms({convolution, pass, ElementType::kF32});
+             const ops::Convolution& convolution, Direction pass, DataType elements) {
+    return answers->algorithms({convolution, pass, elements});
   };
 }
 

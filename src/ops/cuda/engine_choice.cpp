@@ -46,7 +46,7 @@ bool is_generic_engine(std::string_view name) {
 EngineLimits training_limits(ProductPrecision precision) {
   return {.workspace_bytes = std::numeric_limits<std::uint64_t>::max(),
           .deterministic = true,
-          .rounded_inputs = false,
+          .rounded_inputs = precision == ProductPrecision::kFp16 || precision == ProductPrecision::kBf16,
           .tf32 = precision == ProductPrecision::kTf32};
 }
 

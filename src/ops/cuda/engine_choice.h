@@ -68,8 +68,8 @@ struct EngineLimits {
 using vdnn::ProductPrecision;
 using vdnn::ProductPrecisions;
 
-// What training may take: operands of fp32 in products of that precision (fp32 or TF32), the same bits twice,
-// whatever the workspace.
+// What training may take: products of that precision, the same bits twice, whatever the workspace. Factors
+// are fp32 for fp32 and TF32, else of that type, and then rounded no further.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);

@@ -31,8 +31,7 @@ void set_engine_costs(OpRecipe& op) {
     } else {
       cost = untimed_cost(op, rank);
     }
-    cost->precision =
-        ops::is_in_tf32(op.algorithms[rank].name) ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
+    cost->precision = ops::is_in_tf32(op.algorithms[rank].name) ? ProductPrecision::kTf32 : op.cost.precision;
   }
 }
 

@@ -31,7 +31,7 @@ struct EngineRefusal {
   std::string_view source;
   CudnnVersion first{};
   CudnnVersion last{std::numeric_limits<int>::max()};
-  std::vector<ElementType> elements;
+  std::vector<DataType> elements;
   std::vector<Direction> directions;
   std::optional<std::size_t> dimensions_of_space;
   // The engine's number: "eng12" with whatever knobs.

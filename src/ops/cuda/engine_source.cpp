@@ -8,22 +8,6 @@ using vdnn::to_string;  // of a shape
 
 namespace {
 
-const char* name_of(ElementType elements) {
-  switch (elements) {
-    case ElementType::kF32:
-      return "fp32";
-    case ElementType::kF16:
-      return "fp16";
-    case ElementType::kBf16:
-      return "bf16";
-    case ElementType::kI32:
-      return "int32";
-    case ElementType::kU8:
-      return "uint8";
-  }
-  return "?";
-}
-
 const char* name_of(Direction direction) {
   switch (direction) {
     case Direction::kForward:
@@ -44,27 +28,13 @@ std::string shape(std::int64_t channels, const Dims& space) {
 
 }  // namespace
 
-std::uint64_t size_of(ElementType elements) {
-  switch (elements) {
-    case ElementType::kF32:
-    case ElementType::kI32:
-      return 4;
-    case ElementType::kF16:
-    case ElementType::kBf16:
-      return 2;
-    case ElementType::kU8:
-      return 1;
-  }
-  throw InvalidArgument("there is no such element type");
-}
-
 std::vector<Engine> EngineSource::list(const EngineQuestion& question) const {
   return trusted(question, do_list(question), name());
 }
 
 std::string to_string(const EngineQuestion& question) {
   const ops::Convolution& c = question.convolution;
-  return std::string(name_of(question.elements)) + " convolution, " + name_of(question.direction) +
+  return std::string(to_string(question.elements)) + " convolution, " + name_of(question.direction) +
          ", batch " + std::to_string(c.batch) + ", " + shape(c.input_channels, c.input) + " to " +
          shape(c.output_channels, c.output) + ", window " + to_string(c.kernel) + ", stride " +
          to_string(c.stride) + ", padding " + to_string(c.padding) + ", dilation " +

@@ -13,16 +13,12 @@
 
 namespace vdnn::cuda {
 
-// Of X, Y, filter and their gradients. Sums are taken in fp32 (of integers, in int32).
-enum class ElementType : std::uint8_t { kF32, kF16, kBf16, kI32, kU8 };
-
-std::uint64_t size_of(ElementType elements);
-
-// One pass of a convolution over NHWC (NDHWC) feature maps and KRSC filters.
+// One pass of a convolution over NHWC (NDHWC) feature maps and KRSC filters. `elements` is the type of X, Y,
+// the filter and their gradients; sums are fp32 (of integers, int32).
 struct EngineQuestion {
   ops::Convolution convolution;
   Direction direction = Direction::kForward;  // or one of the gradients
-  ElementType elements = ElementType::kF32;
+  DataType elements = DataType::kF32;
 };
 
 // Everything that the answer depends on, in one line: different questions, different texts.

@@ -311,7 +311,7 @@ class DeviceTrials final : public EngineTrials {
 
   std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
                                TrialKind kind, const std::function<bool()>& go_on) override {
-    if (question.elements != ElementType::kF32) {
+    if (question.elements != DataType::kF32) {
       throw InvalidArgument(to_string(question) + ": trials are of fp32 alone");
     }
     const std::unique_ptr<Device> device = make_device_();

@@ -114,14 +114,16 @@ LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mo
   const ops::FilterShape shape = ops::filter_shape(spec, types);
   const ops::Convolution convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
-      shape, kDense, [&](Direction pass) { return products.convolutions(convolution, pass); }, mode);
+      shape, kDense,
+      [&](Direction pass) { return products.convolutions(convolution, pass, shape.input.data_type); }, mode);
 }
 
 OpKernel make_kernel(const ConvolutionSpec& spec, const KernelRequest& request, VendorLibrary& library) {
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
   const EngineQuestion question{
       .convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output)),
-      .direction = request.op.direction};
+      .direction = request.op.direction,
+      .elements = shape.input.data_type};
   return filter_kernel(shape, library.convolution(question, engine_of(request)),
                        GradientOperands::kAsTheLayer, request);
 }
@@ -132,7 +134,10 @@ LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes&
   const ops::Convolution from_output = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
       shape, kTransposedFilter,
-      [&](Direction pass) { return products.convolutions(from_output, ops::exchanged(pass)); }, mode);
+      [&](Direction pass) {
+        return products.convolutions(from_output, ops::exchanged(pass), shape.input.data_type);
+      },
+      mode);
 }
 
 OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest& request,
@@ -140,16 +145,18 @@ OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest&
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
   const EngineQuestion question{
       .convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output)),
-      .direction = ops::exchanged(request.op.direction)};
+      .direction = ops::exchanged(request.op.direction),
+      .elements = shape.input.data_type};
   return filter_kernel(shape, library.convolution(question, engine_of(request)), GradientOperands::kExchanged,
                        request);
 }
 
 LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode,
                         const ProductAlgorithms& products) {
+  const ProductPrecision precision =
+      ops::product_precision(types.inputs[0].data_type, products.matrix_products);
   return filter_recipe(
-      ops::filter_shape(spec, types), kDense,
-      [&](Direction) { return product_algorithms(products.matrix_products); }, mode);
+      ops::filter_shape(spec, types), kDense, [&](Direction) { return product_algorithms(precision); }, mode);
 }
 
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {

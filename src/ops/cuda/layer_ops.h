@@ -40,6 +40,9 @@ LayerRecipe make_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode)
 LayerRecipe make_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const GradientScalingSpec& spec, const LayerTypes& types, Mode mode);
+LayerRecipe make_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode);

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
-constexpr std::array kElements{ElementType::kF32, ElementType::kBf16, ElementType::kF16};
+constexpr std::array kElements{DataType::kF32, DataType::kBf16, DataType::kF16};
 
 std::string_view properties_of(std::string_view gpu) {
   return std::ranges::find(known_gpus(), gpu, &KnownGpu::name)->cudnn_properties;
@@ -151,7 +151,7 @@ TEST_P(EnginesOfDevice, ThreeDimensionsGroupsAndDilation) {
   dilated.padding = {2, 2};
   for (const ops::Convolution& convolution : {volume, grouped, dilated}) {
     for (const Direction direction : kDirections) {
-      expect_sound(device_, {convolution, direction, ElementType::kBf16});
+      expect_sound(device_, {convolution, direction, DataType::kBf16});
     }
   }
 }
@@ -169,7 +169,7 @@ TEST_P(EnginesOfDevice, WantNoMoreThanTheOperandsTakeAbove2To31Elements) {
       2 * (std::uint64_t{96} * element_count(volume.input) + std::uint64_t{32} * 64 * 27);
   for (const Direction direction : kDirections) {
     try {
-      for (const Engine& engine : device_.list({volume, direction, ElementType::kF16})) {
+      for (const Engine& engine : device_.list({volume, direction, DataType::kF16})) {
         EXPECT_LE(engine.workspace_bytes, operands) << engine.name;
       }
     } catch (const NoEngine& error) {
@@ -179,7 +179,7 @@ TEST_P(EnginesOfDevice, WantNoMoreThanTheOperandsTakeAbove2To31Elements) {
 }
 
 TEST_P(EnginesOfDevice, IntegersAreRefusedWithTheReasonOfCudnn) {
-  for (const auto& integers : {std::pair(ElementType::kI32, "int32"), std::pair(ElementType::kU8, "uint8")}) {
+  for (const auto& integers : {std::pair(DataType::kI32, "int32"), std::pair(DataType::kU8, "uint8")}) {
     for (const Direction direction : kDirections) {
       EXPECT_THAT(
           [&] {
@@ -211,8 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice,
 
 // cuDNN by itself loads its compiler anew for each question.
 TEST(ConvolutionEngines, TheCompilerStaysOpenBetweenQuestions) {
-  ConvolutionEngines(properties_of("a100"))
-      .list({small_convolution(), Direction::kForward, ElementType::kF32});
+  ConvolutionEngines(properties_of("a100")).list({small_convolution(), Direction::kForward, DataType::kF32});
   std::ifstream maps("/proc/self/maps");
   const std::string mapped{std::istreambuf_iterator<char>(maps), {}};
   EXPECT_THAT(mapped, HasSubstr("libnvrtc.so"));
@@ -221,7 +220,7 @@ TEST(ConvolutionEngines, TheCompilerStaysOpenBetweenQuestions) {
 TEST(ConvolutionEngines, AreThoseOfTheDevice) {
   const auto list = [](const char* gpu) {
     return ConvolutionEngines(properties_of(gpu))
-        .list({small_convolution(), Direction::kForward, ElementType::kF32});
+        .list({small_convolution(), Direction::kForward, DataType::kF32});
   };
   EXPECT_NE(list("a100"), list("h200"));
   EXPECT_NE(list("h200"), list("b200"));
@@ -233,7 +232,7 @@ TEST(ConvolutionEngines, AreThoseOfTheBatch) {
     ops::Convolution convolution = small_convolution();
     convolution.batch = batch;
     std::uint64_t bytes = 0;
-    for (const Engine& engine : device.list({convolution, Direction::kForward, ElementType::kF32})) {
+    for (const Engine& engine : device.list({convolution, Direction::kForward, DataType::kF32})) {
       bytes = std::max(bytes, engine.workspace_bytes);
     }
     return bytes;
@@ -253,7 +252,7 @@ TEST(ConvolutionEngines, OperandsAreInTheOrderOfVendorOps) {
   const Dims filter{128, 64, 3, 3};
   const Dims y{32, 128, 28, 28};
   const auto shapes = [&](Direction direction) {
-    return device.operand_shapes({convolution, direction, ElementType::kF32});
+    return device.operand_shapes({convolution, direction, DataType::kF32});
   };
   EXPECT_THAT(shapes(Direction::kForward), ElementsAre(x, filter, y));
   EXPECT_THAT(shapes(Direction::kBackwardData), ElementsAre(y, filter, x));
@@ -263,7 +262,7 @@ TEST(ConvolutionEngines, OperandsAreInTheOrderOfVendorOps) {
 TEST(ConvolutionEngines, WhatCannotBeAskedIsRefused) {
   const ConvolutionEngines device(properties_of("h200"));
   const auto list = [&](const ops::Convolution& convolution, Direction direction) {
-    return device.list({convolution, direction, ElementType::kF32});
+    return device.list({convolution, direction, DataType::kF32});
   };
   EXPECT_THROW(list(small_convolution(), Direction::kUpdate), InvalidArgument);
   ops::Convolution empty = small_convolution();

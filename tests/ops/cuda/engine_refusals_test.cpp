@@ -24,11 +24,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-EngineQuestion plane(ElementType elements = ElementType::kBf16) {
+EngineQuestion plane(DataType elements = DataType::kBf16) {
   return plane_question(3, elements);
 }
 
-EngineQuestion volume(ElementType elements = ElementType::kBf16) {
+EngineQuestion volume(DataType elements = DataType::kBf16) {
   EngineQuestion question = plane(elements);
   ops::Convolution& c = question.convolution;
   for (Dims* extents : {&c.input, &c.output, &c.kernel, &c.stride, &c.padding}) {
@@ -39,7 +39,7 @@ EngineQuestion volume(ElementType elements = ElementType::kBf16) {
 
 // One map of 64 channels, with that many elements beyond 2^31: pytorch#95024's.
 EngineQuestion huge() {
-  EngineQuestion question = volume(ElementType::kF16);
+  EngineQuestion question = volume(DataType::kF16);
   ops::Convolution& c = question.convolution;
   c.input_channels = 64;
   c.output_channels = 32;
@@ -65,7 +65,7 @@ TEST(EngineRefusals, VersionsAreThoseOfTheSource) {
 
 // cuDNN 9.8 to 9.10 computed bf16 convolutions in 3-D wrongly (pytorch#163539).
 TEST(KnownDefects, EnginesThatComputeVolumesInHalfPrecisionWronglyAreNotListed) {
-  for (const ElementType half : {ElementType::kBf16, ElementType::kF16}) {
+  for (const DataType half : {DataType::kBf16, DataType::kF16}) {
     for (const char* version : {"cudnn 9.8.0", "cudnn 9.10.2", "cudnn 9.14.9", "cudnn 9.9.0, recorded"}) {
       EXPECT_THAT([&] { names(version, volume(half)); },
                   ThrowsMessage<NoEngine>(AllOf(HasSubstr("refuses all engines of " + std::string(version)),
@@ -79,16 +79,16 @@ TEST(KnownDefects, EnginesThatComputeVolumesInHalfPrecisionWronglyAreNotListed) 
     pointwise.convolution.kernel = {1, 1, 1};
     EXPECT_EQ(names("cudnn 9.9.0", pointwise).size(), 2U);
   }
-  EXPECT_EQ(names("cudnn 9.9.0", volume(ElementType::kF32)).size(), 2U);
+  EXPECT_EQ(names("cudnn 9.9.0", volume(DataType::kF32)).size(), 2U);
 }
 
 // A kernel of TF32 volumes was broken from 9.10.2 to 9.15 (pytorch#167024).
 TEST(KnownDefects, EnginesThatComputeVolumesInTf32WronglyAreNotListed) {
-  EXPECT_THAT(names("cudnn 9.10.2", volume(ElementType::kF32)), ElementsAre("eng12"));
-  EXPECT_THAT(names("cudnn 9.15.1", volume(ElementType::kF32)), ElementsAre("eng12"));
-  EXPECT_EQ(names("cudnn 9.10.1", volume(ElementType::kF32)).size(), 2U);
-  EXPECT_EQ(names("cudnn 9.16.0", volume(ElementType::kF32)).size(), 2U);
-  EXPECT_EQ(names("cudnn 9.10.2", plane(ElementType::kF32)).size(), 2U);
+  EXPECT_THAT(names("cudnn 9.10.2", volume(DataType::kF32)), ElementsAre("eng12"));
+  EXPECT_THAT(names("cudnn 9.15.1", volume(DataType::kF32)), ElementsAre("eng12"));
+  EXPECT_EQ(names("cudnn 9.10.1", volume(DataType::kF32)).size(), 2U);
+  EXPECT_EQ(names("cudnn 9.16.0", volume(DataType::kF32)).size(), 2U);
+  EXPECT_EQ(names("cudnn 9.10.2", plane(DataType::kF32)).size(), 2U);
 }
 
 // Beyond 2^31 elements cuDNN's first choice wanted 108 GiB for operands of 6 GB (pytorch#95024).
@@ -109,7 +109,7 @@ TEST(EngineRefusals, HoldWhereAllConditionsDo) {
                           .source = "here",
                           .first = {9, 1, 0},
                           .last = {9, 2, 0},
-                          .elements = {ElementType::kBf16},
+                          .elements = {DataType::kBf16},
                           .directions = {Direction::kForward},
                           .dimensions_of_space = 3,
                           .engine = "eng1",
@@ -124,7 +124,7 @@ TEST(EngineRefusals, HoldWhereAllConditionsDo) {
   EXPECT_FALSE(refuses(all, {9, 2, 1}, volume(), engine));
   using Change = std::function<void(EngineQuestion&, Engine&)>;
   const std::vector<Change> changes{
-      [](EngineQuestion& question, Engine&) { question.elements = ElementType::kF32; },
+      [](EngineQuestion& question, Engine&) { question.elements = DataType::kF32; },
       [](EngineQuestion& question, Engine&) { question.direction = Direction::kBackwardData; },
       [](EngineQuestion& question, Engine&) { question = plane(); },
       [](EngineQuestion&, Engine& other) { other.name = "eng12"; },
@@ -145,7 +145,7 @@ TEST(EngineRefusals, HoldWhereAllConditionsDo) {
 
 // A record made before an entry was known is read with it.
 TEST(EngineRefusals, ApplyToRecords) {
-  const std::array questions{volume(ElementType::kF32), plane(ElementType::kF32)};
+  const std::array questions{volume(DataType::kF32), plane(DataType::kF32)};
   std::string text = RecordedEngines(ListedEngines("cudnn 9.19.0", kEngines), questions).text();
   text.replace(text.find("9.19.0"), 6, "9.15.0");
   const RecordedEngines recorded(text);

@@ -362,7 +362,7 @@ TEST(EngineTrials, OperandsWithoutRoomAreOutOfMemory) {
   EXPECT_THROW(trials_on(fake, kGranule)->run(wide, named({"small"}), TrialKind::kTimed), OutOfMemory);
   EXPECT_THAT(fake->leaks(), IsEmpty());
   EngineQuestion half = question(Direction::kForward);
-  half.elements = ElementType::kBf16;
+  half.elements = DataType::kBf16;
   EXPECT_THROW(trials_on(fake, kGranule)->run(half, named({"small"}), TrialKind::kTimed), InvalidArgument);
 }
 

@@ -24,7 +24,7 @@ class ListedEngines final : public EngineSource {
 };
 
 // A square window over a map of 4 x 4.
-inline EngineQuestion plane_question(std::int64_t window, ElementType elements) {
+inline EngineQuestion plane_question(std::int64_t window, DataType elements) {
   return {.convolution = {.batch = 1,
                           .input_channels = 8,
                           .output_channels = 8,

@@ -55,7 +55,7 @@ TEST(OpenedLibraries, AskingForEnginesOpensNoRuntime) {
   const ConvolutionEngines engines(gpu.cudnn_properties);
   for (const Direction direction :
        {Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter}) {
-    EngineQuestion question = plane_question(3, ElementType::kF32);
+    EngineQuestion question = plane_question(3, DataType::kF32);
     question.direction = direction;
     EXPECT_FALSE(engines.list(question).empty());
     EXPECT_FALSE(engines.operand_shapes(question).empty());

@@ -37,7 +37,7 @@ ops::Convolution convolution(std::int64_t batch) {
 }
 
 EngineQuestion question(std::int64_t batch) {
-  return {convolution(batch), Direction::kForward, ElementType::kF32};
+  return {convolution(batch), Direction::kForward, DataType::kF32};
 }
 
 // A kind of engine for each note; the workspace grows with the batch.
@@ -128,7 +128,7 @@ TEST(RecordedEngines, ObeyTheirSchema) {
 TEST(EngineQuestion, TextsDifferWhereQuestionsDo) {
   std::vector<EngineQuestion> questions(14, question(1));
   questions[1].direction = Direction::kBackwardFilter;
-  questions[2].elements = ElementType::kBf16;
+  questions[2].elements = DataType::kBf16;
   questions[3].convolution.batch = 2;
   questions[4].convolution.input_channels = 4;
   questions[5].convolution.output_channels = 4;

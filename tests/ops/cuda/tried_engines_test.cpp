@@ -27,8 +27,8 @@ using ::testing::IsSupersetOf;
 using ::testing::ThrowsMessage;
 using ::testing::UnorderedElementsAreArray;
 
-const EngineQuestion kQuestion = plane_question(1, ElementType::kF32);
-const EngineQuestion kAnother = plane_question(3, ElementType::kF32);
+const EngineQuestion kQuestion = plane_question(1, DataType::kF32);
+const EngineQuestion kAnother = plane_question(3, DataType::kF32);
 
 // In the library's order.
 const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .notes = {kTensorCore}},
@@ -104,7 +104,7 @@ class TriedEnginesTest : public ::testing::Test {
                                              ProductPrecision precision = ProductPrecision::kFp32) {
     std::vector<std::string> names;
     for (const Algorithm& algorithm : engine_algorithms(std::make_shared<TriedEngines>(tried), precision)(
-             question.convolution, question.direction)) {
+             question.convolution, question.direction, question.elements)) {
       names.push_back(algorithm.name);
     }
     return names;

@@ -31,7 +31,7 @@ void add_convolutions(const Network& network, std::vector<ops::Convolution>& fou
 
 }  // namespace
 
-std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const ElementType> elements) {
+std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const DataType> elements) {
   std::vector<ops::Convolution> convolutions;
   for (const std::string& model : model_names()) {
     add_convolutions(make_model({.model = model, .input = {}, .classes = 0, .batch = batch}), convolutions);
@@ -40,7 +40,7 @@ std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const El
   for (const ops::Convolution& convolution : convolutions) {
     for (const Direction direction :
          {Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter}) {
-      for (const ElementType type : elements) {
+      for (const DataType type : elements) {
         questions.push_back({convolution, direction, type});
       }
     }
@@ -49,7 +49,7 @@ std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const El
 }
 
 std::vector<EngineQuestion> recorded_questions() {
-  constexpr std::array kElements{ElementType::kF32};
+  constexpr std::array kElements{DataType::kF32};
   return zoo_questions(ModelOptions{}.batch, kElements);
 }
 

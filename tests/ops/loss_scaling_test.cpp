@@ -1,0 +1,187 @@
+// The ops of dynamic loss scaling on `cpu`, held to what PyTorch's GradScaler does.
+
+#include "src/ops/loss_scaling.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/ops/layer_cases.h"
+#include "vdnn/cpu_ops.h"
+
+namespace vdnn::testing {
+namespace {
+
+using reference::Array;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Operand kNorm{OperandRole::kGradientNorm, 0};
+constexpr Operand kScale{OperandRole::kLossScale, 0};
+
+Array array_of(const std::vector<double>& numbers) {
+  Array array({static_cast<std::int64_t>(numbers.size())});
+  array.data = numbers;
+  return array;
+}
+
+// Norm, scale, skips, loss scale, skipped steps, of two gradients.
+std::vector<double> norm_of(const std::vector<double>& first, const std::vector<double>& second,
+                            float max_norm, const std::vector<double>& scale) {
+  const auto library = make_cpu_ops({.threads = 2});
+  std::vector<ParameterRecipe> parameters;
+  for (const auto* const gradient : {&first, &second}) {
+    const TensorType type{.dims = {static_cast<std::int64_t>(gradient->size())}};
+    parameters.push_back({.name = "parameter", .type = type, .storage_bytes = type.bytes()});
+  }
+  OpHarness op(*library, GradientNormSpec{.max_norm = max_norm, .loss_scaled = true}, parameters);
+  op.set({OperandRole::kParameterGradient, 0}, array_of(first));
+  op.set({OperandRole::kParameterGradient, 1}, array_of(second));
+  op.set(kScale, array_of(scale));
+  op.run(0);
+  return op.get(kNorm).data;
+}
+
+constexpr float kNotClipped = std::numeric_limits<float>::infinity();
+
+TEST(LossScaling, TheNormIsOfTheUnscaledGradientsAndTheScaleUndoesTheLossScale) {
+  EXPECT_EQ(norm_of({24, 0}, {32}, kNotClipped, {8, 5, 3}), (std::vector<double>{5, 0.125, 0, 8, 3}));
+  // Clipped to a norm of 1, of gradients with the norm 5: unscaled first.
+  const std::vector<double> clipped = norm_of({24, 0}, {32}, 1, {8, 5, 3});
+  EXPECT_EQ(clipped[0], 5);
+  EXPECT_NEAR(clipped[1], 0.125 / 5, 1e-7);
+}
+
+TEST(LossScaling, AnythingThatIsNotFiniteIsAnOverflow) {
+  for (const double bad : {kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const float max_norm : {kNotClipped, 1.0F}) {
+      const std::vector<double> norm = norm_of({1, bad}, {2}, max_norm, {8, 5, 3});
+      EXPECT_EQ(norm[2], 1);
+      EXPECT_FALSE(std::isnan(norm[1]))
+          << "updates that skip do not look at it, and neither does anybody else";
+    }
+  }
+  // Squares that fp32 does not have are no overflow.
+  EXPECT_EQ(norm_of({3e38, 3e38}, {0}, kNotClipped, {8, 0, 0})[2], 0);
+}
+
+TEST(LossScaling, TheScaleShrinksWithEachOverflowAndGrowsAfterEnoughGoodSteps) {
+  const LossScaling scaling{.growth = 2, .backoff = 0.5F, .growth_interval = 3};
+  const auto expect = [](const LossScale& state, float scale, float good, float skipped) {
+    EXPECT_EQ(state.scale, scale);
+    EXPECT_EQ(state.good_steps, good);
+    EXPECT_EQ(state.skipped_steps, skipped);
+  };
+  LossScale state{.scale = 64};
+  state = ops::next(scaling, state, false);
+  state = ops::next(scaling, state, false);
+  expect(state, 64, 2, 0);
+  state = ops::next(scaling, state, true);  // which begins the count anew
+  expect(state, 32, 0, 1);
+  for (int i = 0; i < 3; ++i) {
+    state = ops::next(scaling, state, false);
+  }
+  expect(state, 64, 0, 1);
+  // Never to an infinity, which would make an overflow of every step.
+  state = ops::next({.growth_interval = 1}, {.scale = std::numeric_limits<float>::max()}, false);
+  expect(state, std::numeric_limits<float>::max(), 0, 0);
+}
+
+// --- updates -----------------------------------------------------------------------------------------------
+
+class ScaledUpdate : public ::testing::TestWithParam<OptimizerSpec> {
+ protected:
+  ScaledUpdate() { parameter_.storage_bytes = parameter_.type.bytes(); }
+
+  // Parameter, then states, then the copy.
+  std::vector<Array> run(OpHarness::Scaled scaled, const std::vector<double>& norm, double gradient_scale,
+                         std::uint64_t step) const {
+    OpHarness op(*library_, GetParam(), parameter_, scaled);
+    op.set(kFilter, random_array(parameter_.type.dims, 71));
+    Array gradient = random_array(parameter_.type.dims, 72);
+    for (double& number : gradient.data) {
+      number *= gradient_scale;
+    }
+    op.set(kDFilter, gradient);
+    std::vector<Operand> written = op.recipe(0).writes;
+    for (const Operand& each : written) {
+      if (each.role == OperandRole::kState) {
+        Array state =
+            random_array({static_cast<std::int64_t>(parameter_.stored_elements())}, 73 + each.index);
+        for (double& number : state.data) {
+          number = std::abs(number);  // as second moments are
+        }
+        op.set(each, state);
+      }
+    }
+    op.set({OperandRole::kParameterCopy, 0}, random_array(parameter_.type.dims, 79));
+    if (scaled != OpHarness::Scaled::kNot) {
+      op.set(kNorm, array_of(norm));
+    }
+    op.run(0, {.algorithm = 0,
+               .in_place = {},
+               .scalars = {.learning_rate = 0.5F, .step = step},
+               .keeps_writes = true});
+    std::vector<Array> result;
+    for (const Operand& each : written) {
+      result.push_back(op.get(each));
+    }
+    return result;
+  }
+
+  ParameterRecipe parameter_{
+      .name = "filter", .type = {.dims = {5, 3, 3, 3}}, .storage_layout = "dense", .copy = DataType::kF16};
+  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = 2});
+};
+
+void expect_same(const std::vector<Array>& one, const std::vector<Array>& other) {
+  ASSERT_EQ(one.size(), other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    expect_equal(one[i], other[i]);
+  }
+}
+
+// A power of two loses no bit.
+TEST_P(ScaledUpdate, OfScaledGradientsIsThatOfTheGradients) {
+  expect_same(run(OpHarness::Scaled::kForTheLoss, {1, 0x1p-9, 0, 0x1p9, 0}, 0x1p9, 4),
+              run(OpHarness::Scaled::kNot, {}, 1, 4));
+}
+
+TEST_P(ScaledUpdate, IsSkippedToTheBit) {
+  const std::vector<Array> skipped =
+      run(OpHarness::Scaled::kForTheLoss, {kInfinity, 0, 1, 0x1p9, 0}, kInfinity, 4);
+  expect_equal(skipped[0], random_array(parameter_.type.dims, 71));
+  expect_equal(skipped.back(), reference::rounded(random_array(parameter_.type.dims, 79), DataType::kF16));
+  for (std::size_t state = 1; state + 1 < skipped.size(); ++state) {
+    Array before = random_array(skipped[state].dims, 72 + static_cast<std::uint32_t>(state));
+    for (double& number : before.data) {
+      number = std::abs(number);
+    }
+    expect_equal(skipped[state], before);
+  }
+}
+
+// As in PyTorch: a skipped step is none for the optimizer, whose corrections of bias count steps.
+TEST_P(ScaledUpdate, DoesNotCountSkippedSteps) {
+  expect_same(run(OpHarness::Scaled::kForTheLoss, {1, 1, 0, 1, 3}, 1, 7),
+              run(OpHarness::Scaled::kNot, {}, 1, 4));
+}
+
+std::string optimizer_name(const ::testing::TestParamInfo<OptimizerSpec>& test) {
+  constexpr std::array<const char*, 3> kNames{"Sgd", "Adam", "AdamW"};
+  return kNames.at(test.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledUpdate,
+                         ::testing::Values(SgdSpec{.momentum = 0.9F, .weight_decay = 0.01F},
+                                           AdamSpec{.weight_decay = 0.01F},
+                                           AdamSpec{.weight_decay = 0.01F, .decoupled = true}),
+                         optimizer_name);
+
+}  // namespace
+}  // namespace vdnn::testing
