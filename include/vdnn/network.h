@@ -176,7 +176,8 @@ struct TrainingOptions {
   PrecisionOptions precision;
   LossScaling loss_scaling;
   bool scales_losses() const { return precision.storage == DataType::kF16; }
-  // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient".
+  // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient". Where
+  // losses are scaled, gradients are those of the scaled losses: divide them by StepMetrics::Scaling::scale.
   std::vector<std::string> results;
 };
 

@@ -30,10 +30,11 @@ enum class OperandRole : std::uint8_t {
   kInputGradient,   // dX
   kParameterGradient,  // dW
   kState,              // of the optimizer
-  kGradientNorm,       // norm and scale of all gradients; read by updates where gradients are clipped
-  kGradientSum,        // over the micro-batches of a step
-  kParameterCopy,      // of an update: what it writes beside the parameter
-  kLossScale           // where losses are scaled: the last that the norm of the gradients reads
+  kGradientNorm,   // norm and scale of all gradients; read by updates where gradients are clipped or losses
+                   // scaled
+  kGradientSum,    // over the micro-batches of a step
+  kParameterCopy,  // of an update: what it writes beside the parameter
+  kLossScale       // where losses are scaled: the last that the norm of the gradients reads
 };
 
 struct Operand {
@@ -117,7 +118,7 @@ struct LayerRecipe {
 };
 
 // Updates of one parameter: state of the optimizer (each as many bytes as the parameter, laid out like it)
-// and the op, which reads and writes Parameter 0 and State, and reads ParameterGradient 0 and, with clipping,
+// and the op, which reads and writes Parameter 0 and State, and reads ParameterGradient 0 and, if `scaled`,
 // GradientNorm 0 as its last. Where the parameter has a copy, it writes ParameterCopy 0 as its last.
 struct UpdateRecipe {
   std::vector<SavedRecipe> state;
@@ -136,7 +137,7 @@ class OpCatalog {
   virtual LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                              std::span<const TensorType> outputs, Mode mode) const = 0;
   virtual UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
-                                     bool clipped) const = 0;
+                                     bool scaled) const = 0;
   // Reads ParameterGradient 0, 1, ... of `parameters`, and LossScale 0 where losses are scaled; writes
   // GradientNorm 0.
   virtual OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,

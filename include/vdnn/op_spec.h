@@ -176,6 +176,10 @@ struct LossScaling {
   std::uint32_t growth_interval = 2000;
   friend bool operator==(const LossScaling&, const LossScaling&) = default;
 };
+// Gradients that overflow with a smaller scale are infinite without any: a training that gets here has
+// diverged. Training begins with no smaller one.
+inline constexpr float kLeastLossScale = 0x1p-24F;
+
 // Floats of the device: whole numbers below 2^24 are exact.
 struct LossScale {
   float scale = 0;

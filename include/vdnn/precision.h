@@ -12,6 +12,7 @@
 // Checkpoints and hashes see the fp32 parameters, so that a checkpoint may go on in another precision. A
 // filter that is read in a narrow type has a copy in that type, which its update writes.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,11 @@ struct PrecisionOptions {
   // Layers that keep fp32, by name ("fc3") or kind ("batch_normalization"). Each must name a layer of the
   // network.
   std::vector<std::string> fp32_layers;
-  friend bool operator==(const PrecisionOptions&, const PrecisionOptions&) = default;
+  // In whatever order, and however often, layers are named.
+  friend bool operator==(const PrecisionOptions& a, const PrecisionOptions& b) {
+    return a.storage == b.storage && std::set(a.fp32_layers.begin(), a.fp32_layers.end()) ==
+                                         std::set(b.fp32_layers.begin(), b.fp32_layers.end());
+  }
 };
 
 }  // namespace vdnn

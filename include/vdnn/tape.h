@@ -125,6 +125,7 @@ class Tape {
   // result that no op makes.
   explicit Tape(Parts parts);
 
+  const Parts& parts() const { return parts_; }
   const std::string& model() const { return parts_.model; }
   std::span<const Value> values() const { return parts_.values; }
   std::span<const Op> ops() const { return parts_.ops; }

@@ -35,11 +35,11 @@ std::string_view batches(bool of_all_ranks) {
 }
 
 std::string in_words(const PrecisionOptions& precision) {
-  std::string text = to_string(precision.storage);
+  std::string layers;
   for (const std::string& layer : precision.fp32_layers) {
-    text += (text.ends_with(to_string(precision.storage)) ? " but for " : ", ") + layer;
+    layers += (layers.empty() ? " but for " : ", ") + layer;
   }
-  return text;
+  return to_string(precision.storage) + layers;
 }
 
 // Library and version of a source of algorithms. The rest of it says how they were chosen, which does not
@@ -60,7 +60,7 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));
-    return std::move(found).texts();  // and so with other algorithms
+    return std::move(found).texts();  // and so with other algorithms, which tell how it normalised
   }
   // Records were adopted where that is the other way.
   const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
@@ -87,6 +87,9 @@ RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>&
                             std::to_string(seed) + ", and training goes on with that");
     }
     arguments.seed = seed;
+    if (arguments.loss_scale && checkpoint->info().loss_scale) {
+      throw InvalidArgument("--loss-scale: the checkpoint has a loss scale, and training goes on with that");
+    }
   }
   return arguments;
 }

@@ -314,6 +314,10 @@ void Lowering::declare_parameters(std::uint32_t id) {
     TapeParameter parameter{.value = declare(name, ValueKind::kParameter, recipe.type, recipe.storage_bytes),
                             .state = {},
                             .recipe = recipe};
+    if (recipe.copy && !(is_narrow(*recipe.copy) && recipe.trainable)) {
+      reject_recipe(layer(id).name, "has a copy of parameter '" + recipe.name +
+                                        "' that is neither fp16 nor bf16, or that no update writes");
+    }
     if (recipe.copy) {
       TensorType type = recipe.type;
       type.data_type = *recipe.copy;
@@ -819,7 +823,8 @@ ValueId Lowering::scale_gradient(std::uint32_t id, ValueId gradient) {
     return gradient;
   }
   const Value own = parts_.values[gradient];
-  const ValueId scaled = declare(own.name + ".scaled", own.kind, own.type, own.bytes);
+  parts_.values[gradient].name += ".unscaled";
+  const ValueId scaled = declare(own.name, own.kind, own.type, own.bytes);
   add_scaling_op({.name = layer(id).name + ".scale",
                   .layer = id,
                   .phase = Phase::kBackward,
@@ -945,15 +950,16 @@ std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalo
                           ": it must be positive");
   }
   const LossScaling& scaling = options.loss_scaling;
-  if (!(scaling.initial > 0 && std::isfinite(scaling.initial))) {
-    throw InvalidArgument("a loss scale of " + std::to_string(scaling.initial) + ": it must be positive");
+  if (!(scaling.initial >= kLeastLossScale && std::isfinite(scaling.initial))) {
+    throw InvalidArgument("a loss scale of " + std::to_string(scaling.initial) +
+                          ": it must be a number from 2^-24 up");
   }
   if (!(scaling.growth >= 1 && std::isfinite(scaling.growth)) ||
       !(scaling.backoff > 0 && scaling.backoff < 1) || scaling.growth_interval == 0) {
-    throw InvalidArgument("a loss scale that grows by " + std::to_string(scaling.growth) + " after " +
-                          std::to_string(scaling.growth_interval) + " steps and shrinks to " +
-                          std::to_string(scaling.backoff) +
-                          ": growth must be at least 1, after one step or more, the other between 0 and 1");
+    throw InvalidArgument("loss scaling: growth " + std::to_string(scaling.growth) +
+                          " must be at least 1, backoff " + std::to_string(scaling.backoff) +
+                          " above 0 and below 1, growth interval " + std::to_string(scaling.growth_interval) +
+                          " at least 1");
   }
   if (options.ranks == 0 || options.micro_steps == 0 || options.bucket_bytes == 0) {
     throw InvalidArgument("training by " + std::to_string(options.ranks) + " ranks, " +

@@ -1,8 +1,9 @@
 #pragma once
 // What an update of Adam or AdamW needs that does not depend on the element: computed in double, rounded
-// once. Of each element, in single precision and in this order, with t = step + 1:
+// once. Of each element, in single precision and in this order, with t = step + 1 (steps that loss
+// scaling has skipped are not counted):
 //
-//   g = scale g                             where gradients are clipped
+//   g = scale g                             where gradients are clipped, or losses scaled
 //   g = g + weight_decay w                  Adam
 //   m = m + (1 - beta1) (g - m)
 //   v = v + (1 - beta2) (g g - v)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "vdnn/op_spec.h"
 
@@ -22,8 +23,10 @@ inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& st
 
 inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped) {
   if (skipped) {
-    return {
-        .scale = state.scale * scaling.backoff, .good_steps = 0, .skipped_steps = state.skipped_steps + 1};
+    // Without an end it would become zero, by which no gradient can be divided.
+    return {.scale = std::max(state.scale * scaling.backoff, 0x1p-126F),
+            .good_steps = 0,
+            .skipped_steps = state.skipped_steps + 1};
   }
   state.good_steps += 1;
   if (state.good_steps >= static_cast<float>(scaling.growth_interval)) {
@@ -33,6 +36,15 @@ inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped)
     state.scale = std::isfinite(grown) ? grown : state.scale;
   }
   return state;
+}
+
+// Can a training of so many steps have it? Of a state from elsewhere.
+inline bool is_possible(const LossScale& state, std::uint64_t steps) {
+  const auto is_count = [](float number) {
+    return number >= 0 && number <= 0x1p24F && number == std::floor(number);
+  };
+  return std::isfinite(state.scale) && state.scale >= 0x1p-126F && is_count(state.good_steps) &&
+         is_count(state.skipped_steps) && static_cast<std::uint64_t>(state.skipped_steps) <= steps;
 }
 
 }  // namespace vdnn::ops

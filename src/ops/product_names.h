@@ -20,11 +20,11 @@ std::string without_precision(const std::string& algorithm);
 inline constexpr const char* kMatrixProduct = "gemm";
 inline constexpr const char* kTf32MatrixProduct = "matrix_product in tf32";
 
-// Those that a training permitted whose algorithms were recorded, by names of ops. No option permits TF32 to
-// matrix products alone: where one of them has it, convolutions might have had it, too.
 // How factors of that type are multiplied: narrow ones as they are, fp32 as is permitted.
 ProductPrecision product_precision(DataType factors, ProductPrecision permitted = ProductPrecision::kFp32);
 
+// Those that a training permitted whose algorithms were recorded, by names of ops. No option permits TF32 to
+// matrix products alone: where one of them has it, convolutions might have had it, too.
 ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& algorithms);
 
 // "NAME", "NAME, tf32 convolutions", or, with matrix products too, "NAME, tf32".

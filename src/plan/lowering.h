@@ -37,7 +37,8 @@ class Lowering {
 
   void place_persistent_values() {
     for (ValueId id = 0; id < tape_.values().size(); ++id) {
-      if (tape_.value(id).persistent()) {
+      // A parameter that is read by its copy alone, as in evaluation, is none of this schedule's.
+      if (tape_.value(id).persistent() && tape_.last_use(id) != kNone) {
         place_persistent(id);
       }
     }

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/ops/loss_scaling.h"
 #include "src/train/flat_json.h"
 #include "src/train/nonfinite_floats.h"
 #include "src/train/safetensors_header.h"
@@ -105,10 +106,13 @@ std::string loss_scale_text(const std::optional<LossScale>& scale) {
   return write_flat_json(json);
 }
 
+// Names of layers have commas where their author wants them.
+constexpr char kBetweenLayers = '\n';
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
-    text += (text.empty() ? "" : ",") + name;
+    text += (text.empty() ? "" : std::string(1, kBetweenLayers)) + name;
   }
   return text;
 }
@@ -205,14 +209,14 @@ class MetadataReader {
     }
     PrecisionOptions precision{.storage = *storage, .fp32_layers = {}};
     std::istringstream layers(text(exceptions));
-    for (std::string layer; std::getline(layers, layer, ',');) {
+    for (std::string layer; std::getline(layers, layer, kBetweenLayers);) {
       precision.fp32_layers.push_back(layer);
     }
     return precision;
   }
 
   // A scale that skips every step, or is none, would end a training that went well.
-  std::optional<LossScale> loss_scale(const char* key) {
+  std::optional<LossScale> loss_scale(const char* key, std::uint64_t steps) {
     const std::string value = text(key);
     if (value == "null") {
       return std::nullopt;
@@ -223,13 +227,14 @@ class MetadataReader {
     for (const NamedScale& named : kScaleNumbers) {
       const auto found = json.find(named.name);
       const float* const number = found == json.end() ? nullptr : std::get_if<float>(&found->second);
-      sound = sound && number != nullptr && std::isfinite(*number) && *number >= 0;
+      sound = sound && number != nullptr;
       if (sound) {
         scale.*named.number = *number;
       }
     }
-    if (!sound || scale.scale == 0) {
-      reject(key, "null, or numbers from 0 up, scale (above 0), good_steps and skipped_steps", value);
+    if (!sound || !ops::is_possible(scale, steps)) {
+      reject(key, "null, or a scale above 0, good_steps, and skipped_steps of no more than the steps done",
+             value);
     }
     return scale;
   }
@@ -304,10 +309,12 @@ CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metada
       .optimizer = reader.optimizer("optimizer"),
       .clip_norm = reader.optional_number("clip_norm"),
       .precision = version == kVersion ? reader.precision("precision", "fp32_layers") : PrecisionOptions{},
-      .loss_scale = version == kVersion ? reader.loss_scale("loss_scale") : std::nullopt,
       .algorithms = reader.names("algorithms"),
       .sha256 = reader.text("sha256"),
       .vdnn_version = reader.text("vdnn")};
+  if (version == kVersion) {
+    info.loss_scale = reader.loss_scale("loss_scale", info.step);
+  }
   reader.require_nothing_else();
   return info;
 }

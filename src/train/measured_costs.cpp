@@ -183,21 +183,6 @@ int schema_of(const MeasuredCosts& costs) {
 
 // --- tapes -------------------------------------------------------------------------------------------------
 
-Tape::Parts parts_of(const Tape& tape) {
-  const auto copy = [](const auto& span) { return std::vector(span.begin(), span.end()); };
-  Tape::Parts parts{.model = tape.model(),
-                    .values = copy(tape.values()),
-                    .ops = copy(tape.ops()),
-                    .layers = copy(tape.layers()),
-                    .parameters = copy(tape.parameters()),
-                    .inputs = copy(tape.inputs()),
-                    .results = copy(tape.results())};
-  for (std::size_t loss = 0; loss < tape.losses(); ++loss) {
-    parts.loss_weights.push_back(tape.loss_weight(loss));
-  }
-  return parts;
-}
-
 std::uint64_t persistent_bytes(const Tape& tape) {
   std::uint64_t bytes = 0;
   for (const Value& value : tape.values()) {
@@ -284,7 +269,7 @@ void require_measured_of(const MeasuredCosts& costs, const MeasuredSetting& here
 
 std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const MeasuredCosts& costs) {
   require_known_ops(tape, costs);
-  Tape::Parts parts = parts_of(tape);
+  Tape::Parts parts = tape.parts();
   for (Op& op : parts.ops) {
     if (!op.collective()) {  // a matter of the other ranks, not of this device
       set_costs(op, times_of(op, costs), costs.modelled);

@@ -1,6 +1,7 @@
 #include "vdnn/nonfinite.h"
 
 #include <bit>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
@@ -51,6 +52,10 @@ class FirstNonfinite {
 
   void look_at(const MadeValue& made, const StepScalars& scalars) {
     const Value& value = tape_.value(made.value);
+    if (tape_.loss_scale() != kNone && value.kind == ValueKind::kGradientNorm) {
+      forget_if_skipped(made, scalars);
+      return;
+    }
     if (first_ || !is_floating(value.type.data_type)) {
       return;
     }
@@ -74,6 +79,16 @@ class FirstNonfinite {
   const std::optional<Found>& first() const { return first_; }
 
  private:
+  // Gradients that overflow are part of loss scaling, as long as a smaller scale mends it.
+  void forget_if_skipped(const MadeValue& made, const StepScalars& scalars) {
+    LossScaledNorm norm;
+    std::memcpy(&norm, made.bytes.data(), sizeof(norm));
+    if (norm.skips != 0 && norm.loss_scale >= kLeastLossScale && first_ &&
+        first_->value.step == scalars.step + 1) {
+      first_.reset();
+    }
+  }
+
   const Tape& tape_;
   std::optional<int> rank_;
   std::optional<Found> first_;

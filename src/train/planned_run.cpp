@@ -109,7 +109,7 @@ std::optional<std::filesystem::path> timings_file(const RunOptions& options) {
 // Options that only some devices have are refused where they would change nothing.
 void require_no_tf32(const RunOptions& options, const std::string& reason) {
   if (options.tf32.value_or(false)) {
-    throw InvalidArgument("--tf32: " + reason);
+    throw InvalidArgument("--tf32, or --precision tf32: " + reason);
   }
 }
 
@@ -196,9 +196,8 @@ std::optional<Lowered> lower_with_known_engines(const Network& network, const Ru
 Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options,
                                 const SimProfile& profile) {
   const DataType storage = options.training.precision.storage;
-  if (is_narrow(storage) && profile.flops_per_second.of({.arithmetic = Arithmetic::kConvolution,
-                                                         .precision = ops::product_precision(storage)}) ==
-                                profile.flops_per_second.convolution) {
+  const FlopRates& rates = profile.flops_per_second;
+  if (is_narrow(storage) && !((storage == DataType::kF16 ? rates.fp16 : rates.bf16) > 0)) {
     throw InvalidArgument(precision_text(options) + ": the profile of sim:" + profile.name +
                           " has no rate of it (flops_per_second, " + to_string(storage) + ")");
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "allocator/pinned_block.h"
+#include "src/ops/loss_scaling.h"
 #include "src/ops/standard_losses.h"
 #include "src/tape/narrow_values.h"
 #include "vdnn/cpu_device.h"
@@ -564,6 +565,11 @@ void Session::restore(const TrainingState& state) {
   require_alike(expected.parameters, state.parameters,
                 ": it is of another network than " + run_.tape->model());
   require_alike(expected.optimizer, state.optimizer, ": it is of another optimizer");
+  if (state.loss_scale && !ops::is_possible(*state.loss_scale, state.step)) {
+    throw InvalidArgument("the state has a loss scale of " + std::to_string(state.loss_scale->scale) +
+                          " and " + std::to_string(state.loss_scale->skipped_steps) + " skipped of " +
+                          std::to_string(state.step) + " steps, which cannot be");
+  }
   std::vector<std::vector<float>> values;
   std::vector<std::vector<std::vector<float>>> states;
   auto next_state = state.optimizer.begin();

@@ -26,9 +26,6 @@ constexpr std::uint64_t kTracedSteps = 4;
 // That are learned from: as many as measure_costs() takes by default.
 constexpr std::uint64_t kMostMeasuredSteps = 20;
 
-// Below it no gradient of fp16 that overflows is left: it would be above 2^15 / 2^-24.
-constexpr float kLeastLossScale = 0x1p-24F;
-
 void require_one_duration(const TrainOptions& options) {
   if ((options.epochs > 0) == (options.steps > 0)) {
     throw InvalidArgument("give either --epochs or --steps, at least 1");
@@ -386,6 +383,10 @@ class Trainer::Impl {
           values.push_back(std::move(one.values));
         }
       }
+    }
+    if (state.loss_scale) {
+      values.push_back(
+          {state.loss_scale->scale, state.loss_scale->good_steps, state.loss_scale->skipped_steps});
     }
     const std::vector<std::string> hashes =
         processes_->gather_to_all(parameters_sha256(values), "comparison of parameters");

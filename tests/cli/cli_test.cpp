@@ -658,6 +658,42 @@ TEST_F(CliTest, ACheckpointGoesOnInAnotherPrecision) {
   EXPECT_THAT(same.log, Not(HasSubstr("written with")));
 }
 
+// Failed while a tape with measured costs had lost its loss scale.
+TEST_F(CliTest, Fp16GoesByMeasuredCostsAndIsPlannedAnew) {
+  const std::string fp16 = "--model lenet --device cpu --batch 2 --precision fp16 ";
+  ASSERT_EQ(run("profile " + fp16 + "-o " + path("costs.json")).status, 0);
+  const Outcome planned = run("plan " + fp16 + "--profile " + path("costs.json"));
+  EXPECT_EQ(planned.status, 0) << planned.log;
+  const Outcome trained =
+      run("train " + fp16 + "--data synthetic --steps 9 --replan-after 6 --json " + path("train.json"));
+  ASSERT_EQ(trained.status, 0) << trained.log;
+  EXPECT_GT(last_line(read("train.json"))["loss_scale"], 0);
+}
+
+// What overflows and is skipped is not what a training diverges by.
+TEST_F(CliTest, FindNanPassesOverSkippedSteps) {
+  const Outcome outcome =
+      run("train --model lenet --device cpu --batch 2 --data synthetic --steps 200 --precision fp16 "
+          "--loss-scale 1e9 "
+          "--lr 1e30 --find-nan");
+  EXPECT_EQ(outcome.status, 5) << outcome.log;
+  // The first update that is not skipped makes filters that fp16 does not have.
+  EXPECT_THAT(outcome.out + outcome.log, HasSubstr(".filter.update: "));
+  EXPECT_THAT(outcome.out + outcome.log, Not(HasSubstr("step 1, op")));
+}
+
+TEST_F(CliTest, AResumedTrainingKeepsItsLossScale) {
+  const std::string training =
+      "train --model lenet --data synthetic --device cpu --batch 2 --precision fp16 ";
+  ASSERT_EQ(run(training + "--steps 2 --loss-scale 32 --save " + path("model")).status, 0);
+  const Outcome refused = run(training + "--steps 3 --loss-scale 64 --resume " + path("model"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.log, HasSubstr("--loss-scale: the checkpoint has a loss scale"));
+  ASSERT_EQ(run(training + "--steps 3 --resume " + path("model") + " --json " + path("train.json")).status,
+            0);
+  EXPECT_EQ(last_line(read("train.json"))["loss_scale"], 32);
+}
+
 // Schedules that were stored before TF32 was the default have names of engines that compute in fp32.
 TEST_F(CliTest, ASchedulesPrecisionIsTheOneThatItWasPlannedIn) {
   for (const std::string option : {"", "--fp32"}) {

@@ -98,6 +98,8 @@ constexpr std::array kReplacements{
                 "vdnn train --model lenet --batch 2 --data synthetic --steps 7 --learned FILE", kMention},
     Replacement{"vdnn train --replan-after N",
                 "vdnn train --model lenet --batch 2 --data synthetic --steps 7 --replan-after 6", kMention},
+    Replacement{"vdnn train --precision bf16",
+                "vdnn train --model lenet --batch 2 --data synthetic --steps 2 --precision bf16", kMention},
     Replacement{"vdnn profile --device sim:NAME", "vdnn profile --model lenet --device sim:h200 -o FILE",
                 kMention},
     Replacement{"vdnn manual --markdown > docs/cli.md", "vdnn manual --markdown > cli.md",

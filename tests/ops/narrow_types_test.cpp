@@ -137,6 +137,26 @@ TEST_P(NarrowOtherLayer, MakesWhatFp32MakesRoundedToItsType) {
   }
 }
 
+TEST_P(NarrowOtherLayer, InPlaceIsOutOfPlace) {
+  OpHarness op(*library_, layer());
+  const std::vector<ParameterRecipe> parameters =
+      library_->catalog()
+          .recipe(layer().spec, layer().inputs, {&layer().output, 1}, Mode::kTraining)
+          .parameters;
+  expect_in_place_equals_apart(op, [&] {
+    for (std::uint32_t input = 0; input < layer().inputs.size(); ++input) {
+      op.set({OperandRole::kInput, input}, distinct_array(layer().inputs[input].dims, 601 + input));
+    }
+    op.set(kDY, random_array(layer().output.dims, 611));
+    for (std::uint32_t index = 0; index < parameters.size(); ++index) {
+      op.set({OperandRole::kParameter, index}, random_array(parameters[index].type.dims, 621 + index));
+    }
+    for (OpId id = 0; id < op.recipes().size() && op.tape().op(id).phase == Phase::kForward; ++id) {
+      op.run(id);  // makes what backward reads
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, NarrowOtherLayer, ::testing::ValuesIn(in_every_type(other_layers())),
                          name_of);
 

@@ -27,8 +27,10 @@ constexpr std::array kPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::
                                Policy::kOffloadConv};
 constexpr std::array kPreferences{AlgorithmPreference::kMemory, AlgorithmPreference::kPerformance};
 
-void expect_right_schedules(const Network& network, const OpCatalog& catalog) {
-  const auto tape = lower_to_tape(network, catalog, {.optimizer = SgdSpec{.momentum = 0.9F}});
+void expect_right_schedules(const Network& network, const OpCatalog& catalog,
+                            const PrecisionOptions& precision = {}) {
+  const auto tape =
+      lower_to_tape(network, catalog, {.optimizer = SgdSpec{.momentum = 0.9F}, .precision = precision});
   std::uint64_t offloaded = 0;
   for (const Policy policy : kPolicies) {
     for (const AlgorithmPreference preference : kPreferences) {
@@ -45,9 +47,10 @@ void expect_right_schedules(const Network& network, const OpCatalog& catalog) {
 }
 
 // Evaluation has the same parameters, lying the same way.
-void expect_shared_parameters(const Network& network, const OpCatalog& catalog) {
-  const auto training = lower_to_tape(network, catalog, {});
-  const auto evaluation = lower_to_evaluation_tape(network, catalog);
+void expect_shared_parameters(const Network& network, const OpCatalog& catalog,
+                              const PrecisionOptions& precision = {}) {
+  const auto training = lower_to_tape(network, catalog, {.precision = precision});
+  const auto evaluation = lower_to_evaluation_tape(network, catalog, precision);
   ASSERT_EQ(training->parameters().size(), evaluation->parameters().size());
   for (std::size_t i = 0; i < training->parameters().size(); ++i) {
     const ParameterRecipe& trained = training->parameters()[i].recipe;
@@ -55,6 +58,7 @@ void expect_shared_parameters(const Network& network, const OpCatalog& catalog) 
     EXPECT_EQ(trained.type, evaluated.type) << trained.name;
     EXPECT_EQ(trained.storage_bytes, evaluated.storage_bytes) << trained.name;
     EXPECT_EQ(trained.storage_layout, evaluated.storage_layout) << trained.name;
+    EXPECT_EQ(trained.copy, evaluated.copy) << trained.name;
   }
 }
 
@@ -129,6 +133,16 @@ class ZooPlan : public ::testing::TestWithParam<std::string> {
  protected:
   Network network() const { return make_model({.model = GetParam(), .batch = 2}); }
 };
+
+TEST_P(ZooPlan, NarrowTypes) {
+  for (const DataType type : {DataType::kBf16, DataType::kF16}) {
+    SCOPED_TRACE(to_string(type));
+    expect_right_schedules(network(), *make_classic_catalog(), {.storage = type, .fp32_layers = {}});
+    const auto cpu = make_cpu_ops({});
+    expect_right_schedules(network(), cpu->catalog(), {.storage = type, .fp32_layers = {}});
+    expect_shared_parameters(network(), cpu->catalog(), {.storage = type, .fp32_layers = {}});
+  }
+}
 
 TEST_P(ZooPlan, ClassicCatalog) {
   expect_right_schedules(network(), *make_classic_catalog());

@@ -446,17 +446,23 @@ TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
 // Published by NVIDIA (github.com/NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5),
 // images/s on one GPU. One efficiency a GPU and type is set by each of them.
 TEST(PlannedRunThroughput, OfResNet50IsWithin15PercentOfWhatNvidiaPublished) {
-  const auto images_per_second = [](const std::string& device, std::int64_t batch) {
+  const auto images_per_second = [](const std::string& device, std::int64_t batch,
+                                    DataType storage = DataType::kF32) {
     const PlannedRun run = plan_run({.model = {.model = "resnet50", .batch = batch},
                                      .device = device,
                                      .policy = Policy::kOffloadNone,
-                                     .training = {.optimizer = SgdSpec{.momentum = 0.875F}}});
+                                     .training = {.optimizer = SgdSpec{.momentum = 0.875F},
+                                                  .precision = {.storage = storage, .fp32_layers = {}}}});
     EXPECT_TRUE(run.fits()) << device;
     return static_cast<double>(batch) / run.prediction.step_seconds;
   };
   EXPECT_NEAR(images_per_second("sim:v100-16", 128), 367, 0.15 * 367) << "fp32, 16 GB";
   EXPECT_NEAR(images_per_second("sim:v100-32", 128), 356, 0.15 * 356) << "fp32, 32 GB";
   EXPECT_NEAR(images_per_second("sim:a100", 256), 938, 0.15 * 938) << "TF32, 80 GB";
+  EXPECT_NEAR(images_per_second("sim:v100-16", 256, DataType::kF16), 1200, 0.15 * 1200)
+      << "mixed precision, 16 GB";
+  EXPECT_NEAR(images_per_second("sim:a100", 256, DataType::kF16), 2470, 0.15 * 2470)
+      << "mixed precision, 80 GB";
 }
 
 // What is predicted where cuDNN cannot be asked and nothing is recorded: once fp32 at 11.7 TFLOP/s, whatever

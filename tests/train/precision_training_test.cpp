@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "fakes/thread_ranks.h"
 #include "src/base/narrow_floats.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/session.h"
@@ -190,15 +191,60 @@ TEST_P(PrecisionSession, AStateGoesIntoAnotherPrecision) {
   EXPECT_NEAR(of_narrow, of_wide, 0.05);
 }
 
+// Those that updates have written, which are the ones that a restored state gets.
 TEST_P(PrecisionSession, EvaluationUsesTheCopies) {
+  const auto evaluated = [&](Session& session) {
+    session.evaluate({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))});
+    return session.result("fc.y");
+  };
   Session session(small_run(GetParam()), {.seed = 5});
+  const std::vector<float> before = evaluated(session);
   step(session);
-  const StepMetrics evaluated =
-      session.evaluate({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))});
-  EXPECT_TRUE(std::isfinite(evaluated.loss));
-  for (const float value : session.result("fc.y")) {
-    ASSERT_TRUE(representable(value)) << value;
+  const std::vector<float> after = evaluated(session);
+  EXPECT_NE(before, after);
+  Session other(small_run(GetParam()), {.seed = 6});
+  other.restore(session.state());
+  EXPECT_EQ(evaluated(other), after);
+}
+
+// A parameter that evaluation reads by its copy alone takes no memory a second time.
+TEST_P(PrecisionSession, EvaluationTakesNoSecondParameters) {
+  const PlannedRun run = small_run(GetParam());
+  const auto tape = lower_to_evaluation_tape(run.network, *run.catalog, run.options.training.precision);
+  const Schedule schedule = make_schedule(*tape, make_plan(*tape, {}));
+  for (const Buffer& buffer : schedule.buffers) {
+    EXPECT_NE(buffer.name, "conv.filter");
   }
+  EXPECT_NE(
+      std::ranges::find(schedule.buffers, std::string("conv.filter.") + to_string(GetParam()), &Buffer::name),
+      schedule.buffers.end());
+}
+
+// Ranks begin with the parameters of rank 0, and so do the copies that they read.
+TEST_P(PrecisionSession, RanksHaveTheCopiesOfTheFirst) {
+  NetworkBuilder net("shared", {2, 2, 5, 5});
+  const Tensor logits = net.fully_connected("fc", net.input(), {.outputs = 3});  // an odd number of weights
+  net.output(logits);
+  net.softmax_cross_entropy("loss", logits);
+  const PlannedRun run =
+      plan_run(std::move(net).build(),
+               {.device = "cpu",
+                .memory_bytes = std::uint64_t{64} << 20U,
+                .host_memory_bytes = std::uint64_t{64} << 20U,
+                .threads = 1,
+                .policy = Policy::kOffloadNone,
+                .training = {.ranks = 2, .precision = {.storage = GetParam(), .fp32_layers = {}}}});
+  const std::vector<float> images(2 * 2 * 5 * 5, 0.7F);
+  const std::vector<std::int32_t> targets{0, 2};
+  std::vector<std::vector<float>> outputs(2);
+  testing::run_ranks(2, [&](ProcessGroup& group) {
+    Session session(run, {.seed = 10 + static_cast<std::uint64_t>(group.rank()),
+                          .connect = [&](Device& device) { return group.communicator(device); }});
+    session.evaluate({std::as_bytes(std::span(images)), std::as_bytes(std::span(targets))});
+    outputs[static_cast<std::size_t>(group.rank())] = session.result("fc.y");
+    session.leave_ranks();
+  });
+  EXPECT_EQ(outputs[0], outputs[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PrecisionSession, ::testing::Values(DataType::kBf16, DataType::kF16),

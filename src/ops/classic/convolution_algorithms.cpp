@@ -24,6 +24,7 @@ constexpr double kFftEfficiency = 0.55;
 constexpr double kWinogradEfficiency = 0.75;
 constexpr double kBlock = 64;                   // filters that share what is transformed
 constexpr std::uint64_t kReal = sizeof(float);  // of transforms, whatever the operands
+constexpr std::uint64_t kOffset = 4;            // that precomp looks up
 constexpr std::uint64_t kComplex = 2 * sizeof(float);
 constexpr std::int64_t kTile = 32;
 constexpr std::int64_t kLargestPlane = 256;  // of fft, each way
@@ -133,7 +134,7 @@ class Estimate {
 
   void implicit_precomp_gemm() {
     const std::uint64_t gathered = pass_ == Direction::kBackwardData ? outputs_ : inputs_;
-    add_product("implicit_precomp_gemm", product({element_, gathered, window_}), cost_.flops);
+    add_product("implicit_precomp_gemm", product({kOffset, gathered, window_}), cost_.flops);
   }
 
   void gemm() {

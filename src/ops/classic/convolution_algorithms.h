@@ -1,6 +1,6 @@
 #pragma once
 // The algorithms that a GPU library has for a convolution, each with its workspace and the time that a simple
-// model gives it. Notation: batch N, C channels in, K out, R x S the window, P x Q the output; four bytes an
+// model gives it. Notation: batch N, C channels in, K out, R x S the window, P x Q the output; E bytes an
 // element. The three passes exchange the parts that X, Y and the filter play, so arithmetic and workspace are
 // those of the forward pass unless said.
 //
@@ -9,7 +9,7 @@
 //   implicit_precomp_gemm  no groups, no dilation                 4 C R S (K instead of C for the data
 //                                                                 gradient): the offset of each row of the
 //                                                                 matrix of windows
-//   gemm                   two dimensions, no groups or dilation  4 N C R S P Q: the matrix of windows
+//   gemm                   two dimensions, no groups or dilation  E N C R S P Q: the matrix of windows
 //   fft                    as gemm; stride 1, kernel > padding,   8 F (N C + N K + K C), F = H' (W' / 2 + 1):
 //                          padded input at most 256               the spectra of X, Y and filter; H', W': the
 //                                                                 padded input, to a power of 2

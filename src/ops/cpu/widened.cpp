@@ -201,6 +201,9 @@ LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<con
           copies = checked_add(copies, copy_bytes(operand, recipe, inputs, outputs));
         }
       }
+      // Each element of a copy, four bytes, is passed over once more, with the two bytes that it is made of
+      // or rounded to.
+      op.cost.bytes += 1.5 * static_cast<double>(copies);
       for (Algorithm& algorithm : op.algorithms) {
         algorithm.workspace_bytes = checked_add(round_up(algorithm.workspace_bytes, kAlignment), copies);
       }

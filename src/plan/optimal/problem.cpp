@@ -148,6 +148,9 @@ void Problem::find_residents() {
   for (ValueId id = 0; id < tape_.values().size(); ++id) {
     const Value& value = tape_.value(id);
     storage_[id] = aligned(value.bytes);
+    if (value.persistent() && tape_.last_use(id) == kNone) {
+      continue;  // no schedule has it
+    }
     if (value.persistent()) {
       persistent_bytes_ += storage_[id];
       parameter_bytes_ += value.bytes;
