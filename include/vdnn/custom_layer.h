@@ -8,8 +8,10 @@
 //   class Square : public CustomLayer { ... };
 //   x = net.custom("square", {x}, std::make_shared<Square>());
 //
-// Tensors are fp32 and lie densely, channels last, parameters too. run() may touch what its op declares and
-// nothing else: SessionOptions::check_accesses turns anything else into an error that names the op.
+// Tensors are fp32 and lie densely, channels last, parameters too. With fp16 feature maps elsewhere, dY is
+// that of a scaled loss (LossScaling): gradients have to be linear in it. run() may touch what its op
+// declares and nothing else: SessionOptions::check_accesses turns anything else into an error that names the
+// op.
 
 #include <cstdint>
 #include <span>

@@ -44,6 +44,14 @@ Network Network::with_precision(const PrecisionOptions& options) const {
     throw InvalidArgument(std::string("feature maps cannot be stored as ") + to_string(options.storage) +
                           ": fp32, fp16 and bf16 are known");
   }
+  if (std::ranges::any_of(
+          layers_, [](const Layer& layer) { return std::holds_alternative<ConversionSpec>(layer.spec); })) {
+    if (options == PrecisionOptions{}) {
+      return *this;
+    }
+    throw InvalidArgument("network " + name_ +
+                          " has conversions already: its feature maps cannot be typed once more");
+  }
   require_layers(*this, options.fp32_layers);
   const auto listed = [&](const std::string& name) {
     return std::ranges::find(options.fp32_layers, name) != options.fp32_layers.end();

@@ -38,6 +38,12 @@ inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped)
   return state;
 }
 
+// Of a step that is skipped: may a smaller scale than it had mend it? A loss that is not finite comes from
+// the forward pass, which no scale reaches: a training has until a scale of 1 to recover from it.
+inline bool may_be_mended(float scale, bool finite_loss) {
+  return scale >= kLeastLossScale && (finite_loss || scale > 1);
+}
+
 // Can a training of so many steps have it? Of a state from elsewhere.
 inline bool is_possible(const LossScale& state, std::uint64_t steps) {
   const auto is_count = [](float number) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/ops/loss_scaling.h"
 #include "src/tape/narrow_values.h"
 #include "src/train/nonfinite_floats.h"
 #include "vdnn/error.h"
@@ -70,6 +71,7 @@ class FirstNonfinite {
       first_->value.micro_step = scalars.micro_step;
       first_->value.rank = rank_;
       if (made.op != kNone) {
+        made_in_forward_ = tape_.op(made.op).phase == Phase::kForward;
         first_->value.op = tape_.op(made.op).name;
         first_->position = std::uint64_t{made.op} + 1;
       }
@@ -83,8 +85,8 @@ class FirstNonfinite {
   void forget_if_skipped(const MadeValue& made, const StepScalars& scalars) {
     LossScaledNorm norm;
     std::memcpy(&norm, made.bytes.data(), sizeof(norm));
-    if (norm.skips != 0 && norm.loss_scale >= kLeastLossScale && first_ &&
-        first_->value.step == scalars.step + 1) {
+    if (norm.skips != 0 && first_ && first_->value.step == scalars.step + 1 &&
+        ops::may_be_mended(norm.loss_scale, !made_in_forward_)) {
       first_.reset();
     }
   }
@@ -92,6 +94,7 @@ class FirstNonfinite {
   const Tape& tape_;
   std::optional<int> rank_;
   std::optional<Found> first_;
+  bool made_in_forward_ = false;  // first_
 };
 
 // --- between ranks -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/median.h"
+#include "src/ops/loss_scaling.h"
 #include "src/train/nonfinite_floats.h"
 #include "vdnn/error.h"
 #include "vdnn/initialisation.h"
@@ -425,11 +426,11 @@ class Trainer::Impl {
   }
 
   // Alike on all ranks, since losses and gradients are. A step whose gradients have overflowed is skipped,
-  // and the next has a smaller loss scale; it has diverged where no scale is small enough.
+  // and the next has a smaller loss scale; it has diverged where that mends nothing.
   void require_finite(const StepMetrics& metrics) const {
     const auto norm = static_cast<double>(metrics.gradient_norm.value_or(0));
     if (metrics.loss_scaling && metrics.loss_scaling->skipped &&
-        metrics.loss_scaling->scale >= kLeastLossScale) {
+        ops::may_be_mended(metrics.loss_scaling->scale, std::isfinite(result_.loss))) {
       return;
     }
     if (options_.allow_nonfinite || (std::isfinite(result_.loss) && std::isfinite(norm))) {

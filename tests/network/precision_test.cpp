@@ -79,6 +79,13 @@ TEST(Precision, KeepsTypesForAnotherBatch) {
   EXPECT_EQ(typed.type(1).dims, (Dims{6, 4, 8, 8}));
 }
 
+TEST(Precision, TypesOnceAndThenKeepsThem) {
+  const Network typed = forked().with_precision({.storage = DataType::kBf16, .fp32_layers = {}});
+  EXPECT_EQ(typed_maps(typed.with_precision({})), typed_maps(typed));
+  EXPECT_THAT([&] { typed.with_precision({.storage = DataType::kBf16, .fp32_layers = {}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("has conversions already")));
+}
+
 TEST(Precision, RefusesWhatNamesNoLayerAndWhatIsNoFloatingPointType) {
   const Network network = forked();
   EXPECT_THAT([&] { network.with_precision({.storage = DataType::kBf16, .fp32_layers = {"conv2"}}); },

@@ -262,10 +262,10 @@ TEST_F(LossScaledCheckpoint, ATrainingThatGoesOnHasTheBitsOfOneThatWasNotInterru
 
 // --- divergence --------------------------------------------------------------------------------------------
 
-// No scale mends what overflows in the forward pass: it shrinks until there is nothing left of it.
+// No scale mends what overflows in the forward pass: training ends at a scale of 1.
 TEST(LossScaledDivergence, EndsATrainingThatOverflowsWhateverTheScale) {
   RunOptions options = planned({}).options;
-  options.training.loss_scaling.initial = 0x1p-20F;
+  options.training.loss_scaling.initial = 8;
   const PlannedRun run = plan_run(small_network(), options);
   const DatasetSplits data = testing::data_for(run, "synthetic");
   TrainOptions training{.learning_rate = 0.01, .steps = 50, .session = {.seed = 7}};
@@ -283,7 +283,7 @@ TEST(LossScaledDivergence, EndsATrainingThatOverflowsWhateverTheScale) {
   start.seed = 7;
   training.start = start;
   EXPECT_THAT([&] { Trainer(run, data, training).train({}); },
-              ThrowsMessage<Diverged>(HasSubstr("step 6 has diverged")));
+              ThrowsMessage<Diverged>(HasSubstr("step 4 has diverged: its loss is nan")));
 }
 
 TEST(LossScaledOptions, OfScalesThatCannotBeAreRefused) {
