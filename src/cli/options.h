@@ -120,7 +120,8 @@ struct RunArguments {
           "with bf16 or fp16: layers that keep fp32, by name or kind, separated by commas: "
           "fc3,batch_normalization");
     field("loss-scale", self.loss_scale,
-          "with fp16: losses are multiplied by it at the start (default: 65536); it is halved when gradients overflow, "
+          "with fp16: losses are multiplied by it at the start (default: 65536); it is halved when gradients "
+          "overflow, "
           "which skips the update, and doubled after 2000 steps without that");
     field(
         "engine-timings", self.engine_timings,

@@ -146,7 +146,9 @@ TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
     if (ampere) {
       EXPECT_GE(rates.tf32, rates.convolution);
       EXPECT_DOUBLE_EQ(rates.fp16, rates.bf16);
-      EXPECT_NEAR(rates.fp16, 2 * rates.tf32, 0.03 * rates.fp16);
+      // Twice on datasheets; what is reached of that is a figure of each type.
+      EXPECT_GE(rates.fp16, 1.97 * rates.tf32);
+      EXPECT_LE(rates.fp16, 2 / 0.28 * rates.tf32);
     }
   }
 }
