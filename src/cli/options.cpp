@@ -246,6 +246,7 @@ std::optional<Policy> parse_policy(const std::string& text) {
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
+  names.reserve(kPolicies.size());
   for (const auto& [name, policy] : kPolicies) {
     names.emplace_back(name);
   }

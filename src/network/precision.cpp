@@ -26,8 +26,7 @@ void require_layers(const Network& network, const std::vector<std::string>& name
     known.emplace_back(kind_of(layer.spec));
   }
   std::ranges::sort(known);
-  const auto repeated = std::ranges::unique(known);
-  known.erase(repeated.begin(), repeated.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end()) {
       throw InvalidArgument("fp32 layers: network " + network.name() +

@@ -115,11 +115,11 @@ void ProgressBar::update(const TrainingProgress& progress) {
   if (updates_++ == 0) {
     first_update_seconds_ = last_update_seconds_;
   }
-  if (progress.step == progress.steps) {
-    finish();
-  } else if (last_update_seconds_ < next_draw_seconds_) {
+  const bool epoch_ends = progress.step == progress.steps;
+  if (!epoch_ends && last_update_seconds_ < next_draw_seconds_) {
     return;
-  } else if (terminal_) {
+  }
+  if (terminal_ && !epoch_ends) {
     draw(false);
   } else {
     finish();

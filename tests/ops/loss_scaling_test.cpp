@@ -128,6 +128,7 @@ class ScaledUpdate : public ::testing::TestWithParam<OptimizerSpec> {
                .scalars = {.learning_rate = 0.5F, .step = step},
                .keeps_writes = true});
     std::vector<Array> result;
+    result.reserve(written.size());
     for (const Operand& each : written) {
       result.push_back(op.get(each));
     }

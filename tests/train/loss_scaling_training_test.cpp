@@ -73,7 +73,7 @@ class LossScaledTraining : public ::testing::Test {
     return session.step({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))}, 0.01F);
   }
 
-  std::vector<float> images_ = std::vector<float>(4 * 2 * 6 * 6);
+  std::vector<float> images_ = std::vector<float>(std::size_t{4} * 2 * 6 * 6);
   std::vector<std::int32_t> targets_{0, 1, 2, 3};
 };
 

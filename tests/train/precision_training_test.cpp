@@ -20,9 +20,6 @@
 namespace vdnn {
 namespace {
 
-using ::testing::Each;
-using ::testing::HasSubstr;
-
 constexpr std::uint64_t kLarge = std::uint64_t{4} << 30;
 
 struct Case {
@@ -112,7 +109,7 @@ class PrecisionSession : public ::testing::TestWithParam<DataType> {
     return GetParam() == DataType::kBf16 ? Bf16::widen(Bf16::narrow(value)) == value
                                          : Fp16::widen(Fp16::narrow(value)) == value;
   }
-  std::vector<float> images_ = std::vector<float>(4 * 2 * 6 * 6, 0.3F);
+  std::vector<float> images_ = std::vector<float>(std::size_t{4} * 2 * 6 * 6, 0.3F);
   std::vector<std::int32_t> targets_{0, 1, 2, 3};
 
   StepMetrics step(Session& session) {
@@ -234,7 +231,7 @@ TEST_P(PrecisionSession, RanksHaveTheCopiesOfTheFirst) {
                 .threads = 1,
                 .policy = Policy::kOffloadNone,
                 .training = {.ranks = 2, .precision = {.storage = GetParam(), .fp32_layers = {}}}});
-  const std::vector<float> images(2 * 2 * 5 * 5, 0.7F);
+  const std::vector<float> images(std::size_t{2} * 2 * 5 * 5, 0.7F);
   const std::vector<std::int32_t> targets{0, 2};
   std::vector<std::vector<float>> outputs(2);
   testing::run_ranks(2, [&](ProcessGroup& group) {

@@ -173,10 +173,12 @@ std::unique_ptr<CpuKernel> elementwise_kernel(const Context& context, const Kern
 template <class Make>
 std::unique_ptr<CpuKernel> pass_kernel(const Context& context, const KernelRequest& request,
                                        const Make& make) {
-  return with_format(request.op.layer_outputs[0].data_type, [&](auto format) {
+  return with_format(request.op.layer_outputs[0].data_type, [&](auto format) -> std::unique_ptr<CpuKernel> {
     const auto [forward, backward] = make(format);
-    return request.op.direction == Direction::kForward ? elementwise_kernel(context, request, forward)
-                                                       : elementwise_kernel(context, request, backward);
+    if (request.op.direction == Direction::kForward) {
+      return elementwise_kernel(context, request, forward);
+    }
+    return elementwise_kernel(context, request, backward);
   });
 }
 
