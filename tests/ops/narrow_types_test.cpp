@@ -76,6 +76,8 @@ std::vector<LayerCase> other_layers() {
     const std::string name = mode == PoolingMode::kMax ? "max_pooling" : "average_pooling";
     layers.push_back(pooling_case(name, {2, 5, 9, 7}, {mode, {3, 3}, {2, 2}, {1, 1}}));
     layers.push_back(pooling_case(name + "_of_lines", {2, 5, 9}, {mode, {2}, {2}, {0}}));
+    layers.push_back(
+        pooling_case(name + "_of_volumes", {1, 17, 4, 7, 6}, {mode, {2, 2, 3}, {2, 3, 3}, {0, 1, 1}}));
   }
   for (const UpsamplingMode mode : {UpsamplingMode::kNearest, UpsamplingMode::kLinear}) {
     layers.push_back(

@@ -19,14 +19,15 @@ using Backward = dnnl::batch_normalization_backward;
 // The layer as oneDNN is shown it.
 class Problem {
  public:
-  Problem(const Context& context, const BatchNormalizationSpec& spec, const Dims& dims)
+  Problem(const Context& context, const BatchNormalizationSpec& spec, const TensorType& type)
       : context_(context), epsilon_(spec.epsilon) {
+    const Dims& dims = type.dims;
     Dims view{dims[0], dims[1], 1, 1};
     for (std::size_t axis = 2; axis < dims.size(); ++axis) {
       view[2] *= dims[axis];
     }
-    map_ = dense_desc(view);
-    channel_ = dense_desc({dims[1]});
+    map_ = dense_desc({.data_type = type.data_type, .dims = view});
+    channel_ = dense_desc({.dims = {dims[1]}});
   }
 
   std::vector<Implementation> forward_training() const {
@@ -128,7 +129,7 @@ LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& sp
                         Mode mode) {
   // Checked before oneDNN is asked.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {.follow = own_algorithm()});
-  const Problem problem(context, spec, types.inputs[0].dims);
+  const Problem problem(context, spec, types.inputs[0]);
   if (mode == Mode::kInference) {
     recipe.forward[0].algorithms = algorithms_of(problem.forward_inference());
   } else if (spec.ranks > 1) {
@@ -145,7 +146,7 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormal
                                        const KernelRequest& request) {
   namespace position = ops::synchronized;
   const TensorType& type = request.op.layer_inputs[0];
-  const Problem problem(context, spec, type.dims);
+  const Problem problem(context, spec, type);
   const bool forward = request.op.direction == Direction::kForward;
   if (forward && request.op.position == (spec.ranks > 1 ? position::kFollow : 1)) {
     return std::make_unique<FollowKernel>(spec, type);

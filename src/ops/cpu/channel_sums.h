@@ -103,9 +103,10 @@ void for_each_row(const ChannelGeometry& geometry, std::uint64_t first, std::uin
   }
 }
 
-// Sums of a and of a b for each channel of each sample.
-inline void add_up(const ChannelGeometry& geometry, int threads, const float* a, const float* b,
-                   const ChannelWorkspace& workspace) {
+// Sums of a and of a b for each channel of each sample; both are indexed by element.
+template <class A, class B>
+void add_up(const ChannelGeometry& geometry, int threads, const A& a, const B& b,
+            const ChannelWorkspace& workspace) {
   for_each_block(geometry, threads,
                  [&](std::uint64_t sample, std::uint64_t block, std::uint64_t first, std::uint64_t count) {
                    double* const sums = workspace.sums(sample, block, 0);

@@ -23,9 +23,9 @@ dnnl::memory::dims dilation_of(const ConvolutionSpec& spec) {
 FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types) {
   FilterShape shape = ops::filter_shape(spec, types);
   const Operation operation{.algorithm = dnnl::algorithm::convolution_direct,
-                            .input = dense_desc(shape.input.dims),
+                            .input = dense_desc(shape.input),
                             .bias = bias_desc(shape),
-                            .output = dense_desc(shape.output.dims),
+                            .output = dense_desc(shape.output),
                             .stride = to_dnnl(spec.stride),
                             .dilation = dilation_of(spec),
                             .padding = to_dnnl(spec.padding)};

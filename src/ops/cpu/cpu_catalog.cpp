@@ -8,11 +8,11 @@ namespace vdnn::cpu {
 
 LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                                std::span<const TensorType> outputs, Mode mode) const {
-  if (is_widened(spec, inputs, outputs)) {
-    return widened_recipe(recipe(spec, in_fp32(inputs), in_fp32(outputs), mode), spec, inputs, outputs);
-  }
   const ThreadScope scope(context_.threads);
   try {
+    if (is_widened(context_, spec, inputs, outputs)) {
+      return widened_recipe(recipe(spec, in_fp32(inputs), in_fp32(outputs), mode), spec, inputs, outputs);
+    }
     return std::visit(
         [&](const auto& known) -> LayerRecipe {
           if constexpr (requires { make_recipe(context_, known, LayerTypes{inputs, outputs}, mode); }) {

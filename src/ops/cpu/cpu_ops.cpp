@@ -30,11 +30,11 @@ struct ParameterForms {
 std::optional<ParameterForms> filter_forms(const Context& context, const Op& op) {
   return std::visit(
       [&](const auto& spec) -> std::optional<ParameterForms> {
-        const std::vector<TensorType> inputs = in_fp32(op.layer_inputs);
-        const std::vector<TensorType> outputs = in_fp32(op.layer_outputs);
-        const LayerTypes types{inputs, outputs};
-        if constexpr (requires { filter_layer(context, spec, types); }) {
-          const FilterLayer layer = filter_layer(context, spec, types);
+        if constexpr (requires { filter_layer(context, spec, LayerTypes{}); }) {
+          const bool widened = is_widened(context, op.spec, op.layer_inputs, op.layer_outputs);
+          const std::vector<TensorType> inputs = widened ? in_fp32(op.layer_inputs) : op.layer_inputs;
+          const std::vector<TensorType> outputs = widened ? in_fp32(op.layer_outputs) : op.layer_outputs;
+          const FilterLayer layer = filter_layer(context, spec, LayerTypes{inputs, outputs});
           return ParameterForms{.logical = layer.logical, .storage = layer.storage};
         } else {
           return std::nullopt;
@@ -54,7 +54,7 @@ ParameterForms forms_of(const Context& context, const Tape& tape, const TapePara
       }
     }
   }
-  const dnnl::memory::desc dense = dense_desc(parameter.recipe.type.dims);
+  const dnnl::memory::desc dense = dense_desc(parameter.recipe.type);
   return {.logical = dense, .storage = dense};
 }
 
@@ -109,7 +109,7 @@ class CpuProgram final : public OpProgram {
       throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
                             " algorithms, not one of index " + std::to_string(algorithm));
     }
-    if (is_widened(op.spec, op.layer_inputs, op.layer_outputs)) {
+    if (is_widened(context_, op.spec, op.layer_inputs, op.layer_outputs)) {
       return widened_kernel(context_, compile(op_in_fp32(tape_, op), algorithm),
                             {.tape = tape_, .op = op, .algorithm = algorithm});
     }
@@ -198,8 +198,9 @@ std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options) {
     throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads, OpenMP gives " +
                           std::to_string(omp_get_thread_limit()) + " (OMP_THREAD_LIMIT)");
   }
-  return std::make_unique<cpu::CpuOps>(
-      cpu::Context{.engine = dnnl::engine(dnnl::engine::kind::cpu, 0), .threads = options.threads});
+  return std::make_unique<cpu::CpuOps>(cpu::Context{.engine = dnnl::engine(dnnl::engine::kind::cpu, 0),
+                                                    .threads = options.threads,
+                                                    .multiplies_bf16 = cpu::processor_multiplies_bf16()});
 }
 
 }  // namespace vdnn

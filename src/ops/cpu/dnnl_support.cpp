@@ -3,10 +3,17 @@
 #include <omp.h>
 
 #include <array>
+#include <string_view>
 
 #include "vdnn/error.h"
 
 namespace vdnn::cpu {
+
+bool processor_multiplies_bf16() {
+  // Each set of instructions is a set of bits, those of the sets that it includes among them.
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
 
 ThreadScope::ThreadScope(int threads)
     : threads_before_(omp_get_max_threads()), dynamic_before_(omp_get_dynamic()) {
@@ -23,17 +30,38 @@ dnnl::memory::dims to_dnnl(const Dims& dims) {
   return {dims.begin(), dims.end()};
 }
 
-dnnl::memory::desc dense_desc(const Dims& dims) {
+dnnl::memory::data_type to_dnnl(DataType type) {
+  switch (type) {
+    case DataType::kF32:
+      return dnnl::memory::data_type::f32;
+    case DataType::kBf16:
+      return dnnl::memory::data_type::bf16;
+    default:
+      throw InvalidArgument(std::string("oneDNN is not asked to compute ") + to_string(type));
+  }
+}
+
+dnnl::memory::desc dense_desc(const TensorType& type) {
+  const Dims& dims = type.dims;
   using Tag = dnnl::memory::format_tag;
   static constexpr std::array kChannelsLastTags{Tag::a, Tag::ab, Tag::acb, Tag::acdb, Tag::acdeb};
   if (dims.empty() || dims.size() > kChannelsLastTags.size()) {
     throw InvalidArgument("the cpu computes tensors of one to five dimensions, got " + to_string(dims));
   }
-  return {to_dnnl(dims), dnnl::memory::data_type::f32, kChannelsLastTags.at(dims.size() - 1)};
+  return {to_dnnl(dims), to_dnnl(type.data_type), kChannelsLastTags.at(dims.size() - 1)};
 }
 
-dnnl::memory::desc any_desc(const Dims& dims) {
-  return {to_dnnl(dims), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+dnnl::memory::desc any_desc(const dnnl::memory::desc& desc, dnnl::memory::data_type type) {
+  return {desc.dims(), type, dnnl::memory::format_tag::any};
+}
+
+dnnl::memory::desc in_type(dnnl::memory::desc desc, dnnl::memory::data_type type) {
+  desc.data.data_type = dnnl::memory::convert_to_c(type);
+  return desc;
+}
+
+bool is_reference(const dnnl::primitive_desc_base& primitive) {
+  return std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
 std::string layout_name(const dnnl::memory::desc& desc) {

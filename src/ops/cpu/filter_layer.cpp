@@ -1,6 +1,7 @@
 #include "src/ops/cpu/filter_layer.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "vdnn/error.h"
@@ -13,30 +14,31 @@ std::string describe(const FilterShape& shape) {
   return "an input of " + to_string(shape.input.dims) + " and a filter of " + to_string(shape.filter);
 }
 
-bool is_reference(const std::string& name) {
-  return name.starts_with("ref");
-}
-
 // oneDNN 2.6 copies a strided input of a 1x1 convolution to where it is dense, and counts that copy in
 // channels as they are. In the pass to the filter it writes whole vectors of them: with fewer channels than a
 // vector has floats, far behind the scratchpad that it has asked for.
 bool overruns_scratchpad(const FilterShape& shape, const std::string& name) {
   constexpr std::int64_t kWidestVector = 16;
   const bool strided = std::ranges::any_of(shape.stride, [](std::int64_t stride) { return stride > 1; });
-  return name.starts_with("jit_1x1") && strided && shape.input.dims[1] < kWidestVector;
+  return (name.starts_with("jit_1x1") || name.starts_with("jit_bf16_1x1")) && strided &&
+         shape.input.dims[1] < kWidestVector;
 }
 
 // In the pass to the filter oneDNN 2.6's kernel for volumes loses count of the window's slices that lie in
 // padding in front, where strides step over some of them: it leaves slices of the gradient unwritten, and
 // reads and writes beyond both operands. Seen for paddings larger than the stride alone.
 bool loses_slices(const FilterShape& shape, const std::string& name) {
-  return name.starts_with("jit:") && shape.stride.size() == 3 && shape.stride[0] > 1 &&
-         shape.padding[0] > shape.stride[0];
+  return (name.starts_with("jit:") || name.starts_with("jit_bf16:")) && shape.stride.size() == 3 &&
+         shape.stride[0] > 1 && shape.padding[0] > shape.stride[0];
 }
 
 bool is_wrong(const FilterShape& shape, Direction direction, const std::string& name) {
   return direction == Direction::kBackwardFilter &&
          (overruns_scratchpad(shape, name) || loses_slices(shape, name));
+}
+
+bool is_fast(const FilterShape& shape, Direction direction, const dnnl::primitive_desc& primitive) {
+  return !is_reference(primitive) && !is_wrong(shape, direction, primitive.impl_info_str());
 }
 
 dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction direction) {
@@ -46,12 +48,22 @@ dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction di
 
 // The three passes; operand numbers are those of the recipe.
 
+// What a pass reads or makes of the filter: only its gradient is fp32 whatever the maps are.
+dnnl::memory::data_type filter_type(const FilterLayer& layer, Direction direction) {
+  return to_dnnl(direction == Direction::kBackwardFilter ? DataType::kF32 : layer.shape.input.data_type);
+}
+
+// Where it lies.
+dnnl::memory::desc stored_filter(const FilterLayer& layer, Direction direction) {
+  return in_type(layer.storage, filter_type(layer, direction));
+}
+
 // A filter that is only read, as the primitive wants it.
-PrimitiveSequence::PlaceIndex converted_filter(const Context& context, const FilterLayer& layer,
+PrimitiveSequence::PlaceIndex converted_filter(const Context& context, const dnnl::memory::desc& storage,
                                                const dnnl::memory::desc& wanted,
                                                PrimitiveSequence& sequence) {
-  const auto stored = sequence.read(1, layer.storage);
-  if (wanted == layer.storage) {
+  const auto stored = sequence.read(1, storage);
+  if (wanted == storage) {
     return stored;
   }
   const auto converted = sequence.scratch(wanted);
@@ -63,10 +75,10 @@ PrimitiveSequence forward_sequence(const Context& context, const FilterLayer& la
                                    const dnnl::primitive_desc& primitive) {
   PrimitiveSequence sequence;
   std::vector<PrimitiveSequence::Argument> arguments{
-      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input.dims))},
-      {DNNL_ARG_WEIGHTS,
-       converted_filter(context, layer, filter_of(primitive, Direction::kForward), sequence)},
-      {DNNL_ARG_DST, sequence.write(0, dense_desc(layer.shape.output.dims))}};
+      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input))},
+      {DNNL_ARG_WEIGHTS, converted_filter(context, stored_filter(layer, Direction::kForward),
+                                          filter_of(primitive, Direction::kForward), sequence)},
+      {DNNL_ARG_DST, sequence.write(0, dense_desc(layer.shape.output))}};
   if (layer.shape.bias) {
     arguments.push_back({DNNL_ARG_BIAS, sequence.read(2, bias_desc(layer.shape))});
   }
@@ -78,10 +90,10 @@ PrimitiveSequence backward_data_sequence(const Context& context, const FilterLay
                                          const dnnl::primitive_desc& primitive) {
   PrimitiveSequence sequence;
   std::vector<PrimitiveSequence::Argument> arguments{
-      {DNNL_ARG_DIFF_DST, sequence.read(0, dense_desc(layer.shape.output.dims))},
-      {DNNL_ARG_WEIGHTS,
-       converted_filter(context, layer, filter_of(primitive, Direction::kBackwardData), sequence)},
-      {DNNL_ARG_DIFF_SRC, sequence.write(0, dense_desc(layer.shape.input.dims))}};
+      {DNNL_ARG_DIFF_DST, sequence.read(0, dense_desc(layer.shape.output))},
+      {DNNL_ARG_WEIGHTS, converted_filter(context, stored_filter(layer, Direction::kBackwardData),
+                                          filter_of(primitive, Direction::kBackwardData), sequence)},
+      {DNNL_ARG_DIFF_SRC, sequence.write(0, dense_desc(layer.shape.input))}};
   sequence.append(primitive, std::move(arguments));
   return sequence;
 }
@@ -93,8 +105,8 @@ PrimitiveSequence backward_filter_sequence(const Context& context, const FilterL
   const auto made_as = filter_of(primitive, Direction::kBackwardFilter);
   const auto made = made_as == layer.storage ? stored : sequence.scratch(made_as);
   std::vector<PrimitiveSequence::Argument> arguments{
-      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input.dims))},
-      {DNNL_ARG_DIFF_DST, sequence.read(1, dense_desc(layer.shape.output.dims))},
+      {DNNL_ARG_SRC, sequence.read(0, dense_desc(layer.shape.input))},
+      {DNNL_ARG_DIFF_DST, sequence.read(1, dense_desc(layer.shape.output))},
       {DNNL_ARG_DIFF_WEIGHTS, made}};
   if (layer.shape.bias) {
     arguments.push_back({DNNL_ARG_DIFF_BIAS, sequence.write(1, bias_desc(layer.shape))});
@@ -161,19 +173,18 @@ std::vector<Implementation> implementations_of(const Context& context, const Fil
   ImplementationList list(context, layer, direction);
   const auto add_fast = [&](const char* suffix) {
     return [&, suffix](const dnnl::primitive_desc& primitive) {
-      const std::string name = primitive.impl_info_str();
-      if (!is_reference(name) && !is_wrong(layer.shape, direction, name)) {
+      if (is_fast(layer.shape, direction, primitive)) {
         list.add(primitive, suffix);
       }
       return true;
     };
   };
-  const dnnl::memory::desc any = any_desc(layer.storage.dims());
+  const dnnl::memory::desc any = any_desc(layer.storage, filter_type(layer, direction));
   layer.passes(direction, any, add_fast(""));
-  layer.passes(direction, layer.storage, add_fast("@stored"));
+  layer.passes(direction, stored_filter(layer, direction), add_fast("@stored"));
   if (list.empty()) {
     layer.passes(direction, any, [&list](const dnnl::primitive_desc& primitive) {
-      if (is_reference(primitive.impl_info_str())) {
+      if (is_reference(primitive)) {
         list.add(primitive, "");
       }
       return true;
@@ -199,21 +210,22 @@ ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direct
 }
 
 dnnl::memory::desc bias_desc(const FilterShape& shape) {
-  return shape.bias ? dense_desc(shape.bias_type().dims) : dnnl::memory::desc();
+  return shape.bias ? dense_desc(shape.bias_type()) : dnnl::memory::desc();
 }
 
 FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes) {
   FilterLayer layer{.shape = std::move(shape), .passes = std::move(passes), .logical = {}, .storage = {}};
-  layer.logical = dense_desc(layer.shape.filter);
+  layer.logical = dense_desc(layer.shape.filter_type());
   if (layer.shape.groups > 1) {
     dnnl::memory::dims grouped = to_dnnl(layer.shape.filter);
     grouped[0] /= layer.shape.groups;
     grouped.insert(grouped.begin(), layer.shape.groups);
     layer.logical = layer.logical.reshape(grouped);
   }
-  layer.passes(Direction::kForward, any_desc(layer.logical.dims()),
+  const dnnl::memory::data_type read_as = filter_type(layer, Direction::kForward);
+  layer.passes(Direction::kForward, any_desc(layer.logical, read_as),
                [&layer](const dnnl::primitive_desc& first) {
-                 layer.storage = filter_of(first, Direction::kForward);
+                 layer.storage = in_type(filter_of(first, Direction::kForward), dnnl::memory::data_type::f32);
                  return false;
                });
   if (layer.storage.is_zero()) {
@@ -222,12 +234,26 @@ FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes) {
   return layer;
 }
 
+bool has_fast_passes(const FilterLayer& layer) {
+  return std::ranges::all_of(
+      std::array{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter},
+      [&](Direction direction) {
+        bool found = false;
+        layer.passes(direction, any_desc(layer.storage, filter_type(layer, direction)),
+                     [&](const dnnl::primitive_desc& primitive) {
+                       found = is_fast(layer.shape, direction, primitive);
+                       return !found;
+                     });
+        return found;
+      });
+}
+
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode) {
   return ops::filter_layer_recipe(
       layer.shape,
       {.filter_bytes = layer.storage.get_size(),
        .filter_layout = layout_name(layer.storage),
-       .bias_layout = layout_name(dense_desc(layer.shape.bias_type().dims))},
+       .bias_layout = layout_name(dense_desc(layer.shape.bias_type()))},
       [&](Direction direction) { return pass_algorithms(context, layer, direction); }, mode);
 }
 

@@ -6,6 +6,9 @@
 // stays zero: oneDNN writes zeros there and an update of zeros by zeros makes zeros). An implementation that
 // wants it otherwise gets a reorder through its workspace. Each pass offers oneDNN's implementations in
 // oneDNN's order, then those that can also work on the stored layout itself ("@stored"), which need no copy.
+//
+// Over bf16 maps the forward and data passes read the filter's copy in bf16, which lies as the fp32 filter
+// does, and the filter's gradient is made in fp32.
 
 #include <functional>
 #include <memory>
@@ -42,11 +45,14 @@ dnnl::memory::desc bias_desc(const FilterShape& shape);
 struct FilterLayer {
   FilterShape shape;
   ForEachImplementation passes;
-  // The filter in logical (KRSC) order and as it is stored, both in oneDNN's dimensions: where there are
+  // The fp32 filter in logical (KRSC) order and as it is stored, both in oneDNN's dimensions: where there are
   // groups, the first is the group.
   dnnl::memory::desc logical;
   dnnl::memory::desc storage;
 };
+
+// Has oneDNN an implementation of every pass that is neither a reference nor known to be wrong?
+bool has_fast_passes(const FilterLayer& layer);
 
 // Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
 FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes);

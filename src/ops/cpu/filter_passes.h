@@ -61,7 +61,8 @@ ForEachImplementation passes_of(const Operation& operation, const dnnl::engine& 
       return;
     }
     // What the backward passes want to know of the forward pass.
-    const Forward hint(operation.forward(any_desc(filter.dims())), scratchpad_attributes(), engine,
+    const Forward hint(operation.forward(any_desc(filter, operation.input.data_type())),
+                       scratchpad_attributes(), engine,
                        /*allow_empty=*/true);
     if (direction == Direction::kBackwardData) {
       visit_implementations<typename Operation::BackwardData::primitive_desc>(

@@ -32,9 +32,8 @@ struct Operation {
 
 FilterLayer filter_layer(const Context& context, const FullyConnectedSpec& spec, const LayerTypes& types) {
   FilterShape shape = ops::filter_shape(spec, types);
-  const Operation operation{.input = dense_desc(shape.input.dims),
-                            .bias = bias_desc(shape),
-                            .output = dense_desc(shape.output.dims)};
+  const Operation operation{
+      .input = dense_desc(shape.input), .bias = bias_desc(shape), .output = dense_desc(shape.output)};
   return make_filter_layer(std::move(shape), passes_of(operation, context.engine));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/ops/cpu/channel_sums.h"
+#include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/standard_recipes.h"
@@ -24,14 +25,15 @@ struct Geometry : ChannelGeometry {
   std::uint64_t group_elements() const { return elements / groups; }
 };
 
+template <class Format>
 class ForwardKernel final : public CpuKernel {
  public:
   ForwardKernel(const Context& context, const GroupNormalizationSpec& spec, const TensorType& type)
       : threads_(context.threads), epsilon_(static_cast<double>(spec.epsilon)), geometry_(spec, type) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const y = write_pointer<float>(operands, 0);
+    const ReadElements<Format> x(operands, 0);
+    const WriteElements<Format> y(operands, 0);
     const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, x, x, workspace);
     for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
@@ -47,7 +49,7 @@ class ForwardKernel final : public CpuKernel {
                      for_each_row(geometry_, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
 #pragma omp simd
                        for (std::uint64_t lane = 0; lane < lanes; ++lane) {
-                         y[row + lane] = (x[row + lane] - mean[lane]) * factor[lane] + shift[lane];
+                         y.set(row + lane, (x[row + lane] - mean[lane]) * factor[lane] + shift[lane]);
                        }
                      });
                    });
@@ -92,15 +94,16 @@ class ForwardKernel final : public CpuKernel {
 
 // With r the reciprocal deviation, z = (x - mean) r what was scaled, g = scale dY its gradient, and means
 // over the group: dX = r (g - mean(g) - z mean(g z)); dscale = sum of dY z, dshift = sum of dY.
+template <class Format>
 class BackwardKernel final : public CpuKernel {
  public:
   BackwardKernel(const Context& context, const GroupNormalizationSpec& spec, const TensorType& type)
       : threads_(context.threads), geometry_(spec, type) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    const float* const dy = read_pointer<float>(operands, 3);
-    float* const dx = write_pointer<float>(operands, 0);
+    const ReadElements<Format> x(operands, 0);
+    const ReadElements<Format> dy(operands, 3);
+    const WriteElements<Format> dx(operands, 0);
     const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, dy, x, workspace);
     for (std::uint64_t channel = 0; channel < geometry_.channels; ++channel) {
@@ -120,8 +123,8 @@ class BackwardKernel final : public CpuKernel {
                      for_each_row(geometry_, first, count, [=](std::uint64_t row, std::uint64_t lanes) {
 #pragma omp simd
                        for (std::uint64_t lane = 0; lane < lanes; ++lane) {
-                         dx[row + lane] = of_dy[lane] * dy[row + lane] +
-                                          (of_x[lane] * (x[row + lane] - mean[lane]) + constant[lane]);
+                         dx.set(row + lane, of_dy[lane] * dy[row + lane] +
+                                                (of_x[lane] * (x[row + lane] - mean[lane]) + constant[lane]));
                        }
                      });
                    });
@@ -202,10 +205,12 @@ LayerRecipe make_recipe(const Context&, const GroupNormalizationSpec& spec, cons
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GroupNormalizationSpec& spec,
                                        const KernelRequest& request) {
   const TensorType& type = request.op.layer_inputs[0];
-  if (request.op.direction == Direction::kForward) {
-    return std::make_unique<ForwardKernel>(context, spec, type);
-  }
-  return std::make_unique<BackwardKernel>(context, spec, type);
+  return with_format(type.data_type, [&]<class Format>(Format) -> std::unique_ptr<CpuKernel> {
+    if (request.op.direction == Direction::kForward) {
+      return std::make_unique<ForwardKernel<Format>>(context, spec, type);
+    }
+    return std::make_unique<BackwardKernel<Format>>(context, spec, type);
+  });
 }
 
 }  // namespace vdnn::cpu

@@ -3,7 +3,7 @@
 // or more and the channels are more than 16 and no multiple of it, and cannot even be made where it is 1, so
 // that only the sizes that networks use take them.
 
-#include <string_view>
+#include <string>
 
 #include "src/ops/cpu/primitive_layer.h"
 #include "src/ops/cpu/recipes.h"
@@ -20,14 +20,11 @@ bool may_be_fast(const LrnSpec& spec) {
   return spec.size == 3 || spec.size == 5;
 }
 
-bool is_fast(const dnnl::primitive_desc& primitive) {
-  return std::string_view(primitive.impl_info_str()).find("ref") == std::string_view::npos;
-}
-
 dnnl::memory::desc rows_desc(const TensorType& type) {
   const std::int64_t batch = type.dims[0];
   const std::int64_t channels = type.dims[1];
-  return dense_desc({batch, channels, 1, static_cast<std::int64_t>(type.elements()) / batch / channels});
+  const std::int64_t pixels = static_cast<std::int64_t>(type.elements()) / batch / channels;
+  return dense_desc({.data_type = type.data_type, .dims = {batch, channels, 1, pixels}});
 }
 
 PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, const LayerTypes& types,
@@ -50,7 +47,7 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
     dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
     // Backward follows: it takes what forward saves, and oneDNN's reference saves nothing.
-    while (!may_be_fast(spec) && is_fast(primitive)) {
+    while (!may_be_fast(spec) && !is_reference(primitive)) {
       if (!primitive.next_impl()) {
         throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +
                               std::to_string(spec.size));

@@ -17,8 +17,8 @@ PrimitiveLayer primitive_layer(const Context& context, const PoolingSpec& spec, 
                                Mode mode) {
   ops::require_pooling(spec, types);
   PrimitiveLayer layer{
-      .input = dense_desc(types.inputs[0].dims),
-      .output = dense_desc(types.outputs[0].dims),
+      .input = dense_desc(types.inputs[0]),
+      .output = dense_desc(types.outputs[0]),
       .forward = {},
       .backward = {},
       .saved = "indices",

@@ -16,9 +16,9 @@ FilterLayer filter_layer(const Context& context, const TransposedConvolutionSpec
                          const LayerTypes& types) {
   FilterShape shape = ops::filter_shape(spec, types);
   const Operation operation{.algorithm = dnnl::algorithm::deconvolution_direct,
-                            .input = dense_desc(shape.input.dims),
+                            .input = dense_desc(shape.input),
                             .bias = bias_desc(shape),
-                            .output = dense_desc(shape.output.dims),
+                            .output = dense_desc(shape.output),
                             .stride = to_dnnl(spec.stride),
                             .dilation = dnnl::memory::dims(spec.kernel.size()),
                             .padding = to_dnnl(spec.padding)};

@@ -18,8 +18,8 @@ PrimitiveLayer primitive_layer(const Context& context, const UpsamplingSpec& spe
                                Mode mode) {
   // Checked before oneDNN is asked.
   const LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
-  PrimitiveLayer layer{.input = dense_desc(types.inputs[0].dims),
-                       .output = dense_desc(types.outputs[0].dims),
+  PrimitiveLayer layer{.input = dense_desc(types.inputs[0]),
+                       .output = dense_desc(types.outputs[0]),
                        .forward = {},
                        .backward = {},
                        .saved = {},

@@ -1,9 +1,13 @@
 #include "src/ops/cpu/widened.h"
 
 #include <algorithm>
+#include <functional>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "src/ops/cpu/dnnl_support.h"
+#include "src/ops/cpu/filter_layer.h"
 #include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/loops.h"
 #include "vdnn/error.h"
@@ -23,7 +27,38 @@ bool any_narrow(std::span<const TensorType> types) {
 bool works_on_narrow_elements(const OpSpec& spec) {
   return std::holds_alternative<ReluSpec>(spec) || std::holds_alternative<SigmoidSpec>(spec) ||
          std::holds_alternative<AddSpec>(spec) || std::holds_alternative<ConcatenationSpec>(spec) ||
-         std::holds_alternative<DropoutSpec>(spec) || std::holds_alternative<ConversionSpec>(spec);
+         std::holds_alternative<DropoutSpec>(spec) || std::holds_alternative<ConversionSpec>(spec) ||
+         std::holds_alternative<GroupNormalizationSpec>(spec);
+}
+
+bool all_bf16(std::span<const TensorType> types) {
+  return std::ranges::all_of(types, [](const TensorType& type) { return type.data_type == DataType::kBf16; });
+}
+
+// An element belongs to one window at most.
+bool windows_are_apart(const PoolingSpec& spec) {
+  return std::ranges::equal(spec.kernel, spec.stride, std::ranges::less_equal{});
+}
+
+// By oneDNN's bf16 kernels. Not where it has references alone, which are slower than the way by fp32.
+bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const LayerTypes& types) {
+  if (!context.multiplies_bf16 || !all_bf16(types.inputs) || !all_bf16(types.outputs)) {
+    return false;
+  }
+  return std::visit(
+      [&](const auto& known) {
+        using Spec = std::decay_t<decltype(known)>;
+        if constexpr (requires { filter_layer(context, known, types); }) {
+          return has_fast_passes(filter_layer(context, known, types));
+        } else if constexpr (std::is_same_v<Spec, BatchNormalizationSpec>) {
+          return known.ranks == 1;  // over several ranks loops of our own make the statistics
+        } else if constexpr (std::is_same_v<Spec, PoolingSpec>) {
+          return windows_are_apart(known);  // oneDNN 2.6 sums gradients of windows that overlap in bf16
+        } else {
+          return false;
+        }
+      },
+      spec);
 }
 
 // Multiplied with feature maps, and so stored like them.
@@ -174,8 +209,10 @@ class WidenedKernel final : public CpuKernel {
 
 }  // namespace
 
-bool is_widened(const OpSpec& spec, std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
-  return (any_narrow(inputs) || any_narrow(outputs)) && !works_on_narrow_elements(spec);
+bool is_widened(const Context& context, const OpSpec& spec, std::span<const TensorType> inputs,
+                std::span<const TensorType> outputs) {
+  return (any_narrow(inputs) || any_narrow(outputs)) && !works_on_narrow_elements(spec) &&
+         !is_computed_in_bf16(context, spec, {inputs, outputs});
 }
 
 std::vector<TensorType> in_fp32(std::span<const TensorType> types) {

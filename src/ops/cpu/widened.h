@@ -5,8 +5,9 @@
 // narrow factors are exact in fp32. It costs the copies: workspace of twice the narrow operands' size, and
 // the time to pass over them.
 //
-// Loops of our own (activations, additions, concatenation, dropout, conversions) work on narrow elements
-// themselves.
+// Not so computed: loops of our own (activations, additions, concatenation, dropout, group normalisation,
+// conversions) work on narrow elements themselves, and where the processor multiplies bf16, oneDNN's own bf16
+// kernels compute layers with filters, pooling and batch normalisation.
 
 #include <memory>
 #include <span>
@@ -20,8 +21,9 @@ namespace vdnn::cpu {
 
 struct Context;
 
-// Must the layer's ops be computed by way of fp32?
-bool is_widened(const OpSpec& spec, std::span<const TensorType> inputs, std::span<const TensorType> outputs);
+// Must the layer's ops be computed by way of fp32? The caller holds a ThreadScope: oneDNN is asked.
+bool is_widened(const Context& context, const OpSpec& spec, std::span<const TensorType> inputs,
+                std::span<const TensorType> outputs);
 
 // The same shapes in fp32.
 std::vector<TensorType> in_fp32(std::span<const TensorType> types);
