@@ -4,6 +4,9 @@
 // workspace, where the copy is counted. Algorithms are oneDNN's implementations in its own order; its
 // reference kernels (a thousand times slower) are offered only where there is nothing else.
 //
+// bf16 is multiplied as such where the processor can (AVX512-BF16); elsewhere, and in fp16, operands are
+// widened to fp32 in the workspace, and results rounded.
+//
 // Results are bit-identical for the same algorithms and the same number of threads.
 
 #include <memory>
