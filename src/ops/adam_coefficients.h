@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "src/base/host_device.h"
 #include "vdnn/op_operands.h"
 #include "vdnn/op_spec.h"
 
@@ -30,7 +31,7 @@ struct AdamCoefficients {
   float epsilon = 0;
 
   AdamCoefficients() = default;
-  AdamCoefficients(const AdamSpec& spec, const StepScalars& scalars)
+  VDNN_HOST_DEVICE AdamCoefficients(const AdamSpec& spec, const StepScalars& scalars)
       : gradient_decay(spec.decoupled ? 0 : spec.weight_decay),
         gain1(1 - spec.beta1),
         gain2(1 - spec.beta2),

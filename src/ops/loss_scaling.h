@@ -1,16 +1,17 @@
 #pragma once
-// The arithmetic of dynamic loss scaling, whatever the device; see LossScaling.
+// The arithmetic of dynamic loss scaling, whatever the device; see LossScaling. On a GPU kernels compute it.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "src/base/host_device.h"
 #include "vdnn/op_spec.h"
 
 namespace vdnn::ops {
 
 // `norm`: of the gradients as they are.
-inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& state) {
+VDNN_HOST_DEVICE inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& state) {
   const double own_norm = norm / static_cast<double>(state.scale);
   const bool overflow = !std::isfinite(norm);
   const double clipping = overflow ? 0 : std::min(1.0, max_norm / (own_norm + 1e-6));
@@ -21,7 +22,7 @@ inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& st
           .skipped_steps = state.skipped_steps};
 }
 
-inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped) {
+VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped) {
   if (skipped) {
     // Without an end it would become zero, by which no gradient can be divided.
     return {.scale = std::max(state.scale * scaling.backoff, 0x1p-126F),

@@ -2,24 +2,15 @@
 // Loops of our own over values of any floating-point type: an element is widened to fp32, computed with, and
 // rounded.
 
-#include "src/base/narrow_floats.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "src/ops/formats.h"
 #include "src/ops/operand_pointers.h"
-#include "vdnn/tensor.h"
 
 namespace vdnn::cpu {
 
-// Calls work(Format{}) with the format of `type`, which is one of floating-point numbers.
-template <class Work>
-auto with_format(DataType type, const Work& work) {
-  switch (type) {
-    case DataType::kF16:
-      return work(Fp16{});
-    case DataType::kBf16:
-      return work(Bf16{});
-    default:
-      return work(Fp32{});
-  }
-}
+using ops::with_format;
 
 // The operands of an op, by element. Elements are read and written by value, so that reads and writes may
 // share memory.

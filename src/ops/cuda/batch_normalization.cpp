@@ -68,8 +68,8 @@ void launch_deviations(const Launcher& launcher, const float* variance, double e
 
 // Of the own batch, by writes 1 and 2.
 void launch_statistics(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
-                       GroupSumsLayout& layout) {
-  launch_group_sums(launcher, geometry, read_pointer<float>(operands, 0), layout);
+                       const GroupSumsLayout& layout) {
+  launch_group_sums(launcher, geometry, operands.reads[0], layout);
   launcher.launch(BatchStatistics{.sums = layout.group_sums,
                                   .count = geometry.group_elements(),
                                   .mean = write_pointer<float>(operands, 1),
@@ -80,7 +80,7 @@ void launch_statistics(const Launcher& launcher, const Geometry& geometry, const
 OpKernel training_kernel(const Geometry& geometry, double epsilon) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    ForwardLayout layout(workspace, geometry);
+    const ForwardLayout layout(workspace, geometry);
     auto* const mean = write_pointer<float>(operands, 1);
     auto* const variance = write_pointer<float>(operands, 2);
     launch_statistics(launcher, geometry, operands, layout.sums);
@@ -105,7 +105,7 @@ OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
 OpKernel statistics_kernel(const Geometry& geometry, double ranks) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    GroupSumsLayout layout(workspace, geometry);
+    const GroupSumsLayout layout(workspace, geometry);
     launch_statistics(launcher, geometry, operands, layout);
     launcher.launch(MeanShare{.own_mean = write_pointer<float>(operands, 1),
                               .ranks = ranks,
@@ -128,7 +128,7 @@ OpKernel variance_kernel(const Geometry& geometry, double ranks) {
 OpKernel sums_kernel(const Geometry& geometry, double epsilon, double ranks) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    SumsLayout layout(workspace, geometry);
+    const SumsLayout layout(workspace, geometry);
     auto* const scale_gradient = write_pointer<float>(operands, 1);
     auto* const shift_gradient = write_pointer<float>(operands, 2);
     launch_deviations(launcher, read_pointer<float>(operands, 2), epsilon, geometry.groups,
@@ -184,7 +184,7 @@ OpKernel follow_kernel(const Geometry& geometry, float momentum, double ranks) {
 OpKernel backward_kernel(const Geometry& geometry, double epsilon) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    BackwardLayout layout(workspace, geometry);
+    const BackwardLayout layout(workspace, geometry);
     launch_deviations(launcher, read_pointer<float>(operands, 2), epsilon, geometry.groups,
                       layout.reciprocal_deviation);
     launch_gradients(

@@ -8,13 +8,13 @@
 
 namespace vdnn::cuda {
 
-// y = x + bias, a value a channel; y may be x.
-void launch_bias(const Launcher& launcher, const TensorType& type, const float* x, const float* bias,
-                 float* y);
+// y = x + bias, a value a channel; x and y are of `type`, y may be x.
+void launch_bias(const Launcher& launcher, const TensorType& type, const void* x, const float* bias, void* y);
 
-// The sum of dY over samples and places, in double. `workspace`: of bias_gradient_bytes().
+// The sum of dY, which is of `type`, over samples and places, in double. `workspace`: of
+// bias_gradient_bytes().
 std::uint64_t bias_gradient_bytes(const TensorType& type);
-void launch_bias_gradient(const Launcher& launcher, const TensorType& type, const float* dy, float* gradient,
+void launch_bias_gradient(const Launcher& launcher, const TensorType& type, const void* dy, float* gradient,
                           const AddressRange& workspace);
 
 }  // namespace vdnn::cuda

@@ -7,12 +7,14 @@ namespace vdnn::cuda {
 
 // A map, channels last.
 struct MapShape {
+  DataType data_type = DataType::kF32;
   std::uint64_t samples = 0;
   std::uint64_t places = 0;  // of a sample
   std::uint64_t channels = 0;
 
   explicit MapShape(const TensorType& type)
-      : samples(static_cast<std::uint64_t>(type.dims[0])),
+      : data_type(type.data_type),
+        samples(static_cast<std::uint64_t>(type.dims[0])),
         places(type.elements() / samples / static_cast<std::uint64_t>(type.dims[1])),
         channels(static_cast<std::uint64_t>(type.dims[1])) {}
 

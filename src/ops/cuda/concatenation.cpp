@@ -9,8 +9,9 @@ namespace vdnn::cuda {
 
 namespace {
 
-std::uint64_t channels_of(const TensorType& type) {
-  return static_cast<std::uint64_t>(type.dims[1]);
+// Of one place.
+std::uint64_t row_bytes(const TensorType& type) {
+  return static_cast<std::uint64_t>(type.dims[1]) * size_of(type.data_type);
 }
 
 }  // namespace
@@ -20,30 +21,29 @@ LayerRecipe make_recipe(const ConcatenationSpec& spec, const LayerTypes& types, 
 }
 
 OpKernel make_kernel(const ConcatenationSpec&, const KernelRequest& request) {
-  std::vector<std::uint64_t> channels;
+  std::vector<std::uint64_t> rows;
   for (const TensorType& input : request.op.layer_inputs) {
-    channels.push_back(channels_of(input));
+    rows.push_back(row_bytes(input));
   }
-  const std::uint64_t all = channels_of(request.op.layer_outputs[0]);
-  const std::uint64_t places = request.op.layer_outputs[0].elements() / all;
+  const std::uint64_t all = row_bytes(request.op.layer_outputs[0]);
+  const std::uint64_t places = request.op.layer_outputs[0].bytes() / all;
   if (request.op.direction == Direction::kForward) {
     return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-      float* column = write_pointer<float>(operands, 0);
-      for (std::size_t input = 0; input < channels.size(); ++input) {
-        launch_copy(launcher, {read_pointer<float>(operands, input), channels[input]}, {column, all}, places,
-                    channels[input]);
-        column += channels[input];
+      std::uint64_t column = operands.writes[0].begin;
+      for (std::size_t input = 0; input < rows.size(); ++input) {
+        launch_copy(launcher, {operands.reads[input].begin, rows[input]}, {column, all}, places, rows[input]);
+        column += rows[input];
       }
     };
   }
-  const std::uint64_t own = channels.at(request.op.position);
+  const std::uint64_t own = rows.at(request.op.position);
   std::uint64_t before = 0;
   for (std::size_t input = 0; input < request.op.position; ++input) {
-    before += channels[input];
+    before += rows[input];
   }
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launch_copy(launcher, {read_pointer<float>(operands, 0) + before, all},
-                {write_pointer<float>(operands, 0), own}, places, own);
+    launch_copy(launcher, {operands.reads[0].begin + before, all}, {operands.writes[0].begin, own}, places,
+                own);
   };
 }
 

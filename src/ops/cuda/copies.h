@@ -1,34 +1,49 @@
 #pragma once
-// Copies between tables of floats, on the stream.
+// Copies between tables, on the stream.
+
+#include <cstdint>
 
 #include "src/ops/cuda/launcher.h"
 
 namespace vdnn::cuda {
 
-// Some columns of a table.
-template <class T>
+// Some columns of a table; sizes in bytes.
 struct Columns {
-  T* first = nullptr;
-  std::uint64_t distance = 0;  // between rows, in floats
+  std::uint64_t first = 0;     // the address of the first row's
+  std::uint64_t distance = 0;  // between rows
 };
 
-inline void launch_copy(const Launcher& launcher, const Columns<const float>& from, const Columns<float>& to,
-                        std::uint64_t rows, std::uint64_t columns) {
-  launcher.launch(CopyColumns{.from = from.first,
-                              .from_distance = from.distance,
-                              .to = to.first,
-                              .to_distance = to.distance,
-                              .columns = Divisor(columns),
-                              .elements = rows * columns});
+template <class Unit>
+void launch_copy_in(const Launcher& launcher, const Columns& from, const Columns& to, std::uint64_t rows,
+                    std::uint64_t row_bytes) {
+  const std::uint64_t columns = row_bytes / sizeof(Unit);
+  launcher.launch(CopyColumns<Unit>{.from = pointer_to<const Unit>(from.first),
+                                    .from_distance = from.distance / sizeof(Unit),
+                                    .to = pointer_to<Unit>(to.first),
+                                    .to_distance = to.distance / sizeof(Unit),
+                                    .columns = Divisor(columns),
+                                    .elements = rows * columns});
+}
+
+// Of whole elements, of two bytes or four.
+inline void launch_copy(const Launcher& launcher, const Columns& from, const Columns& to, std::uint64_t rows,
+                        std::uint64_t row_bytes) {
+  const std::uint64_t all = from.first | from.distance | to.first | to.distance | row_bytes;
+  if (all % sizeof(Word16) == 0) {
+    launch_copy_in<Word16>(launcher, from, to, rows, row_bytes);
+  } else if (all % sizeof(Word4) == 0) {
+    launch_copy_in<Word4>(launcher, from, to, rows, row_bytes);
+  } else {
+    launch_copy_in<Word2>(launcher, from, to, rows, row_bytes);
+  }
 }
 
 // Of the first read into the first write, all of it; nothing where that is the same memory.
 inline void launch_copy(const Launcher& launcher, const OpOperands& operands) {
-  const auto* const from = read_pointer<float>(operands, 0);
-  auto* const to = write_pointer<float>(operands, 0);
-  if (from != to) {
-    const std::uint64_t elements = operands.writes[0].bytes / sizeof(float);
-    launch_copy(launcher, {from, elements}, {to, elements}, 1, elements);
+  const std::uint64_t from = operands.reads[0].begin;
+  const AddressRange& to = operands.writes[0];
+  if (from != to.begin) {
+    launch_copy(launcher, {from, to.bytes}, {to.begin, to.bytes}, 1, to.bytes);
   }
 }
 

@@ -21,6 +21,18 @@ namespace cuda {
 
 namespace {
 
+// Of a layer that a vendor's library computes.
+void require_fp32(const Op& op) {
+  for (const std::vector<TensorType>* const maps : {&op.layer_inputs, &op.layer_outputs}) {
+    for (const TensorType& map : *maps) {
+      if (is_narrow(map.data_type)) {
+        throw InvalidArgument("op '" + op.name + "': cuda computes it in fp32 only, and its maps are " +
+                              to_string(map.data_type));
+      }
+    }
+  }
+}
+
 OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, VendorLibrary& vendor) {
   if (algorithm >= op.algorithms.size()) {
     throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
@@ -32,6 +44,7 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, Vendor
         if constexpr (std::is_same_v<std::decay_t<decltype(spec)>, AllReduceSpec>) {
           return {};  // the communicator's
         } else if constexpr (requires { make_kernel(spec, request, vendor); }) {
+          require_fp32(op);
           return make_kernel(spec, request, vendor);
         } else if constexpr (requires { make_kernel(spec, request); }) {
           return make_kernel(spec, request);
@@ -113,12 +126,6 @@ class CudaOps final : public OpLibrary {
     if (algorithms.size() != tape.ops().size()) {
       throw InvalidArgument(std::to_string(algorithms.size()) + " algorithms for " +
                             std::to_string(tape.ops().size()) + " ops");
-    }
-    for (const Value& value : tape.values()) {
-      if (is_narrow(value.type.data_type)) {
-        throw InvalidArgument("cuda: its kernels compute fp32 only, and '" + value.name + "' is " +
-                              to_string(value.type.data_type));
-      }
     }
     return std::make_unique<CudaProgram>(backends_, tape, algorithms);
   }

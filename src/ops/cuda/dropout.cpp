@@ -3,6 +3,7 @@
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/step_numbers.h"
+#include "src/ops/formats.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cuda {
@@ -11,6 +12,24 @@ namespace {
 
 // What the one op of inference is told by, whose operands are those of training.
 constexpr const char* kCopyAlgorithm = "copy";
+
+template <class Format>
+OpKernel dropping_kernel(const DropoutSpec& spec, const TensorType& type) {
+  const auto samples = static_cast<std::uint64_t>(type.dims[0]);
+  const std::uint64_t sample_elements = type.elements() / samples;
+  const std::uint64_t sample_packs = divide_up(sample_elements, Dropout<Format>::kPackElements);
+  const auto scale = static_cast<float>(1 / (1 - static_cast<double>(spec.probability)));
+  return [=](const OpOperands& operands, const StepScalars& scalars, const Launcher& launcher) {
+    launcher.launch(Dropout<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
+                                    .y = write_pointer<Stored<Format>>(operands, 0),
+                                    .spec = spec,
+                                    .step = per_step(operands, &StepNumbers::scalars, scalars),
+                                    .scale = scale,
+                                    .sample_elements = sample_elements,
+                                    .sample_packs = Divisor(sample_packs),
+                                    .elements = samples * sample_packs});
+  };
+}
 
 }  // namespace
 
@@ -27,21 +46,9 @@ OpKernel make_kernel(const DropoutSpec& spec, const KernelRequest& request) {
       launch_copy(launcher, operands);
     };
   }
-  const TensorType& type = request.op.layer_inputs[0];
-  const auto samples = static_cast<std::uint64_t>(type.dims[0]);
-  const std::uint64_t sample_elements = type.elements() / samples;
-  const std::uint64_t pairs = divide_up(sample_elements, 2);
-  const auto scale = static_cast<float>(1 / (1 - static_cast<double>(spec.probability)));
-  return [=](const OpOperands& operands, const StepScalars& scalars, const Launcher& launcher) {
-    launcher.launch(Dropout{.x = read_pointer<float>(operands, 0),
-                            .y = write_pointer<float>(operands, 0),
-                            .spec = spec,
-                            .step = per_step(operands, &StepNumbers::scalars, scalars),
-                            .scale = scale,
-                            .sample_elements = sample_elements,
-                            .sample_pairs = Divisor(pairs),
-                            .elements = samples * pairs});
-  };
+  return ops::with_format(request.op.layer_inputs[0].data_type, [&]<class Format>(Format) {
+    return dropping_kernel<Format>(spec, request.op.layer_inputs[0]);
+  });
 }
 
 }  // namespace vdnn::cuda

@@ -1,5 +1,6 @@
 // The norm of all gradients together: a launch for every so many gradients, then one over what those leave.
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,20 @@ void launch_square_sums(const Launcher& launcher, const OpOperands& operands,
   }
 }
 
+// `sum`: of all squares. The loss scale is the last read.
+void launch_store(const Launcher& launcher, const OpOperands& operands, const GradientNormSpec& spec,
+                  const Sums<1>* sum) {
+  const auto max_norm = static_cast<double>(spec.max_norm);
+  if (spec.loss_scaled) {
+    launcher.launch(StoreLossScaledNorm{.sum = sum,
+                                        .max_norm = max_norm,
+                                        .scale = read_pointer<LossScale>(operands, operands.reads.size() - 1),
+                                        .result = write_pointer<LossScaledNorm>(operands, 0)});
+  } else {
+    launcher.launch(StoreNorm{.sum = sum, .max_norm = max_norm, .result = write_pointer<float>(operands, 0)});
+  }
+}
+
 }  // namespace
 
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec,
@@ -56,18 +71,17 @@ OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec,
 
 OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request) {
   std::vector<std::uint64_t> sizes;
-  for (const ValueId gradient : request.op.reads) {
+  const std::size_t gradients = request.op.reads.size() - (spec.loss_scaled ? 1 : 0);
+  for (const ValueId gradient : std::span(request.op.reads).first(gradients)) {
     sizes.push_back(request.tape.value(gradient).bytes / sizeof(float));
   }
-  const auto max_norm = static_cast<double>(spec.max_norm);
-  return [sizes = std::move(sizes), max_norm](const OpOperands& operands, const StepScalars&,
-                                              const Launcher& launcher) {
+  return [sizes = std::move(sizes), spec](const OpOperands& operands, const StepScalars&,
+                                          const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const Layout layout(workspace, sizes);
     launch_square_sums(launcher, operands, sizes, layout.partial);
     launch_partial_sums(launcher, layout.partial, 1, layout.blocks, layout.sum);
-    launcher.launch(
-        StoreNorm{.sum = layout.sum, .max_norm = max_norm, .result = write_pointer<float>(operands, 0)});
+    launch_store(launcher, operands, spec, layout.sum);
   };
 }
 

@@ -27,12 +27,12 @@ struct ForwardLayout {
 OpKernel forward_kernel(const Geometry& geometry, double epsilon) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    ForwardLayout layout(workspace, geometry);
+    const ForwardLayout layout(workspace, geometry);
     const bool training = operands.writes.size() > 1;
     float* const mean = training ? write_pointer<float>(operands, 1) : layout.mean;
     float* const reciprocal_deviation =
         training ? write_pointer<float>(operands, 2) : layout.reciprocal_deviation;
-    launch_group_sums(launcher, geometry, read_pointer<float>(operands, 0), layout.sums);
+    launch_group_sums(launcher, geometry, operands.reads[0], layout.sums);
     launcher.launch(GroupStatistics{.sums = layout.sums.group_sums,
                                     .count = geometry.group_elements(),
                                     .epsilon = epsilon,
@@ -47,7 +47,7 @@ OpKernel forward_kernel(const Geometry& geometry, double epsilon) {
 OpKernel backward_kernel(const Geometry& geometry) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
-    GradientsLayout layout(workspace, geometry);
+    const GradientsLayout layout(workspace, geometry);
     launch_gradients(
         launcher, geometry, operands,
         {.mean = read_pointer<float>(operands, 1), .reciprocal_deviation = read_pointer<float>(operands, 2)},

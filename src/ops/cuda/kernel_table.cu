@@ -59,7 +59,7 @@ std::string architecture() {
 // All kernels are built for the same architectures. What else may be wrong with the GPU a launch says.
 void require_code_for_this_gpu() {
   cudaFuncAttributes attributes{};
-  const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward>);
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward<Fp32>>);
   if (error != cudaSuccess) {
     cudaGetLastError();
   }

@@ -10,10 +10,12 @@
 #include "src/ops/cuda/kernels/bias.h"
 #include "src/ops/cuda/kernels/class_losses.h"
 #include "src/ops/cuda/kernels/column_sums.h"
+#include "src/ops/cuda/kernels/conversion.h"
 #include "src/ops/cuda/kernels/copy_columns.h"
 #include "src/ops/cuda/kernels/dropout.h"
 #include "src/ops/cuda/kernels/gradient_norm.h"
 #include "src/ops/cuda/kernels/group_normalization.h"
+#include "src/ops/cuda/kernels/loss_scaling.h"
 #include "src/ops/cuda/kernels/mean_squared_error.h"
 #include "src/ops/cuda/kernels/row_sums.h"
 #include "src/ops/cuda/kernels/updates.h"
@@ -21,17 +23,42 @@
 
 namespace vdnn::cuda {
 
-using Kernel =
-    std::variant<ReluForward, ReluBackward, SigmoidForward, SigmoidBackward, Addition, BiasAddition,
-                 CopyColumns, Dropout, UpsampleNearest, UpsampleLinear, UpsampleBackward, ScaledDifference,
+// One of the kernels in all lists together.
+template <class... Lists>
+struct Joined;
+template <class... Kernels>
+struct Joined<std::variant<Kernels...>> {
+  using Type = std::variant<Kernels...>;
+};
+template <class... Kernels, class... More, class... Lists>
+struct Joined<std::variant<Kernels...>, std::variant<More...>, Lists...>
+    : Joined<std::variant<Kernels..., More...>, Lists...> {};
+
+// Of one format, and of each.
+template <class Format>
+using KernelsOf =
+    std::variant<ReluForward<Format>, ReluBackward<Format>, SigmoidForward<Format>, SigmoidBackward<Format>,
+                 Addition<Format>, BiasAddition<Format>, BiasGradient<Format>, Dropout<Format>,
+                 UpsampleNearest<Format>, UpsampleLinear<Format>, UpsampleBackward<Format>,
+                 ProductSums<Format>, GroupNormalize<Format>, GroupGradient<Format>>;
+using KernelsOfFormats = Joined<KernelsOf<Fp32>, KernelsOf<Fp16>, KernelsOf<Bf16>>::Type;
+
+using Conversions = std::variant<Conversion<Fp32, Fp16>, Conversion<Fp32, Bf16>, Conversion<Fp16, Fp32>,
+                                 Conversion<Fp16, Bf16>, Conversion<Bf16, Fp32>, Conversion<Bf16, Fp16>>;
+
+// Of whatever is in memory, and of what is fp32 whatever the type of the maps.
+using OtherKernels =
+    std::variant<CopyColumns<Word16>, CopyColumns<Word4>, CopyColumns<Word2>, ScaledDifference,
                  StoreSquaredError, Probabilities, SoftmaxGradient, StoreDice, StoreMetrics, DiceGradient,
-                 StoreNorm, RoundSums, GroupStatistics, GroupNormalize, ScaleAndShiftGradients,
-                 GroupCoefficients, GroupGradient, BatchStatistics, ReciprocalDeviations, FollowStatistic,
-                 MeanShare, VarianceShare, GradientMeans, MeanCoefficients, Sgd, Adam, GradientSum, LogSums,
-                 SquareSums, RowSums<SquaredDifference>, RowSums<PlaceMetrics>, RowSums<PlaceCounts>,
-                 RowSums<SampleCounts>, RowSums<ClassSums>, RowSums<DiceCoefficients>,
-                 RowSums<ScaledGradients>, RowSums<Partial<1>>, RowSums<Partial<2>>, RowSums<Partial<3>>,
-                 ColumnSums<BiasTerm>, ColumnSums<Products>>;
+                 StoreNorm, StoreLossScaledNorm, ScaledGradientMap, LossScaleUpdate, RoundSums,
+                 GroupStatistics, ScaleAndShiftGradients, GroupCoefficients, BatchStatistics,
+                 ReciprocalDeviations, FollowStatistic, MeanShare, VarianceShare, GradientMeans,
+                 MeanCoefficients, Sgd, Adam, GradientSum, LogSums, SquareSums, RowSums<SquaredDifference>,
+                 RowSums<PlaceMetrics>, RowSums<PlaceCounts>, RowSums<SampleCounts>, RowSums<ClassSums>,
+                 RowSums<DiceCoefficients>, RowSums<ScaledGradients>, RowSums<Partial<1>>,
+                 RowSums<Partial<2>>, RowSums<Partial<3>>>;
+
+using Kernel = Joined<KernelsOfFormats, Conversions, OtherKernels>::Type;
 
 static_assert(sizeof(Kernel) <= 4096, "more than a launch can pass on every GPU");
 

@@ -1,13 +1,18 @@
 #include "src/ops/cuda/normalization.h"
 
+#include "src/ops/formats.h"
+
 namespace vdnn::cuda {
 
 namespace {
 
-ColumnSums<Products> products_of_channels(Workspace& workspace, const MapShape& map) {
-  ColumnSums<Products> products = column_sums(Products{}, map, nullptr);
-  products.sums = workspace.take<Sums<2>>(checked_multiply(map.samples * map.channels, products.pieces()));
-  return products;
+void launch_products(const Launcher& launcher, const MapShape& map, const AddressRange& a,
+                     const AddressRange& b, const ProductsLayout& layout) {
+  ops::with_format(map.data_type, [&]<class Format>(Format) {
+    const Products<Format> products{.a = pointer_to<const Stored<Format>>(a.begin),
+                                    .b = pointer_to<const Stored<Format>>(b.begin)};
+    launcher.launch(column_sums(products, map, layout.sums));
+  });
 }
 
 ChannelGradients gradients_of(const ChannelSumsLayout& layout, const GroupMoments& moments) {
@@ -18,43 +23,46 @@ ChannelGradients gradients_of(const ChannelSumsLayout& layout, const GroupMoment
 
 }  // namespace
 
-GroupSumsLayout::GroupSumsLayout(Workspace& workspace, const Geometry& geometry)
-    : products(products_of_channels(workspace, geometry.map)),
-      group_sums(workspace.take<Sums<2>>(geometry.all_groups())) {}
+ProductsLayout::ProductsLayout(Workspace& workspace, const MapShape& map)
+    : pieces(column_sums(Products<Fp32>{}, map, nullptr).pieces()),
+      sums(workspace.take<Sums<2>>(checked_multiply(map.samples * map.channels, pieces))) {}
 
-void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const float* x,
-                       GroupSumsLayout& layout) {
-  layout.products.term = {.a = x, .b = x};
-  launcher.launch(layout.products);
+GroupSumsLayout::GroupSumsLayout(Workspace& workspace, const Geometry& geometry)
+    : products(workspace, geometry.map), group_sums(workspace.take<Sums<2>>(geometry.all_groups())) {}
+
+void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const AddressRange& x,
+                       const GroupSumsLayout& layout) {
+  launch_products(launcher, geometry.map, x, x, layout.products);
   // The pieces of all channels of a group lie together.
   launch_partial_sums(launcher, layout.products.sums, geometry.all_groups(),
-                      geometry.group_channels * layout.products.pieces(), layout.group_sums);
+                      geometry.group_channels * layout.products.pieces, layout.group_sums);
 }
 
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments) {
-  launcher.launch(GroupNormalize{.x = read_pointer<float>(operands, 0),
-                                 .scale = read_pointer<float>(operands, 1),
-                                 .shift = read_pointer<float>(operands, 2),
-                                 .mean = moments.mean,
-                                 .reciprocal_deviation = moments.reciprocal_deviation,
-                                 .y = write_pointer<float>(operands, 0),
-                                 .position = geometry.position(),
-                                 .elements = geometry.map.elements()});
+  ops::with_format(geometry.map.data_type, [&]<class Format>(Format) {
+    launcher.launch(GroupNormalize<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
+                                           .scale = read_pointer<float>(operands, 1),
+                                           .shift = read_pointer<float>(operands, 2),
+                                           .mean = moments.mean,
+                                           .reciprocal_deviation = moments.reciprocal_deviation,
+                                           .y = write_pointer<Stored<Format>>(operands, 0),
+                                           .position = geometry.position(),
+                                           .elements = geometry.map.elements()});
+  });
 }
 
 ChannelSumsLayout::ChannelSumsLayout(Workspace& workspace, const Geometry& geometry)
-    : products(products_of_channels(workspace, geometry.map)),
+    : products(workspace, geometry.map),
       channel_sums(workspace.take<Sums<2>>(geometry.map.samples * geometry.map.channels)) {}
 
 void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
                                       const OpOperands& operands, const GroupMoments& moments,
                                       float* scale_gradient, float* shift_gradient,
-                                      ChannelSumsLayout& layout) {
-  layout.products.term = {.a = read_pointer<float>(operands, 3), .b = read_pointer<float>(operands, 0)};
-  launcher.launch(layout.products);
+                                      const ChannelSumsLayout& layout) {
+  launch_products(launcher, geometry.map, operands.reads[3], operands.reads[0], layout.products);
   launch_partial_sums(launcher, layout.products.sums, geometry.map.samples * geometry.map.channels,
-                      layout.products.pieces(), layout.channel_sums);
+                      layout.products.pieces, layout.channel_sums);
   launcher.launch(ScaleAndShiftGradients{.gradients = gradients_of(layout, moments),
                                          .samples = geometry.map.samples,
                                          .group_channels = geometry.group_channels,
@@ -65,16 +73,18 @@ void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& 
 
 void launch_input_gradient(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                            const GroupMoments& moments, const GradientCoefficients& coefficients) {
-  launcher.launch(GroupGradient{.x = read_pointer<float>(operands, 0),
-                                .mean = moments.mean,
-                                .reciprocal_deviation = moments.reciprocal_deviation,
-                                .of_x = coefficients.of_x,
-                                .constant = coefficients.constant,
-                                .dy = read_pointer<float>(operands, 3),
-                                .scale = read_pointer<float>(operands, 4),
-                                .dx = write_pointer<float>(operands, 0),
-                                .position = geometry.position(),
-                                .elements = geometry.map.elements()});
+  ops::with_format(geometry.map.data_type, [&]<class Format>(Format) {
+    launcher.launch(GroupGradient<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
+                                          .mean = moments.mean,
+                                          .reciprocal_deviation = moments.reciprocal_deviation,
+                                          .of_x = coefficients.of_x,
+                                          .constant = coefficients.constant,
+                                          .dy = read_pointer<Stored<Format>>(operands, 3),
+                                          .scale = read_pointer<float>(operands, 4),
+                                          .dx = write_pointer<Stored<Format>>(operands, 0),
+                                          .position = geometry.position(),
+                                          .elements = geometry.map.elements()});
+  });
 }
 
 GradientsLayout::GradientsLayout(Workspace& workspace, const Geometry& geometry)
@@ -84,7 +94,7 @@ GradientsLayout::GradientsLayout(Workspace& workspace, const Geometry& geometry)
       constant(workspace.take<float>(geometry.all_groups())) {}
 
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
-                      const GroupMoments& moments, GradientsLayout& layout) {
+                      const GroupMoments& moments, const GradientsLayout& layout) {
   launch_scale_and_shift_gradients(launcher, geometry, operands, moments, write_pointer<float>(operands, 1),
                                    write_pointer<float>(operands, 2), layout.sums);
   launch_row_sums(launcher,

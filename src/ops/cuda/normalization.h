@@ -24,15 +24,23 @@ struct Geometry {
   }
 };
 
+// Sums of a and a b over the pieces of each channel of each sample, whatever the format of both maps.
+struct ProductsLayout {
+  std::uint64_t pieces;
+  Sums<2>* sums;
+
+  ProductsLayout(Workspace& workspace, const MapShape& map);
+};
+
 // Sums of x and x^2 of each group.
 struct GroupSumsLayout {
-  ColumnSums<Products> products;
+  ProductsLayout products;
   Sums<2>* group_sums;
 
   GroupSumsLayout(Workspace& workspace, const Geometry& geometry);
 };
-void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const float* x,
-                       GroupSumsLayout& layout);
+void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const AddressRange& x,
+                       const GroupSumsLayout& layout);
 
 // What a group is normalised with.
 struct GroupMoments {
@@ -45,7 +53,7 @@ void launch_normalize(const Launcher& launcher, const Geometry& geometry, const 
                       const GroupMoments& moments);
 
 struct ChannelSumsLayout {
-  ColumnSums<Products> products;
+  ProductsLayout products;
   Sums<2>* channel_sums;  // of all samples
 
   ChannelSumsLayout(Workspace& workspace, const Geometry& geometry);
@@ -54,7 +62,7 @@ struct ChannelSumsLayout {
 void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
                                       const OpOperands& operands, const GroupMoments& moments,
                                       float* scale_gradient, float* shift_gradient,
-                                      ChannelSumsLayout& layout);
+                                      const ChannelSumsLayout& layout);
 
 // dX from what each group's dY and X are multiplied with; `operands` as for launch_gradients().
 struct GradientCoefficients {
@@ -75,6 +83,6 @@ struct GradientsLayout {
 // `operands`: X, whatever the moments are made of (two), dY and scale are read; the gradients of X, scale and
 // shift written.
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
-                      const GroupMoments& moments, GradientsLayout& layout);
+                      const GroupMoments& moments, const GradientsLayout& layout);
 
 }  // namespace vdnn::cuda

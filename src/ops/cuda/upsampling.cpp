@@ -1,6 +1,7 @@
 // Upsampling by whole factors.
 
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/formats.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cuda {
@@ -19,13 +20,24 @@ UpsamplingShape shape_of(const UpsamplingSpec& spec, const Dims& input) {
   return shape;
 }
 
-template <class Forward>
+template <template <class> class Forward, class Format>
 OpKernel forward_kernel(const UpsamplingShape& shape, std::uint64_t elements) {
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launcher.launch(Forward{.x = read_pointer<float>(operands, 0),
-                            .y = write_pointer<float>(operands, 0),
-                            .shape = shape,
-                            .elements = elements});
+    launcher.launch(Forward<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
+                                    .y = write_pointer<Stored<Format>>(operands, 0),
+                                    .shape = shape,
+                                    .elements = elements});
+  };
+}
+
+template <class Format>
+OpKernel gathering_kernel(const UpsamplingShape& shape, bool linear, std::uint64_t elements) {
+  return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
+    launcher.launch(UpsampleBackward<Format>{.dy = read_pointer<Stored<Format>>(operands, 0),
+                                             .dx = write_pointer<Stored<Format>>(operands, 0),
+                                             .shape = shape,
+                                             .linear = linear,
+                                             .elements = elements});
   };
 }
 
@@ -38,19 +50,15 @@ LayerRecipe make_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mod
 OpKernel make_kernel(const UpsamplingSpec& spec, const KernelRequest& request) {
   const UpsamplingShape shape = shape_of(spec, request.op.layer_inputs[0].dims);
   const bool linear = spec.mode == UpsamplingMode::kLinear;
-  if (request.op.direction == Direction::kForward) {
+  const TensorType& input = request.op.layer_inputs[0];
+  return ops::with_format(input.data_type, [&]<class Format>(Format) {
+    if (request.op.direction != Direction::kForward) {
+      return gathering_kernel<Format>(shape, linear, input.elements());
+    }
     const std::uint64_t elements = request.op.layer_outputs[0].elements();
-    return linear ? forward_kernel<UpsampleLinear>(shape, elements)
-                  : forward_kernel<UpsampleNearest>(shape, elements);
-  }
-  const std::uint64_t elements = request.op.layer_inputs[0].elements();
-  return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launcher.launch(UpsampleBackward{.dy = read_pointer<float>(operands, 0),
-                                     .dx = write_pointer<float>(operands, 0),
-                                     .shape = shape,
-                                     .linear = linear,
-                                     .elements = elements});
-  };
+    return linear ? forward_kernel<UpsampleLinear, Format>(shape, elements)
+                  : forward_kernel<UpsampleNearest, Format>(shape, elements);
+  });
 }
 
 }  // namespace vdnn::cuda

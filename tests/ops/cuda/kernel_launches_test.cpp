@@ -23,7 +23,7 @@ class KernelLaunches : public ::testing::Test {
   // Empty: none.
   std::string failure() const {
     try {
-      table_->launch(ReluForward{.elements = 1}, stream_);
+      table_->launch(ReluForward<Fp32>{.elements = 1}, stream_);
     } catch (const DeviceError& error) {
       return error.what();
     }

@@ -33,7 +33,7 @@ TEST(KernelTable, WithoutAGpuALaunchFailsByName) {
   if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) {
     GTEST_SKIP() << "there is a GPU";
   }
-  const std::string text = failure_of(ReluForward{.elements = 1});
+  const std::string text = failure_of(ReluForward<Fp32>{.elements = 1});
   EXPECT_NE(text.find("relu_forward"), std::string::npos) << text;
   EXPECT_NE(text.find("cudaError"), std::string::npos) << text;
 }

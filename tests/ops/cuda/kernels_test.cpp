@@ -6,12 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "src/ops/cuda/bias.h"
+#include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/kernels/divisor.h"
 #include "src/ops/cuda/sums.h"
+#include "src/ops/formats.h"
 #include "tests/fakes/emulated_kernels.h"
 #include "tests/ops/guarded_buffer.h"
 #include "tests/ops/layer_cases.h"
@@ -48,10 +53,11 @@ TEST(Divisor, DividesAsTheProcessorDoes) {
 // A kernel's memory, with guards around it.
 class Arrays {
  public:
-  float* add(const std::vector<float>& values) {
-    buffers_.push_back(std::make_unique<GuardedBuffer>(values.size() * sizeof(float)));
-    std::ranges::copy(values, buffers_.back()->as<float>().begin());
-    return buffers_.back()->as<float>().data();
+  template <class T>
+  T* add(const std::vector<T>& values) {
+    buffers_.push_back(std::make_unique<GuardedBuffer>(values.size() * sizeof(T)));
+    std::ranges::copy(values, buffers_.back()->as<T>().begin());
+    return buffers_.back()->as<T>().data();
   }
   AddressRange workspace(std::uint64_t bytes) {
     buffers_.push_back(std::make_unique<GuardedBuffer>(bytes));
@@ -70,6 +76,122 @@ class Arrays {
 std::vector<float> random_values(std::uint64_t count, std::uint32_t seed) {
   const reference::Array array = random_array({static_cast<std::int64_t>(count)}, seed);
   return {array.data.begin(), array.data.end()};
+}
+
+constexpr std::array kTypes{DataType::kF32, DataType::kF16, DataType::kBf16};
+
+template <class Format>
+std::vector<cuda::Stored<Format>> narrowed(const std::vector<float>& values) {
+  std::vector<cuda::Stored<Format>> bits(values.size());
+  std::ranges::transform(values, bits.begin(), Format::narrow);
+  return bits;
+}
+
+// Around a pack, a block and what all blocks of the emulation take at once.
+constexpr std::array<std::uint64_t, 13> kCounts{1, 3, 4, 7, 8, 9, 15, 16, 17, 2047, 2048, 2057, 20'001};
+
+template <class Format>
+void expect_sums(std::uint64_t count, ThreadOrder order) {
+  const auto a = narrowed<Format>(random_values(count, 705));
+  const auto b = narrowed<Format>(random_values(count, 706));
+  Arrays arrays;
+  auto* const apart = arrays.add(std::vector<cuda::Stored<Format>>(count));
+  auto* const in_place = arrays.add(a);
+  const auto table = make_emulated_kernels(order);
+  const auto* const right = arrays.add(b);
+  table->launch(cuda::Addition<Format>{.a = arrays.add(a), .b = right, .sum = apart, .elements = count},
+                nullptr);
+  table->launch(cuda::Addition<Format>{.a = in_place, .b = right, .sum = in_place, .elements = count},
+                nullptr);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ASSERT_EQ(apart[i], Format::narrow(Format::widen(a[i]) + Format::widen(b[i]))) << i;
+    ASSERT_EQ(in_place[i], apart[i]) << i;
+  }
+}
+
+// An element that two threads took would be added twice in place.
+TEST(Packs, TakeEveryElementOnceWhateverIsLeftOver) {
+  for (const DataType type : kTypes) {
+    for (const std::uint64_t count : kCounts) {
+      for (const ThreadOrder order : kOrders) {
+        SCOPED_TRACE(std::string(to_string(type)) + ", " + std::to_string(count));
+        ops::with_format(type, [&]<class Format>(Format) { expect_sums<Format>(count, order); });
+      }
+    }
+  }
+}
+
+template <class From, class To>
+void expect_converted(std::uint64_t count) {
+  const auto from = narrowed<From>(random_values(count, 707));
+  Arrays arrays;
+  auto* const to = arrays.add(std::vector<cuda::Stored<To>>(count));
+  make_emulated_kernels(ThreadOrder::kRandom)
+      ->launch(cuda::Conversion<From, To>{.from = arrays.add(from), .to = to, .elements = count}, nullptr);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ASSERT_EQ(to[i], To::narrow(From::widen(from[i]))) << i;
+  }
+}
+
+TEST(Packs, MayLieInTwoFormats) {
+  for (const std::uint64_t count : kCounts) {
+    SCOPED_TRACE(count);
+    expect_converted<Fp32, Fp16>(count);
+    expect_converted<Fp32, Bf16>(count);
+    expect_converted<Fp16, Fp32>(count);
+    expect_converted<Fp16, Bf16>(count);
+    expect_converted<Bf16, Fp32>(count);
+    expect_converted<Bf16, Fp16>(count);
+  }
+}
+
+// A GPU ends the process's work with "misaligned address".
+TEST(Packs, ThatAreMisalignedAreRefused) {
+  Arrays arrays;
+  std::uint16_t* const array = arrays.add(std::vector<std::uint16_t>(24));
+  const auto table = make_emulated_kernels(ThreadOrder::kForward);
+  const auto launch = [&](const std::uint16_t* from, std::uint16_t* to) {
+    table->launch(cuda::ReluForward<Bf16>{.x = from, .y = to, .elements = 16}, nullptr);
+  };
+  EXPECT_NO_THROW(launch(array + 8, array));
+  EXPECT_THROW(launch(array + 4, array), std::logic_error);
+  EXPECT_THROW(launch(array, array + 1), std::logic_error);
+}
+
+// Rows of every width of word, within wider tables on either side.
+TEST(Copies, MoveTheirColumnsAndNothingElse) {
+  constexpr std::uint64_t kRows = 5;
+  for (const std::uint64_t row : {1, 2, 3, 8, 12, 16, 40}) {
+    for (const std::uint64_t before : {0, 1, 2, 8}) {
+      for (const std::uint64_t behind : {0, 1, 8}) {
+        SCOPED_TRACE(std::to_string(before) + ", " + std::to_string(row) + ", " + std::to_string(behind));
+        const std::uint64_t distance = before + row + behind;
+        std::vector<std::uint16_t> values(kRows * distance);
+        for (std::uint64_t i = 0; i < values.size(); ++i) {
+          values[i] = static_cast<std::uint16_t>(1 + i);
+        }
+        Arrays arrays;
+        const std::uint16_t* const table = arrays.add(values);
+        std::uint16_t* const column = arrays.add(std::vector<std::uint16_t>(kRows * row));
+        std::uint16_t* const back = arrays.add(std::vector<std::uint16_t>(values.size()));
+        const auto kernels = make_emulated_kernels(ThreadOrder::kRandom);
+        const auto columns = [](const std::uint16_t* first, std::uint64_t elements) {
+          return cuda::Columns{.first = reinterpret_cast<std::uintptr_t>(first),
+                               .distance = elements * sizeof(std::uint16_t)};
+        };
+        const std::uint64_t row_bytes = row * sizeof(std::uint16_t);
+        launch_copy(Launcher(*kernels, nullptr), columns(table + before, distance), columns(column, row),
+                    kRows, row_bytes);
+        launch_copy(Launcher(*kernels, nullptr), columns(column, row), columns(back + before, distance),
+                    kRows, row_bytes);
+        for (std::uint64_t i = 0; i < values.size(); ++i) {
+          const std::uint64_t place = i % distance;
+          const bool copied = place >= before && place < before + row;
+          ASSERT_EQ(back[i], copied ? values[i] : 0) << i;
+        }
+      }
+    }
+  }
 }
 
 // Sums of squared differences of rows are in one piece and in several; of whole numbers they are exact.
@@ -112,46 +234,60 @@ const std::vector<Dims>& map_shapes() {
   return kShapes;
 }
 
+template <class Format>
+void expect_bias_gradient(const TensorType& type) {
+  const auto channels = static_cast<std::size_t>(type.dims[1]);
+  const auto dy = narrowed<Format>(random_values(type.elements(), 702));
+  std::vector<double> want(channels);
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    want[i % channels] += static_cast<double>(Format::widen(dy[i]));
+  }
+  for (const ThreadOrder order : kOrders) {
+    const auto table = make_emulated_kernels(order);
+    Arrays arrays;
+    float* const gradient = arrays.add(std::vector<float>(channels, NAN));
+    launch_bias_gradient(Launcher(*table, nullptr), type, arrays.add(dy), gradient,
+                         arrays.workspace(cuda::bias_gradient_bytes(type)));
+    for (std::size_t c = 0; c < channels; ++c) {
+      // Terms are multiples of 2^-24 of at most 1: sums of so few are exact in double.
+      ASSERT_EQ(gradient[c], static_cast<float>(want[c])) << "channel " << c;
+    }
+  }
+}
+
 TEST(Bias, GradientIsTheSumOverPlacesAndSamples) {
   for (const Dims& shape : map_shapes()) {
-    const TensorType type{.dims = shape};
-    const auto channels = static_cast<std::size_t>(shape[1]);
-    const std::vector<float> dy = random_values(type.elements(), 702);
-    std::vector<double> want(channels);
-    for (std::size_t i = 0; i < dy.size(); ++i) {
-      want[i % channels] += static_cast<double>(dy[i]);
+    for (const DataType data_type : kTypes) {
+      const TensorType type{.data_type = data_type, .dims = shape};
+      SCOPED_TRACE(to_string(shape) + std::string(", ") + to_string(data_type));
+      ops::with_format(data_type, [&]<class Format>(Format) { expect_bias_gradient<Format>(type); });
     }
-    for (const ThreadOrder order : kOrders) {
-      SCOPED_TRACE(to_string(shape));
-      const auto table = make_emulated_kernels(order);
-      Arrays arrays;
-      float* const gradient = arrays.add(std::vector<float>(channels, NAN));
-      launch_bias_gradient(Launcher(*table, nullptr), type, arrays.add(dy), gradient,
-                           arrays.workspace(cuda::bias_gradient_bytes(type)));
-      for (std::size_t c = 0; c < channels; ++c) {
-        // Terms are multiples of 2^-23 less than 1: their sums are exact.
-        ASSERT_EQ(gradient[c], static_cast<float>(want[c])) << "channel " << c;
-      }
-    }
+  }
+}
+
+template <class Format>
+void expect_bias_added(const TensorType& type) {
+  const auto x = narrowed<Format>(random_values(type.elements(), 703));
+  const std::vector<float> bias = random_values(static_cast<std::uint64_t>(type.dims[1]), 704);
+  const auto table = make_emulated_kernels(ThreadOrder::kRandom);
+  Arrays arrays;
+  auto* const apart = arrays.add(std::vector<cuda::Stored<Format>>(x.size()));
+  auto* const in_place = arrays.add(x);
+  const float* const added = arrays.add(bias);
+  launch_bias(Launcher(*table, nullptr), type, arrays.add(x), added, apart);
+  launch_bias(Launcher(*table, nullptr), type, in_place, added, in_place);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(apart[i], Format::narrow(Format::widen(x[i]) + bias[i % bias.size()])) << i;
+    ASSERT_EQ(in_place[i], apart[i]) << i;
   }
 }
 
 TEST(Bias, IsAddedToEachChannelInPlaceToo) {
   for (const Dims& shape : map_shapes()) {
-    SCOPED_TRACE(to_string(shape));
-    const TensorType type{.dims = shape};
-    const std::vector<float> x = random_values(type.elements(), 703);
-    const std::vector<float> bias = random_values(static_cast<std::uint64_t>(shape[1]), 704);
-    const auto table = make_emulated_kernels(ThreadOrder::kRandom);
-    Arrays arrays;
-    float* const apart = arrays.add(std::vector<float>(x.size(), NAN));
-    float* const in_place = arrays.add(x);
-    const float* const added = arrays.add(bias);
-    launch_bias(Launcher(*table, nullptr), type, arrays.add(x), added, apart);
-    launch_bias(Launcher(*table, nullptr), type, in_place, added, in_place);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      ASSERT_EQ(apart[i], x[i] + bias[i % bias.size()]) << i;
-      ASSERT_EQ(in_place[i], apart[i]) << i;
+    for (const DataType data_type : kTypes) {
+      const TensorType type{.data_type = data_type, .dims = shape};
+      SCOPED_TRACE(to_string(shape) + std::string(", ") + to_string(data_type));
+      ops::with_format(data_type, [&]<class Format>(Format) { expect_bias_added<Format>(type); });
     }
   }
 }
@@ -159,7 +295,7 @@ TEST(Bias, IsAddedToEachChannelInPlaceToo) {
 // Two elements of more than 2^31 elements and 2^32 blocks: what no test can run.
 TEST(Kernels, GridsAreCountedIn64Bits) {
   constexpr std::uint64_t kMany = std::uint64_t{1} << 46;
-  EXPECT_EQ(cuda::blocks_of(cuda::ReluForward{.elements = kMany}), 8192U);
+  EXPECT_EQ(cuda::blocks_of(cuda::ReluForward<Fp32>{.elements = kMany}), 8192U);
   Divisor channels(3);
   EXPECT_EQ(channels.quotient(3 * kMany + 2), kMany);
   cuda::Workspace workspace;
@@ -170,7 +306,7 @@ TEST(Kernels, GridsAreCountedIn64Bits) {
 
 TEST(Kernels, NoneIsLaunchedOverNothing) {
   const auto table = make_emulated_kernels(ThreadOrder::kForward);
-  EXPECT_THROW(table->launch(cuda::ReluForward{}, nullptr), InvalidArgument);
+  EXPECT_THROW(table->launch(cuda::ReluForward<Fp16>{}, nullptr), InvalidArgument);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/ops/cuda/kernels/kernel.h"
+#include "src/ops/cuda/kernels/packs.h"
 
 namespace vdnn::cuda {
 
@@ -14,62 +14,94 @@ VDNN_HOST_DEVICE inline float below_zero(float slope, float value) {
   return slope == 0 ? 0.0F : slope * value;
 }
 
+template <class Format>
 struct ReluForward {
   static constexpr const char* kName = "relu_forward";
-  const float* x = nullptr;
-  float* y = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
+  Stored<Format>* y = nullptr;
   float slope = 0;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    y[i] = x[i] < 0 ? below_zero(slope, x[i]) : x[i];
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> from = load<Format>(x, pack);
+    store<Format>(y, pack,
+                  [&](std::uint32_t i) { return from[i] < 0 ? below_zero(slope, from[i]) : from[i]; });
   }
 };
 
+template <class Format>
 struct ReluBackward {
   static constexpr const char* kName = "relu_backward";
-  const float* y = nullptr;
-  const float* dy = nullptr;
-  float* dx = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* y = nullptr;
+  const Stored<Format>* dy = nullptr;
+  Stored<Format>* dx = nullptr;
   float slope = 0;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    dx[i] = y[i] <= 0 ? below_zero(slope, dy[i]) : dy[i];
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> made = load<Format>(y, pack);
+    const Floats<kCount> gradient = load<Format>(dy, pack);
+    store<Format>(dx, pack, [&](std::uint32_t i) {
+      return made[i] <= 0 ? below_zero(slope, gradient[i]) : gradient[i];
+    });
   }
 };
 
 // The exponential is of -|x|: never large, so that small results keep their accuracy.
+template <class Format>
 struct SigmoidForward {
   static constexpr const char* kName = "sigmoid_forward";
-  const float* x = nullptr;
-  float* y = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
+  Stored<Format>* y = nullptr;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    const float power = std::exp(-std::abs(x[i]));
-    y[i] = (x[i] < 0 ? power : 1.0F) / (1.0F + power);
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> from = load<Format>(x, pack);
+    store<Format>(y, pack, [&](std::uint32_t i) {
+      const float power = std::exp(-std::abs(from[i]));
+      return (from[i] < 0 ? power : 1.0F) / (1.0F + power);
+    });
   }
 };
 
+template <class Format>
 struct SigmoidBackward {
   static constexpr const char* kName = "sigmoid_backward";
-  const float* y = nullptr;
-  const float* dy = nullptr;
-  float* dx = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* y = nullptr;
+  const Stored<Format>* dy = nullptr;
+  Stored<Format>* dx = nullptr;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const { dx[i] = dy[i] * (y[i] * (1.0F - y[i])); }
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> made = load<Format>(y, pack);
+    const Floats<kCount> gradient = load<Format>(dy, pack);
+    store<Format>(dx, pack, [&](std::uint32_t i) { return gradient[i] * (made[i] * (1.0F - made[i])); });
+  }
 };
 
+template <class Format>
 struct Addition {
   static constexpr const char* kName = "addition";
-  const float* a = nullptr;
-  const float* b = nullptr;
-  float* sum = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* a = nullptr;
+  const Stored<Format>* b = nullptr;
+  Stored<Format>* sum = nullptr;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const { sum[i] = a[i] + b[i]; }
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> left = load<Format>(a, pack);
+    const Floats<kCount> right = load<Format>(b, pack);
+    store<Format>(sum, pack, [&](std::uint32_t i) { return left[i] + right[i]; });
+  }
 };
 
 }  // namespace vdnn::cuda

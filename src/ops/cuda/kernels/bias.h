@@ -1,31 +1,48 @@
 #pragma once
-// What a layer with filters adds to each channel, and its gradient: a sum over places and samples.
+// What a layer with filters adds to each channel, and its gradient: a sum over places and samples. Bias and
+// gradient are fp32.
 
 #include <cstdint>
 
 #include "src/ops/cuda/kernels/column_sums.h"
 #include "src/ops/cuda/kernels/divisor.h"
+#include "src/ops/cuda/kernels/packs.h"
 
 namespace vdnn::cuda {
 
+template <class Format>
 struct BiasAddition {
   static constexpr const char* kName = "bias_addition";
-  const float* x = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
   const float* bias = nullptr;
-  float* y = nullptr;  // may be x
+  Stored<Format>* y = nullptr;  // may be x
   Divisor channels;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const { y[i] = x[i] + bias[channels.remainder(i)]; }
+  // Then the channels of a pack are neighbours.
+  VDNN_HOST_DEVICE bool in_packs() const { return channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Floats<kCount> from = load<Format>(x, pack);
+    const Floats<kCount> added = load<Fp32>(bias, Pack<kCount>{channels.remainder(pack.first)});
+    store<Format>(y, pack, [&](std::uint32_t i) { return from[i] + added[i]; });
+  }
 };
 
+template <class Format>
 struct BiasTerm {
   static constexpr const char* kName = "bias_gradient";
   using Sum = Sums<1>;
-  const float* dy = nullptr;
+  const Stored<Format>* dy = nullptr;
 
-  VDNN_HOST_DEVICE Sum operator()(std::uint64_t i) const { return {{static_cast<double>(dy[i])}}; }
+  VDNN_HOST_DEVICE Sum operator()(std::uint64_t i) const {
+    return {{static_cast<double>(widen<Format>(dy[i]))}};
+  }
 };
+template <class Format>
+using BiasGradient = ColumnSums<BiasTerm<Format>>;
 
 struct RoundSums {
   static constexpr const char* kName = "round_sums";

@@ -1,18 +1,25 @@
 #pragma once
 // Rows of so many columns, a given distance apart on either side: a concatenation of channels and its slices,
-// or, all columns, a copy.
+// or, all columns, a copy. What a column means does not matter, only how wide it is: a table is copied in the
+// widest words that its rows and their distances consist of.
 
 #include <cstdint>
 
 #include "src/ops/cuda/kernels/divisor.h"
+#include "src/ops/cuda/kernels/packs.h"
 
 namespace vdnn::cuda {
 
+using Word16 = Word<std::uint32_t, 4>;
+using Word4 = Word<std::uint32_t, 1>;
+using Word2 = Word<std::uint16_t, 1>;
+
+template <class Unit>
 struct CopyColumns {
   static constexpr const char* kName = "copy_columns";
-  const float* from = nullptr;
+  const Unit* from = nullptr;
   std::uint64_t from_distance = 0;
-  float* to = nullptr;
+  Unit* to = nullptr;
   std::uint64_t to_distance = 0;
   Divisor columns;
   std::uint64_t elements = 0;

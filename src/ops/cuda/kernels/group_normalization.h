@@ -1,28 +1,32 @@
 #pragma once
 // Group normalisation. Sums of each channel of each sample run in double (column_sums.h), where products of
 // two floats are exact, which makes mean square minus squared mean a variance. src/ops/cpu has the formulas
-// of the gradients.
+// of the gradients. Maps are in any format, all else is fp32.
 
 #include <cmath>
 #include <cstdint>
 
 #include "src/ops/cuda/kernels/column_sums.h"
 #include "src/ops/cuda/kernels/divisor.h"
+#include "src/ops/cuda/kernels/packs.h"
 
 namespace vdnn::cuda {
 
 // a and a b.
+template <class Format>
 struct Products {
   static constexpr const char* kName = "products";
   using Sum = Sums<2>;
-  const float* a = nullptr;
-  const float* b = nullptr;
+  const Stored<Format>* a = nullptr;
+  const Stored<Format>* b = nullptr;
 
   VDNN_HOST_DEVICE Sum operator()(std::uint64_t i) const {
-    const auto left = static_cast<double>(a[i]);
-    return {{left, left * static_cast<double>(b[i])}};
+    const auto left = static_cast<double>(widen<Format>(a[i]));
+    return {{left, left * static_cast<double>(widen<Format>(b[i]))}};
   }
 };
+template <class Format>
+using ProductSums = ColumnSums<Products<Format>>;
 
 // Of each group of each sample, from its sums of x and x^2. What is saved is what is used.
 struct GroupStatistics {
@@ -42,36 +46,74 @@ struct GroupStatistics {
   }
 };
 
-// Where an element lies.
+// Where the elements of a pack lie: their channels are neighbours.
+template <std::uint32_t kCount>
+struct GroupedPack {
+  std::uint64_t first_channel = 0;
+  std::uint64_t groups[kCount] = {};  // counted over the batch
+  bool groups_of_one = false;         // each channel is one, as in batch normalisation
+
+  VDNN_HOST_DEVICE Floats<kCount> of_channels(const float* values) const {
+    return load<Fp32>(values, Pack<kCount>{first_channel});
+  }
+  VDNN_HOST_DEVICE Floats<kCount> of_groups(const float* values) const {
+    if (groups_of_one) {
+      return load<Fp32>(values, Pack<kCount>{groups[0]});
+    }
+    Floats<kCount> gathered;
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      gathered[i] = values[groups[i]];
+    }
+    return gathered;
+  }
+};
+
 struct GroupPosition {
   Divisor channels;
   Divisor places;  // of a sample
   Divisor group_channels;
   std::uint64_t groups = 1;
 
-  VDNN_HOST_DEVICE std::uint64_t channel(std::uint64_t i) const { return channels.remainder(i); }
-  // Counted over the batch.
-  VDNN_HOST_DEVICE std::uint64_t group(std::uint64_t i) const {
-    const std::uint64_t place = channels.quotient(i);
-    return places.quotient(place) * groups + group_channels.quotient(i - place * channels.value());
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE GroupedPack<kCount> of(Pack<kCount> pack) const {
+    const std::uint64_t place = channels.quotient(pack.first);
+    const std::uint64_t first_group = places.quotient(place) * groups;
+    GroupedPack<kCount> grouped;
+    grouped.first_channel = pack.first - place * channels.value();
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      grouped.groups[i] = first_group + group_channels.quotient(grouped.first_channel + i);
+    }
+    grouped.groups_of_one = group_channels.value() == 1;
+    return grouped;
   }
 };
 
+template <class Format>
 struct GroupNormalize {
   static constexpr const char* kName = "group_normalize";
-  const float* x = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
   const float* scale = nullptr;
   const float* shift = nullptr;
   const float* mean = nullptr;
   const float* reciprocal_deviation = nullptr;
-  float* y = nullptr;
+  Stored<Format>* y = nullptr;
   GroupPosition position;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    const std::uint64_t group = position.group(i);
-    const std::uint64_t channel = position.channel(i);
-    y[i] = (x[i] - mean[group]) * (reciprocal_deviation[group] * scale[channel]) + shift[channel];
+  VDNN_HOST_DEVICE bool in_packs() const { return position.channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const GroupedPack<kCount> grouped = position.of(pack);
+    const Floats<kCount> from = load<Format>(x, pack);
+    const Floats<kCount> centre = grouped.of_groups(mean);
+    const Floats<kCount> deviation = grouped.of_groups(reciprocal_deviation);
+    const Floats<kCount> factor = grouped.of_channels(scale);
+    const Floats<kCount> added = grouped.of_channels(shift);
+    store<Format>(y, pack, [&](std::uint32_t i) {
+      return (from[i] - centre[i]) * (deviation[i] * factor[i]) + added[i];
+    });
   }
 };
 
@@ -141,23 +183,36 @@ struct GroupCoefficients {
   }
 };
 
+template <class Format>
 struct GroupGradient {
   static constexpr const char* kName = "group_gradient";
-  const float* x = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
   const float* mean = nullptr;
   const float* reciprocal_deviation = nullptr;
   const float* of_x = nullptr;
   const float* constant = nullptr;
-  const float* dy = nullptr;
+  const Stored<Format>* dy = nullptr;
   const float* scale = nullptr;
-  float* dx = nullptr;  // may be dy
+  Stored<Format>* dx = nullptr;  // may be dy
   GroupPosition position;
   std::uint64_t elements = 0;
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    const std::uint64_t group = position.group(i);
-    const float of_dy = reciprocal_deviation[group] * scale[position.channel(i)];
-    dx[i] = of_dy * dy[i] + (of_x[group] * (x[i] - mean[group]) + constant[group]);
+  VDNN_HOST_DEVICE bool in_packs() const { return position.channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const GroupedPack<kCount> grouped = position.of(pack);
+    const Floats<kCount> from = load<Format>(x, pack);
+    const Floats<kCount> gradient = load<Format>(dy, pack);
+    const Floats<kCount> centre = grouped.of_groups(mean);
+    const Floats<kCount> deviation = grouped.of_groups(reciprocal_deviation);
+    const Floats<kCount> slope = grouped.of_groups(of_x);
+    const Floats<kCount> added = grouped.of_groups(constant);
+    const Floats<kCount> factor = grouped.of_channels(scale);
+    store<Format>(dx, pack, [&](std::uint32_t i) {
+      return deviation[i] * factor[i] * gradient[i] + (slope[i] * (from[i] - centre[i]) + added[i]);
+    });
   }
 };
 

@@ -5,6 +5,10 @@
 // A kernel is a struct: its arguments, and what one element or one block of kBlockThreads threads does.
 //
 // * Elementwise: `elements` and operator()(index); each index by itself.
+// * Packed: elementwise over arrays, several elements at once (packs.h): `elements`, kPack, and
+//   operator()(Pack<kCount>) for a pack of kPack elements and for one element. Where packs cannot be taken,
+//   in_packs() says so. With `Shared`, one thread of each block first calls prepare(shared), and
+//   operator() is given it, too.
 // * Cooperative: `Shared` (the block's shared memory), `blocks()`, and
 //   operator()(block, shared), written in phases: block.each(f) calls f(thread) for every thread of the block
 //   and is a barrier. On the device that is one call and __syncthreads(), on the host a loop. So nothing but
@@ -17,11 +21,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define VDNN_HOST_DEVICE __host__ __device__
-#else
-#define VDNN_HOST_DEVICE
-#endif
+#include "src/base/host_device.h"
 
 namespace vdnn::cuda {
 
@@ -34,42 +34,112 @@ constexpr std::uint64_t smaller(std::uint64_t a, std::uint64_t b) {
   return a < b ? a : b;
 }
 
+// Neighbouring elements of arrays, which one thread takes at once.
+template <std::uint32_t kCount>
+struct Pack {
+  std::uint64_t first = 0;
+};
+
 template <class Kernel>
 concept Elementwise = requires(const Kernel& kernel, std::uint64_t index) {
   kernel.elements;
   kernel(index);
 };
 
+template <class Kernel>
+concept Packed = requires(const Kernel& kernel) {
+  kernel.elements;
+  Kernel::kPack;
+};
+
 struct NoShared {};
 template <class Kernel>
 struct SharedOf {
-  using Type = typename Kernel::Shared;
-};
-template <Elementwise Kernel>
-struct SharedOf<Kernel> {
   using Type = NoShared;
 };
+template <class Kernel>
+requires requires {
+  typename Kernel::Shared;
+}
+struct SharedOf<Kernel> {
+  using Type = typename Kernel::Shared;
+};
+
+// Whole packs; elements beyond them are taken one by one.
+template <Packed Kernel>
+VDNN_HOST_DEVICE std::uint64_t packs_of(const Kernel& kernel) {
+  if constexpr (requires { kernel.in_packs(); }) {
+    if (!kernel.in_packs()) {
+      return 0;
+    }
+  }
+  return kernel.elements / Kernel::kPack;
+}
+
+// Blocks for as many threads as there is work for, but no more than fill any GPU a few times over: each
+// thread takes every so many-th piece of work.
+constexpr std::uint64_t blocks_for(std::uint64_t threads) {
+  constexpr std::uint64_t kMostBlocks = 8192;
+  return smaller(divide_up(threads, kBlockThreads), kMostBlocks);
+}
 
 template <class Kernel>
 std::uint64_t blocks_of(const Kernel& kernel) {
-  if constexpr (Elementwise<Kernel>) {
-    // Enough to fill any GPU a few times over; each thread takes every so many-th element.
-    constexpr std::uint64_t kMostBlocks = 8192;
-    return smaller(divide_up(kernel.elements, kBlockThreads), kMostBlocks);
+  if constexpr (Packed<Kernel>) {
+    const std::uint64_t packs = packs_of(kernel);
+    const std::uint64_t rest = kernel.elements - packs * Kernel::kPack;
+    return blocks_for(packs > rest ? packs : rest);
+  } else if constexpr (Elementwise<Kernel>) {
+    return blocks_for(kernel.elements);
   } else {
     return kernel.blocks();
   }
 }
 
-template <class Kernel, class Block>
-VDNN_HOST_DEVICE void run_block(const Kernel& kernel, Block& block, typename SharedOf<Kernel>::Type& shared) {
-  if constexpr (Elementwise<Kernel>) {
+// Calls take(i) for every i in [0, count), the threads of all blocks in turn.
+template <class Block, class Take>
+VDNN_HOST_DEVICE void take_turns(const Block& block, std::uint32_t thread, std::uint64_t count,
+                                 const Take& take) {
+  const std::uint64_t stride = block.count() * kBlockThreads;
+  for (std::uint64_t i = block.index() * kBlockThreads + thread; i < count; i += stride) {
+    take(i);
+  }
+}
+
+template <Packed Kernel, class Block>
+VDNN_HOST_DEVICE void run_packs(const Kernel& kernel, Block& block, typename SharedOf<Kernel>::Type& shared) {
+  constexpr bool kPrepared = requires {
+    kernel.prepare(shared);
+  };
+  const auto take = [&](auto pack) {
+    if constexpr (kPrepared) {
+      kernel(pack, shared);
+    } else {
+      kernel(pack);
+    }
+  };
+  if constexpr (kPrepared) {
     block.each([&](std::uint32_t thread) {
-      const std::uint64_t stride = block.count() * kBlockThreads;
-      for (std::uint64_t i = block.index() * kBlockThreads + thread; i < kernel.elements; i += stride) {
-        kernel(i);
+      if (thread == 0) {
+        kernel.prepare(shared);
       }
     });
+  }
+  block.each([&](std::uint32_t thread) {
+    const std::uint64_t packs = packs_of(kernel);
+    const std::uint64_t begin_of_rest = packs * Kernel::kPack;
+    take_turns(block, thread, packs, [&](std::uint64_t i) { take(Pack<Kernel::kPack>{i * Kernel::kPack}); });
+    take_turns(block, thread, kernel.elements - begin_of_rest,
+               [&](std::uint64_t i) { take(Pack<1>{begin_of_rest + i}); });
+  });
+}
+
+template <class Kernel, class Block>
+VDNN_HOST_DEVICE void run_block(const Kernel& kernel, Block& block, typename SharedOf<Kernel>::Type& shared) {
+  if constexpr (Packed<Kernel>) {
+    run_packs(kernel, block, shared);
+  } else if constexpr (Elementwise<Kernel>) {
+    block.each([&](std::uint32_t thread) { take_turns(block, thread, kernel.elements, kernel); });
   } else {
     kernel(block, shared);
   }

@@ -1,11 +1,13 @@
 #pragma once
 // Upsampling by whole factors, over three dimensions of space (those that are not there have extent and
 // factor 1). Backward gathers: each element of dX sums its own part of dY in a fixed order. Neighbours of
-// weight zero are not looked at, so that what is infinite there stays there.
+// weight zero are not looked at, so that what is infinite there stays there. A thread takes a pack of the
+// channels of one place.
 
 #include <cstdint>
 
 #include "src/ops/cuda/kernels/divisor.h"
+#include "src/ops/cuda/kernels/packs.h"
 
 namespace vdnn::cuda {
 
@@ -99,34 +101,52 @@ VDNN_HOST_DEVICE inline std::uint64_t input_element(const Place& place, const Up
                     shape.axes[2].extent.value());
 }
 
+template <class Format>
 struct UpsampleNearest {
   static constexpr const char* kName = "upsample_nearest";
-  const float* x = nullptr;
-  float* y = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
+  Stored<Format>* y = nullptr;
   UpsamplingShape shape;
   std::uint64_t elements = 0;  // of y
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    Place place = output_place(i, shape);
+  VDNN_HOST_DEVICE bool in_packs() const { return shape.channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    Place place = output_place(pack.first, shape);
     for (std::uint32_t axis = 0; axis < 3; ++axis) {
       place.at[axis] = shape.axes[axis].factor.quotient(place.at[axis]);
     }
-    y[i] = x[input_element(place, shape)];
+    store<Format>(y, pack, load<Format>(x, Pack<kCount>{input_element(place, shape)}));
   }
 };
 
+// sum + weight more, element by element.
+template <std::uint32_t kCount>
+VDNN_HOST_DEVICE void add_weighted(Floats<kCount>& sum, float weight, const Floats<kCount>& more) {
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    sum[i] += weight * more[i];
+  }
+}
+
+template <class Format>
 struct UpsampleLinear {
   static constexpr const char* kName = "upsample_linear";
-  const float* x = nullptr;
-  float* y = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* x = nullptr;
+  Stored<Format>* y = nullptr;
   UpsamplingShape shape;
   std::uint64_t elements = 0;  // of y
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    const Place place = output_place(i, shape);
+  VDNN_HOST_DEVICE bool in_packs() const { return shape.channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Place place = output_place(pack.first, shape);
     const Tap taps[3] = {shape.axes[0].tap(place.at[0]), shape.axes[1].tap(place.at[1]),
                          shape.axes[2].tap(place.at[2])};
-    float sum = 0;
+    Floats<kCount> sum;
     for (std::uint32_t corner = 0; corner < 8; ++corner) {
       Place neighbour = place;
       float weight = 1;
@@ -136,37 +156,42 @@ struct UpsampleLinear {
         weight *= high == 0 ? taps[axis].low_weight : taps[axis].high_weight;
       }
       if (weight != 0) {
-        sum += weight * x[input_element(neighbour, shape)];
+        add_weighted(sum, weight, load<Format>(x, Pack<kCount>{input_element(neighbour, shape)}));
       }
     }
-    y[i] = sum;
+    store<Format>(y, pack, sum);
   }
 };
 
+template <class Format>
 struct UpsampleBackward {
   static constexpr const char* kName = "upsample_backward";
-  const float* dy = nullptr;
-  float* dx = nullptr;
+  static constexpr std::uint32_t kPack = kPackOf<Format>;
+  const Stored<Format>* dy = nullptr;
+  Stored<Format>* dx = nullptr;
   UpsamplingShape shape;
   bool linear = false;
   std::uint64_t elements = 0;  // of x
 
-  VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
-    const Place input = input_place(i, shape);
+  VDNN_HOST_DEVICE bool in_packs() const { return shape.channels.value() % kPack == 0; }
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const Place input = input_place(pack.first, shape);
     const UpsampledAxis::Range range[3] = {reach(0, input), reach(1, input), reach(2, input)};
     Place output = input;
-    float sum = 0;
+    Floats<kCount> sum;
     for (output.at[0] = range[0].begin; output.at[0] < range[0].end; ++output.at[0]) {
       for (output.at[1] = range[1].begin; output.at[1] < range[1].end; ++output.at[1]) {
         for (output.at[2] = range[2].begin; output.at[2] < range[2].end; ++output.at[2]) {
           const float weight = linear ? weight_of(output, input) : 1.0F;
           if (weight != 0) {
-            sum += weight * dy[output_element(output, shape)];
+            add_weighted(sum, weight, load<Format>(dy, Pack<kCount>{output_element(output, shape)}));
           }
         }
       }
     }
-    dx[i] = sum;
+    store<Format>(dx, pack, sum);
   }
 
  private:

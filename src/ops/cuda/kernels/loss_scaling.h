@@ -1,0 +1,77 @@
+#pragma once
+// Dynamic loss scaling. The scale, and whether a step is skipped, stay on the device; ops/loss_scaling.h has
+// the arithmetic.
+
+#include <cstdint>
+
+#include "src/ops/cuda/kernels/packs.h"
+#include "src/ops/cuda/kernels/row_sums.h"
+#include "src/ops/loss_scaling.h"
+
+namespace vdnn::cuda {
+
+// The gradient map of a loss, in place as well.
+struct ScaledGradientMap {
+  static constexpr const char* kName = "scaled_gradient_map";
+  static constexpr std::uint32_t kPack = kPackOf<Fp32>;
+  const float* gradient = nullptr;
+  const LossScale* scale = nullptr;
+  float* scaled = nullptr;
+  std::uint64_t elements = 0;
+
+  template <std::uint32_t kCount>
+  VDNN_HOST_DEVICE void operator()(Pack<kCount> pack) const {
+    const float factor = scale->scale;
+    const Floats<kCount> from = load<Fp32>(gradient, pack);
+    store<Fp32>(scaled, pack, [&](std::uint32_t i) { return factor * from[i]; });
+  }
+};
+
+// One element.
+struct StoreLossScaledNorm {
+  static constexpr const char* kName = "store_loss_scaled_norm";
+  const Sums<1>* sum = nullptr;
+  double max_norm = 1;
+  const LossScale* scale = nullptr;
+  LossScaledNorm* result = nullptr;
+  std::uint64_t elements = 1;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t) const {
+    *result = ops::unscaled(std::sqrt(sum->value[0]), max_norm, *scale);
+  }
+};
+
+// One element; in place as well.
+struct LossScaleUpdate {
+  static constexpr const char* kName = "loss_scale_update";
+  LossScaling scaling;
+  const LossScale* scale = nullptr;
+  const LossScaledNorm* norm = nullptr;
+  LossScale* updated = nullptr;
+  std::uint64_t elements = 1;
+
+  VDNN_HOST_DEVICE void operator()(std::uint64_t) const {
+    *updated = ops::next(scaling, *scale, norm->skips != 0);
+  }
+};
+
+// What an update multiplies its gradient by: 1, or what the norm of all gradients gives.
+struct GradientScale {
+  const float* norm = nullptr;                  // and scale, where gradients are clipped
+  const LossScaledNorm* loss_scaled = nullptr;  // where losses are scaled
+
+  VDNN_HOST_DEVICE float get() const {
+    if (loss_scaled != nullptr) {
+      return loss_scaled->scale;
+    }
+    return norm == nullptr ? 1.0F : norm[1];
+  }
+  // Gradients have overflowed: nothing is updated.
+  VDNN_HOST_DEVICE bool skips() const { return loss_scaled != nullptr && loss_scaled->skips != 0; }
+  // Before this step, which the optimizer does not count.
+  VDNN_HOST_DEVICE std::uint64_t skipped_steps() const {
+    return loss_scaled == nullptr ? 0 : static_cast<std::uint64_t>(loss_scaled->skipped_steps);
+  }
+};
+
+}  // namespace vdnn::cuda
