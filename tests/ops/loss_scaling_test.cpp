@@ -1,10 +1,9 @@
-// The ops of dynamic loss scaling on `cpu`, held to what PyTorch's GradScaler does.
+// The ops of dynamic loss scaling, held to what PyTorch's GradScaler does.
 
 #include "src/ops/loss_scaling.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "tests/ops/layer_cases.h"
-#include "vdnn/cpu_ops.h"
+#include "tests/ops/tested_library.h"
 
 namespace vdnn::testing {
 namespace {
@@ -30,26 +29,44 @@ Array array_of(const std::vector<double>& numbers) {
   return array;
 }
 
-// Norm, scale, skips, loss scale, skipped steps, of two gradients.
-std::vector<double> norm_of(const std::vector<double>& first, const std::vector<double>& second,
-                            float max_norm, const std::vector<double>& scale) {
-  const auto library = make_cpu_ops({.threads = 2});
-  std::vector<ParameterRecipe> parameters;
-  for (const auto* const gradient : {&first, &second}) {
-    const TensorType type{.dims = {static_cast<std::int64_t>(gradient->size())}};
-    parameters.push_back({.name = "parameter", .type = type, .storage_bytes = type.bytes()});
-  }
-  OpHarness op(*library, GradientNormSpec{.max_norm = max_norm, .loss_scaled = true}, parameters);
-  op.set({OperandRole::kParameterGradient, 0}, array_of(first));
-  op.set({OperandRole::kParameterGradient, 1}, array_of(second));
-  op.set(kScale, array_of(scale));
-  op.run(0);
-  return op.get(kNorm).data;
-}
-
 constexpr float kNotClipped = std::numeric_limits<float>::infinity();
 
-TEST(LossScaling, TheNormIsOfTheUnscaledGradientsAndTheScaleUndoesTheLossScale) {
+class LossScalingOps : public ::testing::TestWithParam<TestedLibrary> {
+ protected:
+  // Norm, scale, skips, loss scale, skipped steps, of two gradients.
+  std::vector<double> norm_of(const std::vector<double>& first, const std::vector<double>& second,
+                              float max_norm, const std::vector<double>& scale) {
+    std::vector<ParameterRecipe> parameters;
+    for (const auto* const gradient : {&first, &second}) {
+      const TensorType type{.dims = {static_cast<std::int64_t>(gradient->size())}};
+      parameters.push_back({.name = "parameter", .type = type, .storage_bytes = type.bytes()});
+    }
+    OpHarness op(*library_, GradientNormSpec{.max_norm = max_norm, .loss_scaled = true}, parameters);
+    op.set({OperandRole::kParameterGradient, 0}, array_of(first));
+    op.set({OperandRole::kParameterGradient, 1}, array_of(second));
+    op.set(kScale, array_of(scale));
+    op.run(0);
+    return op.get(kNorm).data;
+  }
+  // Scale, good steps, skipped steps after a step.
+  std::vector<double> updated(const LossScaling& scaling, const std::vector<double>& state, bool skips) {
+    OpHarness op(*library_, {.name = "loss_scale_update",
+                             .spec = LossScaleUpdateSpec{scaling},
+                             .inputs = {{.dims = {3}}, {.dims = {5}}},
+                             .output = {.dims = {3}}});
+    op.set(kX, array_of(state));
+    op.set(kX1, array_of({1, 1, skips ? 1.0 : 0.0, state[0], state[2]}));
+    op.run(0);
+    const std::vector<double> apart = op.get(kY).data;
+    op.run(0, {.algorithm = 0, .in_place = op.recipe(0).may_overwrite.at(0)});
+    EXPECT_EQ(op.get(kX).data, apart);
+    return apart;
+  }
+
+  std::unique_ptr<OpLibrary> library_ = GetParam().make();
+};
+
+TEST_P(LossScalingOps, TheNormIsOfTheUnscaledGradientsAndTheScaleUndoesTheLossScale) {
   EXPECT_EQ(norm_of({24, 0}, {32}, kNotClipped, {8, 5, 3}), (std::vector<double>{5, 0.125, 0, 8, 3}));
   // Clipped to a norm of 1, of gradients with the norm 5: unscaled first.
   const std::vector<double> clipped = norm_of({24, 0}, {32}, 1, {8, 5, 3});
@@ -57,7 +74,7 @@ TEST(LossScaling, TheNormIsOfTheUnscaledGradientsAndTheScaleUndoesTheLossScale) 
   EXPECT_NEAR(clipped[1], 0.125 / 5, 1e-7);
 }
 
-TEST(LossScaling, AnythingThatIsNotFiniteIsAnOverflow) {
+TEST_P(LossScalingOps, AnythingThatIsNotFiniteIsAnOverflow) {
   for (const double bad : {kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
     for (const float max_norm : {kNotClipped, 1.0F}) {
       const std::vector<double> norm = norm_of({1, bad}, {2}, max_norm, {8, 5, 3});
@@ -92,16 +109,58 @@ TEST(LossScaling, TheScaleShrinksWithEachOverflowAndGrowsAfterEnoughGoodSteps) {
   expect(state, std::numeric_limits<float>::max(), 0, 0);
 }
 
+TEST_P(LossScalingOps, AnUpdateOfTheScaleIsThatArithmeticInPlaceToo) {
+  const LossScaling scaling{.growth = 4, .backoff = 0.25F, .growth_interval = 3};
+  for (const LossScale& state : {LossScale{64, 0, 0}, LossScale{64, 2, 5}, LossScale{0x1p-126F, 1, 7}}) {
+    for (const bool skips : {false, true}) {
+      const LossScale want = ops::next(scaling, state, skips);
+      EXPECT_EQ(updated(scaling, {state.scale, state.good_steps, state.skipped_steps}, skips),
+                (std::vector<double>{want.scale, want.good_steps, want.skipped_steps}));
+    }
+  }
+}
+
+TEST_P(LossScalingOps, AGradientMapIsMultipliedByTheScaleInPlaceToo) {
+  for (const Dims& dims : {Dims{1}, Dims{7}, Dims{2, 3, 5, 7}, Dims{4, 33, 13, 11}}) {
+    SCOPED_TRACE(to_string(dims));
+    OpHarness op(*library_, {.name = "gradient_scaling",
+                             .spec = GradientScalingSpec{},
+                             .inputs = {{.dims = dims}, {.dims = {3}}},
+                             .output = {.dims = dims}});
+    Array want = random_array(dims, 81);
+    const auto set_operands = [&] {
+      op.set(kX, random_array(dims, 81));
+      op.set(kX1, array_of({0x1p20, 1, 2}));
+    };
+    for (double& number : want.data) {
+      number *= 0x1p20;  // exact
+    }
+    set_operands();
+    op.run(0);
+    expect_equal(op.get(kY), want);
+    expect_in_place_equals_apart(op, set_operands);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, LossScalingOps, ::testing::ValuesIn(tested_libraries({1, 2})),
+                         [](const auto& test) { return test.param.name(); });
+
 // --- updates -----------------------------------------------------------------------------------------------
 
-class ScaledUpdate : public ::testing::TestWithParam<OptimizerSpec> {
+struct UpdateCase {
+  std::string name;
+  OptimizerSpec optimizer;
+  TestedLibrary library;
+};
+
+class ScaledUpdate : public ::testing::TestWithParam<UpdateCase> {
  protected:
   ScaledUpdate() { parameter_.storage_bytes = parameter_.type.bytes(); }
 
   // Parameter, then states, then the copy.
   std::vector<Array> run(OpHarness::Scaled scaled, const std::vector<double>& norm, double gradient_scale,
                          std::uint64_t step) const {
-    OpHarness op(*library_, GetParam(), parameter_, scaled);
+    OpHarness op(*library_, GetParam().optimizer, parameter_, scaled);
     op.set(kFilter, random_array(parameter_.type.dims, 71));
     Array gradient = random_array(parameter_.type.dims, 72);
     for (double& number : gradient.data) {
@@ -137,7 +196,7 @@ class ScaledUpdate : public ::testing::TestWithParam<OptimizerSpec> {
 
   ParameterRecipe parameter_{
       .name = "filter", .type = {.dims = {5, 3, 3, 3}}, .storage_layout = "dense", .copy = DataType::kF16};
-  std::unique_ptr<OpLibrary> library_ = make_cpu_ops({.threads = 2});
+  std::unique_ptr<OpLibrary> library_ = GetParam().library.make();
 };
 
 void expect_same(const std::vector<Array>& one, const std::vector<Array>& other) {
@@ -173,16 +232,18 @@ TEST_P(ScaledUpdate, DoesNotCountSkippedSteps) {
               run(OpHarness::Scaled::kNot, {}, 1, 4));
 }
 
-std::string optimizer_name(const ::testing::TestParamInfo<OptimizerSpec>& test) {
-  constexpr std::array<const char*, 3> kNames{"Sgd", "Adam", "AdamW"};
-  return kNames.at(test.index);
+std::vector<UpdateCase> update_cases() {
+  std::vector<UpdateCase> cases;
+  for (const TestedLibrary& library : tested_libraries({1, 2})) {
+    cases.push_back({"Sgd", SgdSpec{.momentum = 0.9F, .weight_decay = 0.01F}, library});
+    cases.push_back({"Adam", AdamSpec{.weight_decay = 0.01F}, library});
+    cases.push_back({"AdamW", AdamSpec{.weight_decay = 0.01F, .decoupled = true}, library});
+  }
+  return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledUpdate,
-                         ::testing::Values(SgdSpec{.momentum = 0.9F, .weight_decay = 0.01F},
-                                           AdamSpec{.weight_decay = 0.01F},
-                                           AdamSpec{.weight_decay = 0.01F, .decoupled = true}),
-                         optimizer_name);
+INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledUpdate, ::testing::ValuesIn(update_cases()),
+                         [](const auto& test) { return test.param.name + "_" + test.param.library.name(); });
 
 }  // namespace
 }  // namespace vdnn::testing
