@@ -134,10 +134,6 @@ ProductPrecisions precisions_on_gpu(const RunOptions& options, const RunTarget& 
 // `so_far`: trials of this run, which count towards its limit.
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
                       EngineTiming timing, const EngineTrialReport& so_far) {
-  if (is_narrow(options.training.precision.storage)) {
-    throw InvalidArgument(precision_text(options) + ": the kernels of " + target.name +
-                          " compute fp32; use cpu, or sim:NAME for predictions");
-  }
   const ProductPrecisions precisions = precisions_on_gpu(options, target);
   const auto trials = std::make_shared<EngineTrialReport>(so_far);
   GpuOpsOptions asked{.precisions = precisions,

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/executor_rig.h"
@@ -164,10 +165,9 @@ class Training {
 
 // Calls test(subject) for each policy.
 template <class Test>
-void each_policy(const std::string& model, const Test& test) {
+void each_policy(const Network& network, const TrainingOptions& training, const Test& test) {
   const auto library = make_recording_cuda_ops(recorded_h200());
-  const auto tape = lower_to_tape(make_model({.model = model}), library->catalog(),
-                                  {.optimizer = SgdSpec{.momentum = 0.9F}});
+  const auto tape = lower_to_tape(network, library->catalog(), training);
   for (const Policy policy : kPolicies) {
     SCOPED_TRACE(to_string(policy));
     const Plan plan = make_plan(*tape, {.policy = policy});
@@ -175,6 +175,11 @@ void each_policy(const std::string& model, const Test& test) {
     const auto program = library->compile(*tape, plan.algorithms);
     test(Subject{.tape = *tape, .schedule = schedule, .program = *program});
   }
+}
+
+template <class Test>
+void each_policy(const std::string& model, const Test& test) {
+  each_policy(make_model({.model = model}), {.optimizer = SgdSpec{.momentum = 0.9F}}, test);
 }
 
 class CudaSteps : public ::testing::TestWithParam<std::string> {};
@@ -239,6 +244,34 @@ TEST_P(CudaSteps, TakeThePredictedPeak) {
       subject.graph = graph;
       expect_predicted(
           subject, predict(subject.tape, subject.schedule, {.profile = sim_profile("h200"), .graph = graph}));
+    }
+  });
+}
+
+// Of kernels of our own: no engines of narrow types are recorded.
+Network normalising_network() {
+  NetworkBuilder net("normalising", {4, 8, 12, 12});
+  Tensor x = net.input();
+  for (const char* const stage : {"first", "second", "third"}) {
+    const std::string name = stage;
+    x = net.relu(name + "_relu", net.batch_normalization(name + "_norm", x));
+    x = net.add(name + "_sum", x, net.sigmoid(name + "_sigmoid", x));
+  }
+  net.softmax_cross_entropy("loss", net.group_normalization("logits", x, {.groups = 2}));
+  return std::move(net).build();
+}
+
+// Whether a step is skipped is decided on the device: the host submits the next one without looking.
+TEST(CudaStepsTest, WithScaledLossesTheHostDoesNotWaitEither) {
+  std::uint64_t seed = 0;
+  const TrainingOptions training{.optimizer = AdamSpec{},
+                                 .precision = {.storage = DataType::kF16, .fp32_layers = {}}};
+  each_policy(normalising_network(), training, [&seed](Subject subject) {
+    ASSERT_NE(subject.tape.loss_scale(), kNone);
+    for (const bool graph : {false, true}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + (graph ? ", as graphs" : ", one by one"));
+      subject.graph = graph;
+      expect_clean_steps(subject, seed++, 1 + 4 * kStagedBatches);
     }
   });
 }

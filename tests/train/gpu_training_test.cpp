@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -1073,6 +1074,118 @@ TEST_F(GpuGraphs, AreRefusedWhereNothingCanCaptureThem) {
   const PlannedRun run = plan_run(asked);
   EXPECT_THAT(([&] { Session session(run); }), ::testing::ThrowsMessage<InvalidArgument>(::testing::AllOf(
                                                    HasSubstr("cpu"), HasSubstr("cannot capture graphs"))));
+}
+
+// --- mixed precision ---------------------------------------------------------------------------------------
+
+// Of every layer that a narrow type makes a difference to.
+Network mixed() {
+  NetworkBuilder network("mixed", {4, 2, 6, 6});
+  Tensor x = network.convolution(
+      "conv", network.input(),
+      {.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .dilation = {}});
+  x = network.relu("relu", network.batch_normalization("batch_norm", x));
+  const Tensor y = network.sigmoid("sigmoid", network.group_normalization("group_norm", x, {.groups = 2}));
+  x = network.concatenation("joined", {network.add("sum", x, y), y});
+  x = network.dropout("drop", network.upsampling("up", x, {.factors = {2, 1}}), 0.25F);
+  network.softmax_cross_entropy("loss", network.fully_connected("classes", x, {.outputs = 5}));
+  return std::move(network).build();
+}
+
+class MixedPrecision : public GpuTraining {
+ protected:
+  // So large that gradients of fp16 are infinite until it was halved several times.
+  static constexpr float kAbsurd = 0x1p40F;
+
+  PlannedRun planned(DataType storage, bool graph, float initial = kAbsurd,
+                     Policy policy = Policy::kOffloadAll) const {
+    RunOptions asked = options("cuda:0", policy);
+    asked.graph = graph;
+    asked.training = {.optimizer = AdamSpec{.weight_decay = 0.01F},
+                      .precision = {.storage = storage, .fp32_layers = kFp32Layers},
+                      .loss_scaling = {.initial = initial, .growth_interval = 1000}};
+    return plan_run(mixed(), asked);
+  }
+  StepMetrics step(Session& session) const {
+    return session.step({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))}, 0.01F);
+  }
+
+  // cuDNN and cuBLASLt, which compute these, are asked for fp32 only.
+  inline static const std::vector<std::string> kFp32Layers{"conv", "classes"};
+  std::vector<float> images_ = [] {
+    std::vector<float> images(std::size_t{4} * 2 * 6 * 6);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      images[i] = std::sin(static_cast<float>(i));
+    }
+    return images;
+  }();
+  std::vector<std::int32_t> targets_{0, 1, 2, 3};
+};
+
+// The running statistics of normalisations follow each batch, as in PyTorch.
+void expect_unmoved(const TrainingState& before, const TrainingState& after) {
+  for (std::size_t i = 0; i < before.parameters.size(); ++i) {
+    if (before.parameters[i].name.find("running") == std::string::npos) {
+      EXPECT_EQ(before.parameters[i].values, after.parameters[i].values) << before.parameters[i].name;
+    }
+  }
+  ASSERT_FALSE(before.optimizer.empty());
+  for (std::size_t i = 0; i < before.optimizer.size(); ++i) {
+    EXPECT_EQ(before.optimizer[i].values, after.optimizer[i].values) << before.optimizer[i].name;
+  }
+}
+
+TEST_F(MixedPrecision, AnOverflowSkipsTheStepToTheBitUntilTheScaleHasRecovered) {
+  for (const bool graph : {false, true}) {
+    SCOPED_TRACE(graph ? "as graphs" : "one by one");
+    have_gpus({.seed = 3});
+    Session session(planned(DataType::kF16, graph), {.seed = 2});
+    std::uint64_t skipped = 0;
+    StepMetrics metrics;
+    for (;;) {
+      const TrainingState before = session.state();
+      metrics = step(session);
+      ASSERT_TRUE(metrics.loss_scaling);
+      EXPECT_EQ(metrics.loss_scaling->scale, std::ldexp(kAbsurd, -static_cast<int>(skipped)));
+      if (!metrics.loss_scaling->skipped) {
+        break;
+      }
+      ++skipped;
+      ASSERT_LT(skipped, 40U);
+      expect_unmoved(before, session.state());
+      EXPECT_EQ(session.state().loss_scale->skipped_steps, static_cast<float>(skipped));
+    }
+    EXPECT_GT(skipped, 5U);
+    EXPECT_TRUE(std::isfinite(*metrics.gradient_norm));
+    EXPECT_EQ(cuda_->calls("cudaGraphLaunch") > 0, graph);
+    const double first = metrics.loss;
+    for (int i = 0; i < 30; ++i) {
+      metrics = step(session);
+    }
+    EXPECT_LT(metrics.loss, first);
+  }
+}
+
+// Skipped steps are not counted, on the device too: a graph's kernels read from memory which step it is.
+TEST_F(MixedPrecision, GraphsAndEveryPolicyHaveTheBitsOfStepsOneByOne) {
+  for (const DataType storage : {DataType::kF16, DataType::kBf16}) {
+    std::set<std::string> hashes;
+    std::uint64_t seed = 0;
+    for (const Policy policy : kPolicies) {
+      for (const bool graph : {false, true}) {
+        SCOPED_TRACE(to_string(policy) + (graph ? ", as graphs" : ", one by one"));
+        have_gpus({.seed = seed++});
+        const PlannedRun run = planned(storage, graph, 0x1p24F, policy);
+        const TrainingResult result = train(run, {.steps = 16});
+        EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
+        EXPECT_EQ(result.loss_scaling.has_value(), storage == DataType::kF16);
+        EXPECT_TRUE(!result.loss_scaling || result.loss_scaling->skipped_steps > 0);
+        hashes.insert(result.weights_sha256);
+        expect_nothing_found();
+      }
+    }
+    EXPECT_EQ(hashes.size(), 1U) << to_string(storage);
+  }
 }
 
 }  // namespace
