@@ -16,33 +16,20 @@ namespace {
 using NameAndType = std::pair<std::string_view, std::string_view>;
 
 // Options without their dashes, and positional arguments.
-constexpr std::array kTypes{NameAndType{"model", "MODEL"},
-                            NameAndType{"device", "DEVICE"},
-                            NameAndType{"policy", "POLICY"},
-                            NameAndType{"algorithms", "PREFERENCE"},
-                            NameAndType{"optimizer", "OPTIMIZER"},
-                            NameAndType{"data", "DATA"},
-                            NameAndType{"publication", "PUBLICATION"},
-                            NameAndType{"shell", "SHELL"},
-                            NameAndType{"memory", kSizeType},
-                            NameAndType{"host-memory", kSizeType},
-                            NameAndType{"workspace-limit", kSizeType},
-                            NameAndType{"bucket", kSizeType},
-                            NameAndType{"host-cache", kSizeType},
-                            NameAndType{"from", kSizeType},
-                            NameAndType{"to", kSizeType},
-                            NameAndType{"json", kOutputType},
-                            NameAndType{"trace", kOutputType},
-                            NameAndType{"schedule", kOutputType},
-                            NameAndType{"report", kOutputType},
-                            NameAndType{"svg", kOutputType},
-                            NameAndType{"engine-timings", kFileType},
-                            NameAndType{"profile", kFileType},
-                            NameAndType{"resume", kFileType},
-                            NameAndType{"save", kFileType},
-                            NameAndType{"learned", kFileType},
-                            NameAndType{"output", kFileType},
-                            NameAndType{"file", kFileType},
+constexpr std::array kTypes{NameAndType{"model", "MODEL"},         NameAndType{"device", "DEVICE"},
+                            NameAndType{"policy", "POLICY"},       NameAndType{"algorithms", "PREFERENCE"},
+                            NameAndType{"precision", "PRECISION"}, NameAndType{"optimizer", "OPTIMIZER"},
+                            NameAndType{"data", "DATA"},           NameAndType{"publication", "PUBLICATION"},
+                            NameAndType{"shell", "SHELL"},         NameAndType{"memory", kSizeType},
+                            NameAndType{"host-memory", kSizeType}, NameAndType{"workspace-limit", kSizeType},
+                            NameAndType{"bucket", kSizeType},      NameAndType{"host-cache", kSizeType},
+                            NameAndType{"from", kSizeType},        NameAndType{"to", kSizeType},
+                            NameAndType{"json", kOutputType},      NameAndType{"trace", kOutputType},
+                            NameAndType{"schedule", kOutputType},  NameAndType{"report", kOutputType},
+                            NameAndType{"svg", kOutputType},       NameAndType{"engine-timings", kFileType},
+                            NameAndType{"profile", kFileType},     NameAndType{"resume", kFileType},
+                            NameAndType{"save", kFileType},        NameAndType{"learned", kFileType},
+                            NameAndType{"output", kFileType},      NameAndType{"file", kFileType},
                             NameAndType{"man", "FOLDER"}};
 
 // Empty: as CLI11 says of the variable.
@@ -112,6 +99,9 @@ std::vector<std::string> values_of_type(std::string_view type) {
   }
   if (type == "PREFERENCE") {
     return {"performance", "memory"};
+  }
+  if (type == "PRECISION") {
+    return precision_names();
   }
   if (type == "OPTIMIZER") {
     return {"sgd", "adam", "adamw"};

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -57,6 +58,15 @@ T choose(const char* option, const std::string& text, const Choices& choices) {
   }
   throw InvalidArgument(std::string(option) + " '" + text + "' is unknown" + did_you_mean(text, names) +
                         "; use " + known);
+}
+
+template <class Choices>
+std::vector<std::string> names_of(const Choices& choices) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : choices) {
+    names.emplace_back(name);
+  }
+  return names;
 }
 
 constexpr std::array<std::pair<const char*, std::optional<Policy>>, 7> kPolicies{
@@ -136,10 +146,12 @@ constexpr std::array<std::pair<const char*, DataType>, 4> kPrecisions{{{"fp32", 
                                                                        {"bf16", DataType::kBf16},
                                                                        {"fp16", DataType::kF16}}};
 
+DataType to_storage(const std::string& precision) {
+  return choose<DataType>("--precision", precision, kPrecisions);
+}
+
 PrecisionOptions to_precision(const RunArguments& arguments) {
-  PrecisionOptions precision{
-      .storage = choose<DataType>("--precision", arguments.precision.value_or("fp32"), kPrecisions),
-      .fp32_layers = {}};
+  PrecisionOptions precision{.storage = to_storage(arguments.precision.value_or("fp32")), .fp32_layers = {}};
   if (arguments.fp32_layers) {
     if (!is_narrow(precision.storage)) {
       throw InvalidArgument("--fp32-layers: all layers are fp32 but with --precision bf16 or fp16");
@@ -245,12 +257,30 @@ std::optional<Policy> parse_policy(const std::string& text) {
 }
 
 std::vector<std::string> policy_names() {
-  std::vector<std::string> names;
-  names.reserve(kPolicies.size());
-  for (const auto& [name, policy] : kPolicies) {
-    names.emplace_back(name);
+  return names_of(kPolicies);
+}
+
+std::vector<std::string> precision_names() {
+  return names_of(kPrecisions);
+}
+
+std::vector<RunArguments> in_precisions(const RunArguments& arguments,
+                                        const std::vector<std::string>& precisions) {
+  std::vector<DataType> storages;
+  std::ranges::transform(precisions, std::back_inserter(storages), to_storage);
+  const bool any_narrow = std::ranges::any_of(storages, is_narrow);
+  const bool any_fp16 = std::ranges::count(storages, DataType::kF16) > 0;
+  std::vector<RunArguments> runs(precisions.size(), arguments);
+  for (std::size_t each = 0; each < precisions.size(); ++each) {
+    runs[each].precision = precisions[each];
+    if (any_narrow && !is_narrow(storages[each])) {
+      runs[each].fp32_layers.reset();
+    }
+    if (any_fp16 && storages[each] != DataType::kF16) {
+      runs[each].loss_scale.reset();
+    }
   }
-  return names;
+  return runs;
 }
 
 RunOptions to_run_options(const RunArguments& given) {

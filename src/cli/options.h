@@ -227,6 +227,15 @@ RunOptions to_run_options(const RunArguments& arguments);
 std::optional<Policy> parse_policy(const std::string& text);
 std::vector<std::string> policy_names();
 
+// Of --precision.
+std::vector<std::string> precision_names();
+
+// The same run in each of `precisions`, names of --precision. Options that belong to narrow types or to fp16
+// alone (--fp32-layers, --loss-scale) are those of the runs that have them; where none has, they are left in
+// all, and to_run_options() refuses them.
+std::vector<RunArguments> in_precisions(const RunArguments& arguments,
+                                        const std::vector<std::string>& precisions);
+
 // The arguments with what was left to defaults, the device or the policy filled in from the run: the
 // configuration in force.
 RunArguments in_force(const RunArguments& arguments, const PlannedRun& run);

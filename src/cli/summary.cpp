@@ -42,11 +42,6 @@ const char* name_of(ProductPrecision precision) {
   return "fp32";
 }
 
-Json product_precision(const PlannedRun& run) {
-  const ProductPrecisions used = run.product_precisions();
-  return {{"convolutions", name_of(used.convolutions)}, {"matrix_products", name_of(used.matrix_products)}};
-}
-
 // Null where there are no engines to be tried.
 Json engine_trials(const PlannedRun& run) {
   if (!run.trials) {
@@ -75,7 +70,7 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"threads", run.target.threads},
           {"algorithms_source", run.algorithms_source()},
           {"precision", to_string(run.options.training.precision.storage)},
-          {"product_precision", product_precision(run)},
+          {"product_precision", to_json(run.product_precisions())},
           {"engine_trials", engine_trials(run)},
           {"budget_bytes", run.target.budget_bytes},
           {"host_budget_bytes", run.target.host_budget_bytes},
@@ -118,6 +113,10 @@ void print_scaling(std::ostream& out, const PlannedRun& run, const Scaling& scal
 }
 
 }  // namespace
+
+Json to_json(const ProductPrecisions& used) {
+  return {{"convolutions", name_of(used.convolutions)}, {"matrix_products", name_of(used.matrix_products)}};
+}
 
 const char* rates_of(const PlannedRun& run) {
   return run.measured && !run.measured->modelled ? "measured" : "assumed";

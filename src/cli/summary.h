@@ -17,6 +17,9 @@ nlohmann::ordered_json plan_summary(const PlannedRun& run, const Scaling& scalin
 nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult& result,
                                      const RunArguments& arguments, const TrainingArguments& training);
 
+// `product_precision` of a summary or a point.
+nlohmann::ordered_json to_json(const ProductPrecisions& used);
+
 // Where the rates that predicted times of this device follow from are from: "measured" by a profile of this
 // run, or "assumed" (a publication's, or nobody's).
 const char* rates_of(const PlannedRun& run);

@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iomanip>
-#include <map>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
@@ -10,6 +12,7 @@
 #include "src/cli/output.h"
 #include "src/cli/resume.h"
 #include "src/cli/summary.h"
+#include "src/cli/table.h"
 #include "src/report/json_lines.h"
 #include "src/report/sweep_chart.h"
 #include "src/train/sweep.h"
@@ -22,6 +25,7 @@ namespace {
 struct SweepArguments {
   RunArguments run;
   std::vector<std::string> policies;
+  std::vector<std::string> precisions;
   std::optional<std::string> from;
   std::optional<std::string> to;
   std::uint64_t points = SweepOptions().points;
@@ -62,6 +66,8 @@ nlohmann::ordered_json to_json(const SweepPoint& point, const PlannedRun& run) {
           {"device", run.target.name},
           {"simulated", run.target.simulated},
           {"policy", to_string(point.policy)},
+          {"precision", point.precision},
+          {"product_precision", to_json(point.product_precisions)},
           {"budget_bytes", point.budget_bytes},
           {"fits", point.fits},
           {"smallest_budget_bytes", point.smallest_budget_bytes},
@@ -78,9 +84,10 @@ nlohmann::ordered_json to_json(const SweepPoint& point, const PlannedRun& run) {
           {"over_lower_bound", point.over_lower_bound()}};
 }
 
-// Of milliseconds, behind the point.
-int digits_of(double seconds) {
-  return seconds < 0.01 ? 3 : 1;
+std::string milliseconds(double seconds) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(seconds < 0.01 ? 3 : 1) << seconds * 1e3;
+  return text.str();
 }
 
 // Of one policy, one line for each budget from which on it does something else.
@@ -122,11 +129,10 @@ class PolicyTable {
   }
   void print(const SweepPoint& point) {
     out_ << std::setw(12) << format_rounded_size(point.budget_bytes) << std::setw(12)
-         << std::setprecision(digits_of(point.step_seconds)) << point.step_seconds * 1e3
-         << std::setprecision(1) << std::setw(11) << 100 * point.over_oracle() << " %" << std::setw(10)
-         << 100 * point.over_lower_bound() << " %" << std::setw(12) << format_rounded_size(point.peak_bytes)
-         << std::setw(12) << format_rounded_size(point.offload_bytes) << std::setw(12) << point.recomputed_ops
-         << "\n";
+         << milliseconds(point.step_seconds) << std::setw(11) << 100 * point.over_oracle() << " %"
+         << std::setw(10) << 100 * point.over_lower_bound() << " %" << std::setw(12)
+         << format_rounded_size(point.peak_bytes) << std::setw(12) << format_rounded_size(point.offload_bytes)
+         << std::setw(12) << point.recomputed_ops << "\n";
   }
 
   std::ostream& out_;
@@ -134,18 +140,90 @@ class PolicyTable {
   Policy policy_;
 };
 
+// Policies and precisions beside each other: a line for each policy and budget, a column for each precision.
+class PrecisionTable {
+ public:
+  PrecisionTable(const Sweep& sweep, const std::vector<Policy>& policies)
+      : sweep_(sweep), policies_(policies) {}
+
+  void print(std::ostream& out) {
+    add("step ms", "budget", sweep_.precisions);
+    for (const Policy policy : policies_) {
+      add_smallest_budgets(policy);
+      add_steps(policy);
+    }
+    out << "\n";
+    table_.print(out);
+  }
+
+ private:
+  void add(const std::string& first, const std::string& second, const std::vector<std::string>& cells) {
+    Table::Row row{first, second};
+    row.insert(row.end(), cells.begin(), cells.end());
+    table_.add(std::move(row));
+  }
+
+  // Points come by budget, policy and precision: those of the policy in the first budget.
+  std::size_t first_of(Policy policy) const {
+    return static_cast<std::size_t>(std::ranges::find(sweep_.points, policy, &SweepPoint::policy) -
+                                    sweep_.points.begin());
+  }
+
+  void add_smallest_budgets(Policy policy) {
+    std::vector<std::string> cells;
+    for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
+      cells.push_back(format_rounded_size(sweep_.points[first_of(policy) + each].smallest_budget_bytes));
+    }
+    add(to_string(policy), "smallest", cells);
+  }
+
+  void add_steps(Policy policy) {
+    std::vector<std::string> above;
+    const std::size_t points_a_budget = policies_.size() * sweep_.precisions.size();
+    for (std::size_t first = first_of(policy); first < sweep_.points.size(); first += points_a_budget) {
+      std::vector<std::string> cells;
+      for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
+        const SweepPoint& point = sweep_.points[first + each];
+        cells.push_back(point.fits ? milliseconds(point.step_seconds) : "-");
+      }
+      const bool any_fits = std::ranges::any_of(cells, [](const std::string& cell) { return cell != "-"; });
+      if (any_fits && cells != above) {
+        add(to_string(policy), format_rounded_size(sweep_.points[first].budget_bytes), cells);
+      }
+      above = std::move(cells);
+    }
+  }
+
+  const Sweep& sweep_;
+  const std::vector<Policy>& policies_;
+  Table table_{Table::Last::kNumbers};
+};
+
+// "73.1", or "fp32 73.1, bf16 21.4".
+std::string oracles_of(const Sweep& sweep) {
+  std::string text;
+  for (std::size_t each = 0; each < sweep.precisions.size(); ++each) {
+    text += text.empty() ? "" : ", ";
+    text += sweep.precisions.size() > 1 ? sweep.precisions[each] + " " : "";
+    text += milliseconds(sweep.points[each].oracle_step_seconds);
+  }
+  return text;
+}
+
 void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& policies) {
   const PlannedRun& run = sweep.last;
   out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << " ("
       << (run.target.simulated ? "simulated; " : "") << "algorithms: " << run.algorithms_source() << ")\n"
-      << std::fixed << std::setprecision(1)
       << "oracle (none with the fastest algorithms in unlimited memory; a plan that hides the next input's "
          "load "
          "can be below it) "
-      << std::setprecision(digits_of(sweep.points.front().oracle_step_seconds))
-      << sweep.points.front().oracle_step_seconds * 1e3 << std::setprecision(1)
-      << " ms; a budget that changes nothing has no line\n";
+      << oracles_of(sweep) << " ms; a budget that changes nothing has no line\n"
+      << std::fixed << std::setprecision(1);
   print_rates(out, run);
+  if (sweep.precisions.size() > 1) {
+    PrecisionTable(sweep, policies).print(out);
+    return;
+  }
   for (const Policy policy : policies) {
     PolicyTable(out, sweep, policy).print();
   }
@@ -156,9 +234,9 @@ void require_any_fit(const Sweep& sweep) {
   if (std::ranges::any_of(sweep.points, &SweepPoint::fits)) {
     return;
   }
-  const auto short_by = [](const SweepPoint& point, std::uint64_t needed, std::uint64_t budget,
-                           const std::string& option, const char* what) {
-    return OutOfMemory("no policy fits: " + to_string(point.policy) + " needs " +
+  const auto short_by = [&](const SweepPoint& point, std::uint64_t needed, std::uint64_t budget,
+                            const std::string& option, const char* what) {
+    return OutOfMemory("no policy fits: " + series_name(sweep, point) + " needs " +
                            format_rounded_size(needed - std::min(needed, budget)) + " more" + what +
                            " than " + option + " " + exact_size(budget) + ", and the others no less: " +
                            format_rounded_size(needed) + " (" + option + " " + exact_size(needed) + ")",
@@ -188,6 +266,26 @@ void require_timings_for_limit(RunArguments& arguments) {
   arguments.engine_trial_seconds = 0;
 }
 
+// Without --precision, one run, in fp32 with the device's default of products.
+std::vector<RunArguments> arguments_of_runs(const RunArguments& arguments,
+                                            const std::vector<std::string>& precisions) {
+  return precisions.empty() ? std::vector{arguments} : in_precisions(arguments, precisions);
+}
+
+// Options of all runs are looked at before any is planned, and what a device lacks is found before any is
+// swept.
+std::vector<PlannedRun> plan_each(const std::optional<Checkpoint>& checkpoint,
+                                  const std::vector<RunArguments>& arguments) {
+  std::vector<RunOptions> options;
+  std::ranges::transform(arguments, std::back_inserter(options), to_run_options);
+  std::vector<PlannedRun> runs;
+  for (RunOptions& each : options) {
+    each.policy = Policy::kOffloadNone;  // of what the budgets and policies are tried on
+    runs.push_back(plan_from(checkpoint, each));
+  }
+  return runs;
+}
+
 void sweep(const SweepArguments& arguments) {
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
@@ -195,22 +293,23 @@ void sweep(const SweepArguments& arguments) {
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   RunArguments run_arguments = resumed(arguments.run, checkpoint);
   require_timings_for_limit(run_arguments);
-  RunOptions run_options = to_run_options(run_arguments);
-  run_options.policy = Policy::kOffloadNone;  // of what the budgets and policies are tried on
-  const PlannedRun run = plan_from(checkpoint, run_options);
+  const std::vector<RunArguments> in_each = arguments_of_runs(run_arguments, arguments.precisions);
+  const std::vector<PlannedRun> runs = plan_each(checkpoint, in_each);
   std::optional<JsonLines> json;
   if (!arguments.outputs.json.empty()) {
     json.emplace(arguments.outputs.json);
-    options.swept = [&](const SweepPoint& point) { write_output([&] { json->write(to_json(point, run)); }); };
+    options.swept = [&](const SweepPoint& point) {
+      write_output([&] { json->write(to_json(point, runs.front())); });
+    };
   }
-  const Sweep found = sweep_budgets(run, options);
+  const Sweep found = sweep_budgets(runs, options);
   print(people(arguments.outputs), found, options.policies);
   if (!arguments.outputs.svg.empty()) {
     write_file(arguments.outputs.svg, [&](std::ostream& file) { write_sweep_chart(file, found); });
   }
   if (json) {
     const nlohmann::ordered_json summary =
-        plan_summary(found.last, predict_scaling(found.last), in_force(run_arguments, found.last));
+        plan_summary(found.last, predict_scaling(found.last), in_force(in_each.front(), found.last));
     write_output([&] { json->write(summary); });
   }
   require_any_fit(found);  // when everything is written
@@ -223,7 +322,7 @@ Command add_sweep_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("sweep", "Say what memory buys: budget against time, without running it");
   add_options(*command, arguments->run);
-  remove_options(*command, {"memory", "policy"});
+  remove_options(*command, {"memory", "policy", "precision"});
   command->get_option("--model")->required();
   command
       ->add_option("--policy", arguments->policies,
@@ -231,12 +330,22 @@ Command add_sweep_command(CLI::App& app) {
                    "baseline)")
       ->delimiter(',')
       ->check(require_text);
-  add_option(*command, "from", arguments->from, "smallest budget (default: the least that optimal needs)");
+  command
+      ->add_option("--precision", arguments->precisions,
+                   "fp32, tf32, bf16 or fp16, one or several with commas, which one table and one picture "
+                   "compare (default: fp32, with products as --tf32 and --fp32 have it)")
+      ->delimiter(',')
+      ->check(require_text);
+  add_option(*command, "from", arguments->from,
+             "smallest budget (default: the least that optimal needs, in any of the precisions)");
   add_option(*command, "to", arguments->to,
-             "largest budget (default: what none needs with its fastest algorithms)");
+             "largest budget (default: what none needs with its fastest algorithms, in each of the "
+             "precisions)");
   add_option(*command, "points", arguments->points, "budgets, in equal ratios");
-  add_option(*command, "json", arguments->outputs.json,
-             "write JSON lines: each point, then a summary of the first policy in the largest budget");
+  add_option(
+      *command, "json", arguments->outputs.json,
+      "write JSON lines: each point, then a summary of the first policy in the first precision and the "
+      "largest budget");
   add_option(*command, "svg", arguments->outputs.svg, "draw the frontier");
   return [arguments] { sweep(*arguments); };
 }

@@ -11,10 +11,13 @@
 
 namespace vdnn {
 
-// Columns of texts, aligned to the right but for the first and the last one.
+// Columns of texts, aligned to the right but for the first one, and the last one where that has words.
 class Table {
  public:
   using Row = std::vector<std::string>;
+  enum class Last { kWords, kNumbers };
+
+  explicit Table(Last last = Last::kWords) : last_(last) {}
 
   void add(Row row) {
     widths_.resize(std::max(widths_.size(), row.size()));
@@ -29,11 +32,13 @@ class Table {
         out << (each == 0 ? std::left : std::right) << std::setw(static_cast<int>(widths_[each])) << row[each]
             << "  ";
       }
-      out << row.back() << "\n";
+      out << (last_ == Last::kNumbers ? std::right : std::left)
+          << std::setw(last_ == Last::kNumbers ? static_cast<int>(widths_.back()) : 0) << row.back() << "\n";
     }
   }
 
  private:
+  Last last_;
   std::vector<std::size_t> widths_;
   std::vector<Row> rows_;
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iomanip>
+#include <limits>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -105,8 +107,33 @@ const char* color_of(Policy policy) {
   return "#000000";
 }
 
-double relative(double seconds, const SweepPoint& point) {
-  return seconds / point.oracle_step_seconds;
+// How a precision looks, the same in every picture.
+struct PrecisionStyle {
+  const char* dashes;  // of stroke-dasharray
+  bool square;         // the mark; else a circle
+  bool hollow;
+};
+
+PrecisionStyle style_of(const std::string& precision) {
+  if (precision == "tf32") {
+    return {.dashes = "9 3", .square = false, .hollow = true};
+  }
+  if (precision == "bf16") {
+    return {.dashes = "5 4", .square = true, .hollow = false};
+  }
+  if (precision == "fp16") {
+    return {.dashes = "2 3", .square = true, .hollow = true};
+  }
+  return {.dashes = "none", .square = false, .hollow = false};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t each = 0; each < words.size(); ++each) {
+    text += each == 0 ? "" : each + 1 < words.size() ? ", " : " and ";
+    text += words[each];
+  }
+  return text;
 }
 
 class Chart {
@@ -114,9 +141,11 @@ class Chart {
   Chart(std::ostream& out, const Sweep& sweep)
       : out_(out),
         sweep_(sweep),
+        compares_precisions_(sweep.precisions.size() > 1),
+        time_unit_seconds_(compares_precisions_ ? 1e-3 : sweep.points.front().oracle_step_seconds),
         x_(static_cast<double>(sweep.points.front().budget_bytes),
            static_cast<double>(sweep.points.back().budget_bytes), kLeft, kRight),
-        y_(least_time(sweep), most_time(sweep), kBottom, kTop) {
+        y_(least_time(), most_time(), kBottom, kTop) {
     for (const SweepPoint& point : sweep.points) {
       if (std::ranges::find(policies_, point.policy) == policies_.end()) {
         policies_.push_back(point.policy);
@@ -131,27 +160,31 @@ class Chart {
     draw_axes();
     // Where policies do the same the one that was asked for first lies on top, the others around it.
     for (std::size_t each = policies_.size(); each-- > 0;) {
-      draw(policies_[each], 3.5 + 1.5 * static_cast<double>(each));
+      for (const std::string& precision : sweep_.precisions) {
+        draw(policies_[each], precision, 3.5 + 1.5 * static_cast<double>(each));
+      }
     }
     draw_legend();
     out_ << "</svg>\n";
   }
 
  private:
-  static double least_time(const Sweep& sweep) {
-    double least = 1;
-    for (const SweepPoint& point : sweep.points) {
-      least = std::min(least, relative(point.lower_bound_step_seconds, point));
+  // In units of the axis.
+  double in_units(double seconds) const { return seconds / time_unit_seconds_; }
+  double least_time() const {
+    double least = sweep_.points.front().oracle_step_seconds;
+    for (const SweepPoint& point : sweep_.points) {
+      least = std::min({least, point.oracle_step_seconds, point.lower_bound_step_seconds});
     }
-    return least;
+    return in_units(least);
   }
-  static double most_time(const Sweep& sweep) {
-    double most = 1;
-    for (const SweepPoint& point : sweep.points) {
-      most = std::max(most, relative(point.lower_bound_step_seconds, point));
-      most = point.fits ? std::max(most, relative(point.step_seconds, point)) : most;
+  double most_time() const {
+    double most = 0;
+    for (const SweepPoint& point : sweep_.points) {
+      most = std::max({most, point.oracle_step_seconds, point.lower_bound_step_seconds,
+                       point.fits ? point.step_seconds : 0});
     }
-    return most;
+    return in_units(most);
   }
 
   double x(const SweepPoint& point) const { return x_(static_cast<double>(point.budget_bytes)); }
@@ -169,7 +202,8 @@ class Chart {
     const PlannedRun& run = sweep_.last;
     const std::string title = "What memory buys: " + run.network.name() + ", batch " +
                               std::to_string(run.network.batch()) + ", on " + run.target.name +
-                              (run.target.simulated ? " (simulated)" : "");
+                              (run.target.simulated ? " (simulated)" : "") +
+                              (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
          << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
          << "\" viewBox=\"0 0 " << kWidth << " " << kHeight
@@ -180,12 +214,31 @@ class Chart {
          << "<rect width=\"" << kWidth << "\" height=\"" << kHeight << "\" fill=\"#ffffff\"/>\n";
     text(kLeft, 28, "font-size=\"17\"", title);
     text(kLeft, 50, "font-size=\"12\"",
-         "time of a step relative to the oracle's " + number(1e3 * oracle_seconds(), 4) +
+         (compares_precisions_ ? "time of a step in ms; the oracles: "
+                               : "time of a step relative to the oracle's ") +
+             oracles() +
              " ms: none with the fastest algorithms in unlimited memory, which a plan that hides the input's "
              "load "
              "can be below");
   }
-  double oracle_seconds() const { return sweep_.points.front().oracle_step_seconds; }
+  // In milliseconds.
+  std::string oracles() const {
+    std::vector<std::string> texts;
+    for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
+      texts.push_back((compares_precisions_ ? sweep_.precisions[each] + " " : "") +
+                      number(1e3 * sweep_.points[each].oracle_step_seconds, 4));
+    }
+    return joined(texts);
+  }
+
+  // Of the precisions together, at that budget.
+  double bound_seconds(std::uint64_t budget_bytes) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const SweepPoint& point : sweep_.points) {
+      least = point.budget_bytes == budget_bytes ? std::min(least, point.lower_bound_step_seconds) : least;
+    }
+    return least;
+  }
 
   // What no plan can do. The bound falls with memory, and is known at the budgets of the points: between two
   // of them it is at least that of the larger one.
@@ -195,7 +248,7 @@ class Chart {
     for (const SweepPoint& point : sweep_.points) {
       const double right = x(point);
       if (right > left) {
-        const double height = y_(relative(point.lower_bound_step_seconds, point));
+        const double height = y_(in_units(bound_seconds(point.budget_bytes)));
         out_ << left << "," << height << " " << right << "," << height << " ";
         left = right;
       }
@@ -220,41 +273,68 @@ class Chart {
     text((kLeft + kRight) / 2, kBottom + 48, "text-anchor=\"middle\"", "device budget");
   }
 
-  void draw(Policy policy, double radius) {
+  void open_group(const char* color, const PrecisionStyle& style) {
+    out_ << "<g stroke=\"" << color << "\" fill=\"" << (style.hollow ? "#ffffff" : color)
+         << "\" stroke-width=\"" << (style.hollow ? "1.5" : "1") << "\">\n";
+  }
+
+  // Its tag is left open for a title.
+  void open_mark(const PrecisionStyle& style, const std::string& name, double x, double y, double radius) {
+    out_ << '<' << tag_of(style) << " class=\"" << name << "\" ";
+    if (style.square) {
+      out_ << "x=\"" << x - radius << "\" y=\"" << y - radius << "\" width=\"" << 2 * radius << "\" height=\""
+           << 2 * radius << "\">";
+    } else {
+      out_ << "cx=\"" << x << "\" cy=\"" << y << "\" r=\"" << radius << "\">";
+    }
+  }
+  void close_mark(const PrecisionStyle& style) { out_ << "</" << tag_of(style) << ">\n"; }
+  static const char* tag_of(const PrecisionStyle& style) { return style.square ? "rect" : "circle"; }
+
+  void draw(Policy policy, const std::string& precision, double radius) {
     std::vector<const SweepPoint*> fitting;
     for (const SweepPoint& point : sweep_.points) {
-      if (point.policy == policy && point.fits) {
+      if (point.policy == policy && point.precision == precision && point.fits) {
         fitting.push_back(&point);
       }
     }
-    const auto y = [&](const SweepPoint* point) { return y_(relative(point->step_seconds, *point)); };
-    out_ << "<g stroke=\"" << color_of(policy) << "\" fill=\"" << color_of(policy) << "\">\n";
+    const auto y = [&](const SweepPoint* point) { return y_(in_units(point->step_seconds)); };
+    const PrecisionStyle style = style_of(precision);
+    open_group(color_of(policy), style);
     if (!fitting.empty()) {
-      out_ << "<polyline class=\"curve\" points=\"";
+      out_ << "<polyline class=\"curve\" stroke-dasharray=\"" << style.dashes << "\" points=\"";
       for (const SweepPoint* point : fitting) {
         out_ << x(*point) << "," << y(point) << " ";
       }
       out_ << "\"/>\n";
     }
     for (const SweepPoint* point : fitting) {
-      out_ << "<circle class=\"" << to_string(policy) << "\" cx=\"" << x(*point) << "\" cy=\"" << y(point)
-           << "\" r=\"" << radius << "\"><title>" << to_string(policy) << " in "
-           << format_rounded_size(point->budget_bytes) << ": " << number(1e3 * point->step_seconds, 5)
-           << " ms, " << number(100 * point->over_oracle(), 3) << " % over the oracle</title></circle>\n";
+      open_mark(style, to_string(policy), x(*point), y(point), radius);
+      out_ << "<title>" << series_name(sweep_, *point) << " in " << format_rounded_size(point->budget_bytes)
+           << ": " << number(1e3 * point->step_seconds, 5) << " ms, " << number(100 * point->over_oracle(), 3)
+           << " % over the oracle</title>";
+      close_mark(style);
     }
     out_ << "</g>\n";
+  }
+
+  bool fits_anywhere(Policy policy) const {
+    return std::ranges::any_of(sweep_.points,
+                               [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
   }
 
   void draw_legend() {
     double y = kTop + 10;
     for (const Policy policy : policies_) {
-      const bool fits = std::ranges::any_of(
-          sweep_.points, [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
       out_ << "<g stroke=\"" << color_of(policy) << "\" stroke-width=\"2\">";
       line("sample", kLegendLeft, y - 4, kLegendLeft + 24, y - 4);
       out_ << "</g>\n";
-      text(kLegendLeft + 32, y, "class=\"legend\"", to_string(policy) + (fits ? "" : ": does not fit"));
+      text(kLegendLeft + 32, y, "class=\"legend\"",
+           to_string(policy) + (fits_anywhere(policy) ? "" : ": does not fit"));
       y += kLegendLine;
+    }
+    if (compares_precisions_) {
+      y = draw_legend_of_precisions(y + kLegendLine / 2);
     }
     out_ << "<rect x=\"" << kLegendLeft << "\" y=\"" << y - 12
          << "\" width=\"24\" height=\"14\" class=\"bound\""
@@ -262,8 +342,27 @@ class Chart {
     text(kLegendLeft + 32, y, "class=\"legend\"", "no plan can");
   }
 
+  // Where the legend goes on.
+  double draw_legend_of_precisions(double y) {
+    for (const std::string& precision : sweep_.precisions) {
+      const PrecisionStyle style = style_of(precision);
+      open_group("#555555", style);
+      out_ << "<line class=\"precision-sample\" stroke-width=\"2\" stroke-dasharray=\"" << style.dashes
+           << "\" x1=\"" << kLegendLeft - 4 << "\" y1=\"" << y - 4 << "\" x2=\"" << kLegendLeft + 28
+           << "\" y2=\"" << y - 4 << "\"/>\n";
+      open_mark(style, "sample", kLegendLeft + 12, y - 4, 4);
+      close_mark(style);
+      out_ << "</g>\n";
+      text(kLegendLeft + 32, y, "class=\"legend\"", precision);
+      y += kLegendLine;
+    }
+    return y + kLegendLine / 2;
+  }
+
   std::ostream& out_;
   const Sweep& sweep_;
+  bool compares_precisions_;
+  double time_unit_seconds_;
   std::vector<Policy> policies_;
   Scale x_;
   Scale y_;

@@ -7,9 +7,11 @@
 
 namespace vdnn {
 
-// The budget from left to right and the time of a step relative to the oracle's upwards, both in ratios:
-// equal distances are equal factors. A line a policy, with a circle for each budget that it fits in; what is
-// faster than the lower bound is shaded. Each circle's <title> has its figures.
+// The budget from left to right and the time of a step upwards, both in ratios: equal distances are equal
+// factors. The time is relative to the oracle's, or in milliseconds where several precisions are compared,
+// whose oracles differ. One line for each policy and precision, with a mark for each budget that it fits in:
+// the color is the policy's, the dashes and the mark are the precision's. Each mark's <title> has its
+// figures. What no plan can do, in any of the precisions, is shaded.
 void write_sweep_chart(std::ostream& out, const Sweep& sweep);
 
 }  // namespace vdnn

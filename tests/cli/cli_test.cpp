@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -1422,6 +1423,100 @@ TEST_F(CliTest, SweepSaysWhatPlanSaysInEachBudget) {
             fitting);
 }
 
+TEST_F(CliTest, ASweepComparesPrecisions) {
+  const std::string where = "--model lenet --batch 64 --device sim:h100 ";
+  const Outcome outcome =
+      run("sweep " + where +
+          "--policy optimal --precision fp32,tf32,bf16,fp16 --fp32-layers fc2 --loss-scale 8 " +
+          "--points 3 --json " + path("sweep.json") + " --svg " + path("sweep.svg"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  std::istringstream lines(read("sweep.json"));
+  std::vector<json> all;
+  for (std::string line; std::getline(lines, line);) {
+    all.push_back(json::parse(line));
+    expect_obeys_schema(all.back());
+  }
+  ASSERT_EQ(all.size(), 3 * 4 + 1U);
+  for (std::size_t each = 0; each < 12; ++each) {
+    const json& point = all[each];
+    const std::string precision = point["precision"];
+    EXPECT_EQ(precision, (std::array{"fp32", "tf32", "bf16", "fp16"}[each % 4]));
+    const bool narrow = precision == "bf16" || precision == "fp16";
+    const json planned =
+        plan(where + "--policy optimal --precision " + precision + (narrow ? " --fp32-layers fc2" : "") +
+             " --memory " + point["budget_bytes"].dump());
+    for (const char* key : {"fits", "peak_bytes", "predicted_step_seconds", "product_precision"}) {
+      EXPECT_EQ(point[key], planned[key]) << key << " of " << point;
+    }
+  }
+  EXPECT_EQ(all.back()["options"]["fp32"], true) << "the summary is of the first precision";
+  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("step ms +budget +fp32 +tf32 +bf16 +fp16"));
+  EXPECT_THAT(testing::XmlReader::read(read("sweep.svg"))[1].text, HasSubstr("in fp32, tf32, bf16 and fp16"));
+}
+
+// One precision is named as by `plan`, and the point tells it from the device's default.
+TEST_F(CliTest, ASweepInOnePrecisionSaysWhich) {
+  for (const auto& [option, precision, products] :
+       {std::tuple("", "fp32", R"({"convolutions":"tf32","matrix_products":"fp32"})"),
+        std::tuple("--precision fp32 ", "fp32", R"({"convolutions":"fp32","matrix_products":"fp32"})"),
+        std::tuple("--tf32 ", "tf32", R"({"convolutions":"tf32","matrix_products":"tf32"})"),
+        std::tuple("--precision bf16 ", "bf16", R"({"convolutions":"bf16","matrix_products":"bf16"})")}) {
+    const Outcome outcome =
+        run(std::string("sweep --model alexnet --batch 8 --device sim:h200 --policy none ") + option +
+            "--points 2 --json " + path("sweep.json"));
+    ASSERT_EQ(outcome.status, 0) << outcome.log;
+    const json point = json::parse(read("sweep.json").substr(0, read("sweep.json").find('\n')));
+    EXPECT_EQ(point["precision"], precision) << option;
+    EXPECT_EQ(point["product_precision"], json::parse(products)) << option;
+    EXPECT_THAT(outcome.out, HasSubstr("policy none, smallest budget"));
+  }
+}
+
+std::string read_whole(const std::string& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> texts_of(const std::vector<testing::XmlElement>& picture, const std::string& kind) {
+  std::vector<std::string> texts;
+  for (const testing::XmlElement& element : picture) {
+    if (element.name == "text" && element.attribute("class") == kind) {
+      texts.push_back(element.text);
+    }
+  }
+  return texts;
+}
+
+// With fewer budgets: what it is of, and how its curves are told apart.
+TEST_F(CliTest, ThePictureInTheDocsIsOfTheCommandBesideIt) {
+  const std::string docs = VDNN_DOCS_DIRECTORY;
+  const std::string page = read_whole(docs + "/precision.md");
+  const std::string end = " --svg precision.svg";
+  const std::size_t begin = page.find("vdnn sweep ") + std::string("vdnn ").size();
+  ASSERT_NE(page.find(end, begin), std::string::npos);
+  const std::string command = page.substr(begin, page.find(end, begin) - begin);
+  ASSERT_EQ(run(command + " --points 2 --svg " + path("precision.svg")).status, 0) << command;
+  const auto made = testing::XmlReader::read(read("precision.svg"));
+  const auto shown = testing::XmlReader::read(read_whole(docs + "/precision.svg"));
+  EXPECT_EQ(shown[1].name, "title");
+  EXPECT_EQ(shown[1].text, made[1].text);
+  EXPECT_EQ(texts_of(shown, "legend"), texts_of(made, "legend"));
+}
+
+TEST_F(CliTest, EveryCommandThatPlansKnowsPrecisions) {
+  for (const std::string precision : {"fp32", "tf32", "bf16", "fp16"}) {
+    const std::string where = "--model lenet --batch 8 --device sim:h100 --precision " + precision;
+    EXPECT_EQ(run("plan " + where).status, 0) << precision;
+    EXPECT_EQ(run("explain " + where).status, 0) << precision;
+    EXPECT_EQ(run("sweep --policy none --points 2 " + where).status, 0) << precision;
+    EXPECT_EQ(run("max-batch --model lenet --device sim:h100 --memory 8MiB --precision " + precision).status,
+              0)
+        << precision;
+  }
+}
+
 TEST_F(CliTest, ASweepGoesOnFromACheckpointsAlgorithms) {
   ASSERT_EQ(run(kTrain + "--save " + path("checkpoint")).status, 0);
   const Outcome outcome = run("sweep --model lenet --batch 8 --policy none,all --points 2 --resume " +
@@ -1820,6 +1915,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "near: conv1.y"},
         BadInput{"ExplainAnUnknownOp", "explain --model lenet --op conv1.forwards", "near: conv1.forward"},
         BadInput{"ExplainNoName", "explain --model lenet --value ''", "--value"},
+        BadInput{"SweepInAnUnknownPrecision", "sweep --model lenet --device sim:h100 --precision fp32,bf61",
+                 "--precision 'bf61' is unknown"},
+        BadInput{"SweepInAPrecisionTwice", "sweep --model lenet --device sim:h100 --precision bf16,fp32,bf16",
+                 "bf16 is there twice"},
+        BadInput{"SweepInAPrecisionWithoutARate",
+                 "sweep --model lenet --device sim:v100-16 --precision fp16,bf16",
+                 "--precision bf16: the profile of sim:v100-16 has no rate of it"},
+        BadInput{"SweepInTf32WithoutARate", "sweep --model lenet --device sim:v100-16 --precision fp32,tf32",
+                 "--precision tf32: the profile of sim:v100-16 has no rate of it"},
+        BadInput{"SweepInFp32AndTf32", "sweep --model lenet --device sim:h100 --precision fp32,bf16 --tf32",
+                 "--precision fp32 and --tf32"},
+        BadInput{"SweepOfNoNarrowLayers",
+                 "sweep --model lenet --device sim:h100 --precision fp32,tf32 --fp32-layers fc3",
+                 "but with --precision bf16 or fp16"},
+        BadInput{"SweepOfNoScaledLoss",
+                 "sweep --model lenet --device sim:h100 --precision fp32,bf16 --loss-scale 8",
+                 "with --precision fp16 alone"},
         BadInput{"SweepInABudget", "sweep --model lenet --memory 1GiB", "--memory"},
         BadInput{"SweepOfAuto", "sweep --model lenet --policy auto", "--policy auto"},
         BadInput{"SweepOfAnUnknownPolicy", "sweep --model lenet --policy optimal,best", "best"},

@@ -80,6 +80,15 @@ constexpr std::array kReplacements{
     Replacement{"vdnn sweep --model resnet50 --batch 64 --device sim:titan-x --svg sweep.svg",
                 "vdnn sweep --model resnet50 --batch 64 --device sim:titan-x --svg sweep.svg --points 2",
                 kShorter},
+    Replacement{
+        "vdnn sweep --model resnet50 --batch 64 --device sim:h100 --precision fp32,tf32,bf16 --svg sweep.svg",
+        "vdnn sweep --model lenet --batch 64 --device sim:h100 --precision fp32,tf32,bf16 --svg sweep.svg",
+        kShorter},
+    Replacement{"vdnn sweep --model unet --input 1x128x128x128 --batch 2 --device sim:h100 --precision "
+                "fp32,tf32,bf16 --policy optimal,none --svg precision.svg",
+                "vdnn sweep --model lenet --device sim:h100 --precision fp32,tf32,bf16 --policy optimal,none "
+                "--svg precision.svg",
+                "the picture of the page is made by tests/cli/cli_test.cpp"},
     Replacement{"vdnn plan --report", "vdnn plan --model lenet --report plan.html", kMention},
     Replacement{"vdnn plan --report F.html", "vdnn plan --model lenet --report F.html", kMention},
     Replacement{"vdnn plan --memory", "vdnn plan --model lenet --memory 1GiB", kMention},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -18,9 +19,21 @@ namespace {
 using ::testing::HasSubstr;
 using testing::XmlElement;
 
-PlannedRun lenet() {
-  return plan_run(
-      {.model = {.model = "lenet", .batch = 128}, .device = "sim:titan-x", .policy = Policy::kOffloadNone});
+std::vector<PlannedRun> lenet() {
+  return {plan_run(
+      {.model = {.model = "lenet", .batch = 128}, .device = "sim:titan-x", .policy = Policy::kOffloadNone})};
+}
+
+// A sweep of one policy in these two precisions, as far as a picture goes: of a GPU that has both.
+Sweep in_fp32_and_bf16() {
+  RunOptions options{.model = {.model = "lenet", .batch = 128},
+                     .device = "sim:h100",
+                     .policy = Policy::kOffloadNone,
+                     .tf32 = false};
+  std::vector<PlannedRun> runs{plan_run(options)};
+  options.training.precision.storage = DataType::kBf16;
+  runs.push_back(plan_run(options));
+  return sweep_budgets(runs, {.policies = {Policy::kOptimal, Policy::kOffloadNone}, .points = 4});
 }
 
 std::vector<XmlElement> chart_of(const Sweep& sweep) {
@@ -106,6 +119,76 @@ TEST(SweepChart, SaysWhatItIs) {
   }
   EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan can"));
   EXPECT_EQ(named(chart, "polygon", "bound").size(), 1U);
+}
+
+// Precisions share both axes; marks and dashes tell them apart, whatever the policy.
+TEST(SweepChart, ComparesPrecisions) {
+  const Sweep sweep = in_fp32_and_bf16();
+  const std::vector<XmlElement> chart = chart_of(sweep);
+  const Axis budgets(named(chart, "text", "x"), "x", 0);
+  const Axis times(named(chart, "text", "y"), "y", 4);
+  for (const Policy policy : {Policy::kOptimal, Policy::kOffloadNone}) {
+    for (const auto& [precision, mark] : {std::pair("fp32", "circle"), std::pair("bf16", "rect")}) {
+      SCOPED_TRACE(to_string(policy) + " in " + precision);
+      const std::vector<XmlElement> marks = named(chart, mark, to_string(policy));
+      std::vector<SweepPoint> fitting;
+      std::ranges::copy_if(sweep.points, std::back_inserter(fitting), [&](const SweepPoint& point) {
+        return point.policy == policy && point.precision == precision && point.fits;
+      });
+      ASSERT_FALSE(fitting.empty());
+      ASSERT_EQ(marks.size(), fitting.size());
+      for (std::size_t each = 0; each < marks.size(); ++each) {
+        const double half = mark == std::string("rect") ? number(marks[each], "width") / 2 : 0;
+        const double x = half > 0 ? number(marks[each], "x") + half : number(marks[each], "cx");
+        const double y = half > 0 ? number(marks[each], "y") + half : number(marks[each], "cy");
+        const double mebibytes = static_cast<double>(fitting[each].budget_bytes) / 1048576.0;
+        EXPECT_NEAR(budgets.at(x) / mebibytes, 1, 2e-3);
+        EXPECT_NEAR(times.at(y) / (1e3 * fitting[each].step_seconds), 1, 2e-3);
+      }
+    }
+  }
+}
+
+TEST(SweepChart, SaysWhichPrecisionIsWhich) {
+  const std::vector<XmlElement> chart = chart_of(in_fp32_and_bf16());
+  EXPECT_THAT(named(chart, "title").front().text, HasSubstr("on sim:h100 (simulated), in fp32 and bf16"));
+  std::vector<std::string> legend;
+  for (const XmlElement& text : named(chart, "text", "legend")) {
+    legend.push_back(text.text);
+  }
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan can"));
+  // The samples are drawn as the curves are.
+  std::set<std::string> curves;
+  for (const XmlElement& curve : named(chart, "polyline", "curve")) {
+    curves.insert(curve.attribute("stroke-dasharray"));
+  }
+  std::set<std::string> samples;
+  for (const XmlElement& sample : named(chart, "line", "precision-sample")) {
+    samples.insert(sample.attribute("stroke-dasharray"));
+  }
+  EXPECT_EQ(curves.size(), 2U);
+  EXPECT_EQ(samples, curves);
+  EXPECT_EQ(named(chart, "circle", "sample").size(), 1U);
+  EXPECT_EQ(named(chart, "rect", "sample").size(), 1U);
+}
+
+// In no precision is a plan faster than the shade says.
+TEST(SweepChart, ShadesWhatNoPrecisionCan) {
+  const Sweep sweep = in_fp32_and_bf16();
+  const std::vector<XmlElement> chart = chart_of(sweep);
+  std::istringstream corners(named(chart, "polygon", "bound").front().attribute("points"));
+  const Axis times(named(chart, "text", "y"), "y", 4);
+  double highest = 0;  // in milliseconds
+  double x = 0;
+  double y = 0;
+  char comma = 0;
+  while (corners >> x >> comma >> y) {
+    highest = std::max(highest, times.at(y));
+  }
+  const double of_least_budget = std::ranges::min(sweep.points, {}, [](const SweepPoint& point) {
+                                   return std::pair(point.budget_bytes, point.lower_bound_step_seconds);
+                                 }).lower_bound_step_seconds;
+  EXPECT_NEAR(highest / (1e3 * of_least_budget), 1, 2e-3);
 }
 
 // No line is drawn outside the picture, and none into what no plan can do.

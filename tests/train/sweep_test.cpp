@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,7 @@ std::vector<SweepPoint> of_policy(const Sweep& sweep, Policy policy) {
 // As the command `plan` says it, for every point.
 TEST(Sweep, SaysWhatPlanSays) {
   RunOptions options = on_titan("fashion-vgg", 32);
-  const Sweep sweep = sweep_budgets(plan_run(options), {.points = 4});
+  const Sweep sweep = sweep_budgets({plan_run(options)}, {.points = 4});
   ASSERT_EQ(sweep.points.size(), 4 * SweepOptions().policies.size());
   for (const SweepPoint& point : sweep.points) {
     SCOPED_TRACE(to_string(point.policy) + " in " + std::to_string(point.budget_bytes));
@@ -57,7 +59,7 @@ TEST(Sweep, MoreMemoryIsNeverSlowerUnderOptimal) {
   models.resize(testing::extent({.usual = 3, .under_sanitizers = 1, .in_long_run = 3}));
   for (const std::string& model : models) {
     SCOPED_TRACE(model);
-    const Sweep sweep = sweep_budgets(plan_run(on_titan(model, 32)), {.points = 20});
+    const Sweep sweep = sweep_budgets({plan_run(on_titan(model, 32))}, {.points = 20});
     const std::vector<SweepPoint> optimal = of_policy(sweep, Policy::kOptimal);
     EXPECT_GT(optimal.size(), 5U);
     EXPECT_GT(optimal.front().step_seconds, optimal.back().step_seconds);
@@ -86,7 +88,7 @@ TEST(Sweep, GoesFromTheLeastThatRunsToWhatNoneNeeds) {
   const RunOptions options = on_titan("resnet20", 64);
   const PlannedRun none = plan_run(options);
   const Sweep sweep =
-      sweep_budgets(none, {.policies = {Policy::kOffloadNone, Policy::kOptimal}, .points = 5});
+      sweep_budgets({none}, {.policies = {Policy::kOffloadNone, Policy::kOptimal}, .points = 5});
   RunOptions least = options;
   least.policy = Policy::kOptimal;
   EXPECT_EQ(sweep.points.front().budget_bytes, plan_run(least).smallest_budget_bytes());
@@ -106,14 +108,14 @@ TEST(Sweep, BudgetsAreInEqualRatiosAndWholeGranules) {
                              .to_bytes = 800 * kMiB + 1,
                              .points = 4,
                              .swept = [&](const SweepPoint& point) { told.push_back(point.budget_bytes); }};
-  const Sweep sweep = sweep_budgets(plan_run(on_titan("lenet", 8)), options);
+  const Sweep sweep = sweep_budgets({plan_run(on_titan("lenet", 8))}, options);
   EXPECT_THAT(told, ElementsAre(100 * kMiB + 1, 200 * kMiB, 400 * kMiB, 800 * kMiB + 1));
   EXPECT_EQ(sweep.points.size(), told.size());
 }
 
 TEST(Sweep, BudgetsThatAreOneAreLookedAtOnce) {
   const Sweep sweep = sweep_budgets(
-      plan_run(on_titan("lenet", 8)),
+      {plan_run(on_titan("lenet", 8))},
       {.policies = {Policy::kOffloadAll}, .from_bytes = 64 * kMiB, .to_bytes = 66 * kMiB, .points = 9});
   std::vector<std::uint64_t> budgets;
   for (const SweepPoint& point : sweep.points) {
@@ -127,7 +129,7 @@ TEST(Sweep, WhatDoesNotFitTheHostDoesNotFit) {
   RunOptions options = on_titan("fashion-vgg", 32);
   options.host_memory_bytes = 1;
   const Sweep sweep = sweep_budgets(
-      plan_run(options),
+      {plan_run(options)},
       {.policies = {Policy::kOffloadAll}, .from_bytes = 4096 * kMiB, .to_bytes = 8192 * kMiB, .points = 2});
   for (const SweepPoint& point : sweep.points) {
     EXPECT_FALSE(point.fits);
@@ -135,10 +137,79 @@ TEST(Sweep, WhatDoesNotFitTheHostDoesNotFit) {
   }
 }
 
+RunOptions on_h100(const std::optional<bool>& tf32, DataType storage) {
+  RunOptions options{.model = {.model = "resnet20", .batch = 64},
+                     .device = "sim:h100",
+                     .policy = Policy::kOffloadNone,
+                     .tf32 = tf32};
+  options.training.precision.storage = storage;
+  return options;
+}
+
+TEST(Sweep, NamesPrecisionsAsTheyAreAskedFor) {
+  EXPECT_EQ(precision_name(plan_run(on_h100(false, DataType::kF32))), "fp32");
+  EXPECT_EQ(precision_name(plan_run(on_h100(true, DataType::kF32))), "tf32");
+  EXPECT_EQ(precision_name(plan_run(on_h100({}, DataType::kF32))), "fp32");
+  EXPECT_EQ(precision_name(plan_run(on_h100({}, DataType::kBf16))), "bf16");
+  EXPECT_EQ(precision_name(plan_run(on_h100(true, DataType::kF16))), "fp16");
+}
+
+// Budgets go from what the least of all needs to what the most of all needs, and each point is what
+// plan_run() says of its precision.
+TEST(Sweep, ComparesPrecisionsInTheSameBudgets) {
+  const std::map<std::string, RunOptions> by_name{{"fp32", on_h100(false, DataType::kF32)},
+                                                  {"tf32", on_h100(true, DataType::kF32)},
+                                                  {"bf16", on_h100({}, DataType::kBf16)}};
+  const std::vector<PlannedRun> runs{plan_run(by_name.at("fp32")), plan_run(by_name.at("tf32")),
+                                     plan_run(by_name.at("bf16"))};
+  const Sweep sweep =
+      sweep_budgets(runs, {.policies = {Policy::kOptimal, Policy::kOffloadNone}, .points = 4});
+  EXPECT_THAT(sweep.precisions, ElementsAre("fp32", "tf32", "bf16"));
+  ASSERT_EQ(sweep.points.size(), 4 * 2 * 3U);
+  std::uint64_t least = ~std::uint64_t{0};
+  std::uint64_t most = 0;
+  for (std::size_t each = 0; each < sweep.points.size(); ++each) {
+    const SweepPoint& point = sweep.points[each];
+    SCOPED_TRACE(series_name(sweep, point) + " " + std::to_string(point.budget_bytes));
+    EXPECT_EQ(point.precision, sweep.precisions[each % 3]);
+    EXPECT_EQ(point.policy, each / 3 % 2 == 0 ? Policy::kOptimal : Policy::kOffloadNone);
+    RunOptions options = by_name.at(point.precision);
+    options.policy = point.policy;
+    options.memory_bytes = point.budget_bytes;
+    const PlannedRun run = plan_run(options);
+    EXPECT_EQ(point.fits, run.fits());
+    EXPECT_EQ(point.peak_bytes, run.prediction.peak_bytes);
+    EXPECT_EQ(point.step_seconds, run.prediction.step_seconds);
+    EXPECT_EQ(point.oracle_step_seconds, oracle_step_seconds(run));
+    EXPECT_EQ(point.product_precisions, run.product_precisions());
+    least = std::min(least, point.smallest_budget_bytes);
+    most = point.policy == Policy::kOffloadNone ? std::max(most, point.smallest_budget_bytes) : most;
+  }
+  EXPECT_EQ(sweep.points.front().budget_bytes, least);
+  EXPECT_EQ(sweep.points.back().budget_bytes, most);
+  EXPECT_EQ(series_name(sweep, sweep.points[2]), "optimal in bf16");
+  // What precision buys: of the least budget, bf16 alone can make use.
+  EXPECT_FALSE(sweep.points[0].fits);
+  EXPECT_TRUE(sweep.points[2].fits);
+  EXPECT_EQ(sweep.last.plan.options.policy, Policy::kOptimal);
+  EXPECT_EQ(precision_name(sweep.last), "fp32");
+  EXPECT_EQ(sweep.last.target.budget_bytes, most);
+}
+
+TEST(Sweep, RefusesAPrecisionTwiceAndNone) {
+  const PlannedRun run = plan_run(on_titan("lenet", 8));
+  EXPECT_THAT(
+      [&] {
+        sweep_budgets({run, run}, {});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("--precision: fp32 is there twice")));
+  EXPECT_THAT([&] { sweep_budgets({}, {}); }, ThrowsMessage<InvalidArgument>(HasSubstr("--precision")));
+}
+
 TEST(Sweep, WhatCannotBeIsRefused) {
   const PlannedRun run = plan_run(on_titan("lenet", 8));
   const auto expect_refused = [&](const SweepOptions& options, const char* message) {
-    EXPECT_THAT([&] { sweep_budgets(run, options); }, ThrowsMessage<InvalidArgument>(HasSubstr(message)));
+    EXPECT_THAT([&] { sweep_budgets({run}, options); }, ThrowsMessage<InvalidArgument>(HasSubstr(message)));
   };
   expect_refused({.points = 1}, "--points 1");
   expect_refused({.policies = {}}, "--policy");
@@ -151,10 +222,10 @@ TEST(Sweep, WhatCannotBeIsRefused) {
 TEST(Sweep, RefusesTooManyPointsAndKeepsBudgetsInOrder) {
   const PlannedRun run = plan_run(
       {.model = {.model = "lenet", .batch = 8}, .device = "sim:titan-x", .policy = Policy::kOffloadNone});
-  EXPECT_THROW(sweep_budgets(run, {.points = 99999999999}), InvalidArgument);
+  EXPECT_THROW(sweep_budgets({run}, {.points = 99999999999}), InvalidArgument);
   for (const std::uint64_t bytes : {1152921504606846975ULL, ~0ULL}) {
     const Sweep sweep = sweep_budgets(
-        run, {.policies = {Policy::kOffloadNone}, .from_bytes = bytes, .to_bytes = bytes, .points = 4});
+        {run}, {.policies = {Policy::kOffloadNone}, .from_bytes = bytes, .to_bytes = bytes, .points = 4});
     ASSERT_EQ(sweep.points.size(), 1U);
     EXPECT_EQ(sweep.points.front().budget_bytes, bytes);
   }
