@@ -1,6 +1,7 @@
 // Steps of one network on one device, timed: what scripts/gpu-check's table is made of.
 //
 //   training_bench --model resnet50 --batch 64 --policy all --device cuda:0 [--memory BYTES] [--steps 20]
+//                  [--precision bf16] [--threads 2]
 //
 // prints one JSON object. The batch is random, the same at each step, and lies in page-locked memory from the
 // start, so that no data set is measured; the loss is read one step late, as the training loop does. A step's
@@ -34,6 +35,8 @@ struct Arguments {
   std::int64_t batch = 0;
   std::string device = "cuda:0";
   std::string policy = "none";
+  std::string precision = "fp32";
+  int threads = 0;
   std::uint64_t memory_bytes = 0;
   int steps = 20;
   bool graph = false;
@@ -52,13 +55,25 @@ Policy parse_policy(const std::string& text) {
   throw InvalidArgument("--policy " + text + ": use baseline, none, conv or all");
 }
 
+DataType parse_storage(const std::string& text) {
+  for (const DataType type : {DataType::kF32, DataType::kBf16, DataType::kF16}) {
+    if (to_string(type) == text) {
+      return type;
+    }
+  }
+  throw InvalidArgument("--precision " + text + ": use fp32, bf16 or fp16");
+}
+
 RunOptions to_run_options(const Arguments& arguments) {
-  RunOptions options{.model = {.model = arguments.model, .batch = arguments.batch},
-                     .device = arguments.device,
-                     .policy = parse_policy(arguments.policy),
-                     .tf32 = arguments.tf32,
-                     .training = {.optimizer = SgdSpec{.momentum = 0.9F}},
-                     .graph = arguments.graph};
+  RunOptions options{
+      .model = {.model = arguments.model, .batch = arguments.batch},
+      .device = arguments.device,
+      .threads = arguments.threads,
+      .policy = parse_policy(arguments.policy),
+      .tf32 = arguments.tf32,
+      .training = {.optimizer = SgdSpec{.momentum = 0.9F},
+                   .precision = {.storage = parse_storage(arguments.precision), .fp32_layers = {}}},
+      .graph = arguments.graph};
   if (arguments.memory_bytes != 0) {
     options.memory_bytes = arguments.memory_bytes;
   }
@@ -169,6 +184,7 @@ nlohmann::ordered_json measure(const Arguments& arguments) {
           {"policy", arguments.policy},
           {"graph", arguments.graph},
           {"tf32", arguments.tf32},
+          {"precision", arguments.precision},
           {"algorithms_source", run.catalog->algorithms_source()},
           {"budget_bytes", run.target.budget_bytes},
           {"library_bytes", run.target.library_bytes},
@@ -188,6 +204,8 @@ int run(int argc, char** argv) {
   app.add_option("--batch", arguments.batch)->required()->check(CLI::PositiveNumber);
   app.add_option("--device", arguments.device);
   app.add_option("--policy", arguments.policy);
+  app.add_option("--precision", arguments.precision, "fp32, bf16 or fp16");
+  app.add_option("--threads", arguments.threads, "compute threads of cpu; default: all cores");
   app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");

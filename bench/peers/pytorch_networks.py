@@ -8,17 +8,32 @@ def conv_relu(inputs, filters, kernel, stride=1, padding=0):
     return nn.Sequential(nn.Conv2d(inputs, filters, kernel, stride, padding), nn.ReLU(inplace=True))
 
 
-class Vgg16(nn.Sequential):
-    def __init__(self):
-        layers, channels = [], 3
-        for filters, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+class Vgg(nn.Sequential):
+    """Groups of (filters, convolutions), each halved after it, and hidden layers of so many outputs."""
+
+    def __init__(self, sample, groups, hidden, classes):
+        channels, side = sample[0], sample[1]
+        layers = []
+        for filters, convolutions in groups:
             for _ in range(convolutions):
                 layers.append(conv_relu(channels, filters, 3, padding=1))
                 channels = filters
             layers.append(nn.MaxPool2d(2))
-        layers += [nn.Flatten(), nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True), nn.Linear(4096, 4096),
-                   nn.ReLU(inplace=True), nn.Linear(4096, 1000)]
-        super().__init__(*layers)
+            side //= 2
+        layers.append(nn.Flatten())
+        inputs = channels * side * side
+        for outputs in hidden:
+            layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+            inputs = outputs
+        super().__init__(*layers, nn.Linear(inputs, classes))
+
+
+def vgg16():
+    return Vgg((3, 224, 224), ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), (4096, 4096), 1000)
+
+
+def fashion_vgg():
+    return Vgg((1, 28, 28), ((32, 2), (64, 2), (128, 2)), (256,), 10)
 
 
 class Bottleneck(nn.Module):
@@ -120,7 +135,8 @@ class DiceCrossEntropy(nn.Module):
 
 # Name: the network, what is recomputed as one piece, the input of a sample, classes, the shape of a target, the loss.
 NETWORKS = {
-    "vgg16": (Vgg16, nn.Sequential, (3, 224, 224), 1000, (), nn.CrossEntropyLoss),
+    "vgg16": (vgg16, nn.Sequential, (3, 224, 224), 1000, (), nn.CrossEntropyLoss),
+    "fashion-vgg": (fashion_vgg, nn.Sequential, (1, 28, 28), 10, (), nn.CrossEntropyLoss),
     "resnet50": (Resnet50, Bottleneck, (3, 224, 224), 1000, (), nn.CrossEntropyLoss),
     "googlenet": (Googlenet, Inception, (3, 224, 224), 1000, (), nn.CrossEntropyLoss),
     "unet": (Unet, TwoConvolutions, (1, 64, 64, 64), 2, (64, 64, 64), DiceCrossEntropy),

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Times steps of a network in PyTorch, as training_bench does: fp32, without TF32 unless --tf32 permits it, SGD with momentum, the batch copied from
-page-locked memory at each step, the loss read one step late. On other terms in one thing: PyTorch takes the fastest engine
-that it has timed, which need not give the same bits twice; ours does.
+"""Times steps of a network in PyTorch, as training_bench does: fp32, without TF32 unless --tf32 permits it, or bf16 as
+torch.autocast has it, SGD with momentum, the batch copied from page-locked memory at each step, the loss read one step
+late. On other terms in one thing: on a GPU, PyTorch takes the fastest engine that it has timed, which need not give the same
+bits twice; ours does.
 
 pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20] [--tf32]
-                [--allocator own|expandable|libvdnn_torch.so]
+                [--precision fp32|bf16] [--threads 2] [--allocator own|expandable|libvdnn_torch.so]
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
@@ -59,6 +60,7 @@ class Training:
             recompute(self.network, block)
         self.forward = torch.compile(self.network) if options.mode == "compiled" else self.network
         self.offload = options.mode == "offload"
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=options.precision == "bf16")
         self.loss = loss()
         on_gpu = device.type == "cuda"
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=1e-4, momentum=0.9,
@@ -78,7 +80,8 @@ class Training:
     def compute(self):
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autograd.graph.save_on_cpu(pin_memory=True) if self.offload else contextlib.nullcontext():
-            loss = self.loss(self.forward(self.x), self.target)
+            with self.autocast:
+                loss = self.loss(self.forward(self.x), self.target)
             loss.backward()
         self.optimizer.step()
         self.last_loss.copy_(loss.detach())
@@ -145,16 +148,20 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--threads", type=int, help="of the CPU (default: all cores)")
     parser.add_argument("--allocator")
     options = parser.parse_args()
     on_gpu = options.device.startswith("cuda")
+    if options.threads:
+        torch.set_num_threads(options.threads)
     peaks = use_allocator(options.allocator) if on_gpu else lambda: (0, 0)
     training = Training(options)
     step = training.captured() if options.mode == "graph" else training.step
     seconds = time_steps(step, options.steps, torch.cuda.synchronize if on_gpu else lambda: None)
     reserved, allocated = peaks()
     print(json.dumps({"model": options.model, "batch": options.batch, "mode": options.mode,
-                      "tf32": options.tf32, "pytorch": torch.__version__, "step_seconds": seconds,
+                      "tf32": options.tf32, "precision": options.precision, "pytorch": torch.__version__, "step_seconds": seconds,
                       "reserved_bytes": reserved, "allocated_bytes": allocated}))
 
 
