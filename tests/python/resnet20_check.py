@@ -13,70 +13,21 @@ the other does not, which is no error of either; with a million activations that
 itself in another precision included, and moves gradients by a percent.
 """
 
-import json
-import struct
 import sys
 from pathlib import Path
 
-import numpy
 import torch
 import torch.nn.functional as F
+
+from resnet20 import read, resnet20
 
 BOUND = 1e-4
 LEARNING_RATE = 0.1
 WEIGHT_DECAY = 5e-4
 
 
-def read(path):
-    """Name to array. (The safetensors package itself reads these files in another test.)"""
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + length])
-    types = {"F32": numpy.float32, "I32": numpy.int32}
-    tensors = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = (8 + length + offset for offset in entry["data_offsets"])
-            array = numpy.frombuffer(data[begin:end], types[entry["dtype"]])
-            tensor = torch.from_numpy(array.reshape(entry["shape"]).copy())
-            tensors[name] = tensor.double() if entry["dtype"] == "F32" else tensor
-    return tensors
-
-
-def channels_first(tensor):
-    return tensor.permute(0, 3, 1, 2).contiguous() if tensor.dim() == 4 else tensor
-
-
-def convolution_norm(x, p, name, stride, training):
-    filters = channels_first(p[name + ".filter"])
-    x = F.conv2d(x, filters, stride=stride, padding=filters.shape[2] // 2)
-    norm = name + "_bn"
-    return F.batch_norm(
-        x,
-        p[norm + ".running_mean"],
-        p[norm + ".running_variance"],
-        p[norm + ".scale"],
-        p[norm + ".shift"],
-        training=training,
-        momentum=0.1,
-        eps=1e-5,
-    )
-
-
-def resnet20(p, images, training):
-    x = F.relu(convolution_norm(channels_first(images), p, "conv1", 1, training))
-    for group in (1, 2, 3):
-        for block in (1, 2, 3):
-            name = f"block{group}_{block}"
-            stride = 2 if group > 1 and block == 1 else 1
-            y = F.relu(convolution_norm(x, p, name + "_conv1", stride, training))
-            y = convolution_norm(y, p, name + "_conv2", 1, training)
-            if name + "_shortcut.filter" in p:
-                x = convolution_norm(x, p, name + "_shortcut", stride, training)
-            x = F.relu(x + y)
-    x = F.avg_pool2d(x, x.shape[2:]).flatten(1)
-    weights = p["fc.filter"].reshape(p["fc.filter"].shape[0], -1)
-    return F.linear(x, weights, p["fc.bias"])
+def read_in_double(path):
+    return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in read(path).items()}
 
 
 class Comparison:
@@ -105,7 +56,7 @@ def main():
         return 2
     directory = Path(sys.argv[1])
     torch.set_num_threads(1)
-    before, after, step = (read(directory / f"{name}.safetensors") for name in ("before", "after", "step"))
+    before, after, step = (read_in_double(directory / f"{name}.safetensors") for name in ("before", "after", "step"))
     trained = [name[: -len(".gradient")] for name in step if name.endswith(".gradient")]
     p = {name: tensor.clone() for name, tensor in before.items() if not name.endswith(".momentum")}
     for name in trained:

@@ -6,48 +6,26 @@
 // logits, the loss and every gradient of the step between them, the loss and the logits of inference after
 // it).
 
-#include <exception>
+#include <array>
+#include <cstdint>
 #include <filesystem>
-#include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "src/base/random.h"
+#include "tests/reference/tensor_file.h"
 #include "vdnn/checkpoint.h"
-#include "vdnn/safetensors.h"
 #include "vdnn/session.h"
 
 namespace vdnn {
 namespace {
 
+using testing::named;
+
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kExtent = 16;
-
-struct NamedTensor {
-  SafetensorsTensor tensor;
-  std::vector<std::byte> data;
-};
-
-template <class Number>
-NamedTensor named(const std::string& name, DataType type, const Dims& dims,
-                  const std::vector<Number>& numbers) {
-  const auto bytes = std::as_bytes(std::span(numbers));
-  return {.tensor = {.name = name, .data_type = type, .dims = dims}, .data = {bytes.begin(), bytes.end()}};
-}
-
-void write(const std::filesystem::path& path, const std::vector<NamedTensor>& all) {
-  std::vector<SafetensorsTensor> tensors;
-  tensors.reserve(all.size());
-  for (const NamedTensor& one : all) {
-    tensors.push_back(one.tensor);
-  }
-  SafetensorsWriter writer(path, tensors);
-  for (const NamedTensor& one : all) {
-    writer.write(one.data);
-  }
-  writer.commit();
-}
 
 // The zoo's network, with its logits given back to the host.
 RunOptions options_of() {
@@ -86,10 +64,11 @@ void dump(const std::filesystem::path& directory) {
   const std::array<Session::Bytes, 2> inputs{std::as_bytes(std::span(images)),
                                              std::as_bytes(std::span(targets))};
   const auto loss = static_cast<float>(session.step(inputs, 0.1F).loss);
-  std::vector<NamedTensor> step{named("images", DataType::kF32, {kBatch, kExtent, kExtent, 3}, images),
-                                named("targets", DataType::kI32, {kBatch}, targets),
-                                named("loss", DataType::kF32, {}, std::vector<float>{loss}),
-                                named("logits", DataType::kF32, {kBatch, kClasses}, session.result("fc.y"))};
+  std::vector<testing::NamedTensor> step{
+      named("images", DataType::kF32, {kBatch, kExtent, kExtent, 3}, images),
+      named("targets", DataType::kI32, {kBatch}, targets),
+      named("loss", DataType::kF32, {}, std::vector<float>{loss}),
+      named("logits", DataType::kF32, {kBatch, kClasses}, session.result("fc.y"))};
   for (const std::string& gradient : gradients) {
     const std::string parameter = gradient.substr(0, gradient.rfind('.'));
     step.push_back(
@@ -98,22 +77,12 @@ void dump(const std::filesystem::path& directory) {
   save_checkpoint(directory / "after.safetensors", session);
   const auto inference_loss = static_cast<float>(session.evaluate(inputs).loss);
   step.push_back(named("inference_loss", DataType::kF32, {}, std::vector<float>{inference_loss}));
-  write(directory / "step.safetensors", step);
+  testing::write_tensors(directory / "step.safetensors", step);
 }
 
 }  // namespace
 }  // namespace vdnn
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: resnet20_dump DIRECTORY\n";
-    return 2;
-  }
-  try {
-    vdnn::dump(argv[1]);
-  } catch (const std::exception& error) {
-    std::cerr << "resnet20_dump: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  return vdnn::testing::dump_main(argc, argv, vdnn::dump);
 }
