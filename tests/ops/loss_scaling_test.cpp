@@ -57,7 +57,7 @@ class LossScalingOps : public ::testing::TestWithParam<TestedLibrary> {
     op.set(kX, array_of(state));
     op.set(kX1, array_of({1, 1, skips ? 1.0 : 0.0, state[0], state[2]}));
     op.run(0);
-    const std::vector<double> apart = op.get(kY).data;
+    std::vector<double> apart = op.get(kY).data;
     op.run(0, {.algorithm = 0, .in_place = op.recipe(0).may_overwrite.at(0)});
     EXPECT_EQ(op.get(kX).data, apart);
     return apart;

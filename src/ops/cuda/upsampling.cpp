@@ -20,25 +20,23 @@ UpsamplingShape shape_of(const UpsamplingSpec& spec, const Dims& input) {
   return shape;
 }
 
-template <template <class> class Forward, class Format>
-OpKernel forward_kernel(const UpsamplingShape& shape, std::uint64_t elements) {
-  return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launcher.launch(Forward<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
-                                    .y = write_pointer<Stored<Format>>(operands, 0),
-                                    .shape = shape,
-                                    .elements = elements});
-  };
+// `Upsample`: the kernel of a mode, over maps of a format.
+template <class Upsample, class Format>
+void launch_forward(const Launcher& launcher, const OpOperands& operands, const UpsamplingShape& shape) {
+  launcher.launch(Upsample{.x = read_pointer<Stored<Format>>(operands, 0),
+                           .y = write_pointer<Stored<Format>>(operands, 0),
+                           .shape = shape,
+                           .elements = operands.writes[0].bytes / sizeof(Stored<Format>)});
 }
 
 template <class Format>
-OpKernel gathering_kernel(const UpsamplingShape& shape, bool linear, std::uint64_t elements) {
-  return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launcher.launch(UpsampleBackward<Format>{.dy = read_pointer<Stored<Format>>(operands, 0),
-                                             .dx = write_pointer<Stored<Format>>(operands, 0),
-                                             .shape = shape,
-                                             .linear = linear,
-                                             .elements = elements});
-  };
+void launch_backward(const Launcher& launcher, const OpOperands& operands, const UpsamplingShape& shape,
+                     bool linear) {
+  launcher.launch(UpsampleBackward<Format>{.dy = read_pointer<Stored<Format>>(operands, 0),
+                                           .dx = write_pointer<Stored<Format>>(operands, 0),
+                                           .shape = shape,
+                                           .linear = linear,
+                                           .elements = operands.writes[0].bytes / sizeof(Stored<Format>)});
 }
 
 }  // namespace
@@ -50,15 +48,19 @@ LayerRecipe make_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mod
 OpKernel make_kernel(const UpsamplingSpec& spec, const KernelRequest& request) {
   const UpsamplingShape shape = shape_of(spec, request.op.layer_inputs[0].dims);
   const bool linear = spec.mode == UpsamplingMode::kLinear;
-  const TensorType& input = request.op.layer_inputs[0];
-  return ops::with_format(input.data_type, [&]<class Format>(Format) {
-    if (request.op.direction != Direction::kForward) {
-      return gathering_kernel<Format>(shape, linear, input.elements());
-    }
-    const std::uint64_t elements = request.op.layer_outputs[0].elements();
-    return linear ? forward_kernel<UpsampleLinear, Format>(shape, elements)
-                  : forward_kernel<UpsampleNearest, Format>(shape, elements);
-  });
+  const DataType type = request.op.layer_inputs[0].data_type;
+  const bool forward = request.op.direction == Direction::kForward;
+  return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
+    ops::with_format(type, [&]<class Format>(Format) {
+      if (!forward) {
+        launch_backward<Format>(launcher, operands, shape, linear);
+      } else if (linear) {
+        launch_forward<UpsampleLinear<Format>, Format>(launcher, operands, shape);
+      } else {
+        launch_forward<UpsampleNearest<Format>, Format>(launcher, operands, shape);
+      }
+    });
+  };
 }
 
 }  // namespace vdnn::cuda

@@ -83,6 +83,19 @@ TEST(CudaOps, CompileRefusesAlgorithmsThatAreNotThere) {
   EXPECT_THROW(library->compile(op.tape(), std::vector<std::uint32_t>{0, 1}), InvalidArgument);
 }
 
+// The vendors' libraries are asked for fp32 only.
+TEST(CudaOps, CompileRefusesNarrowMapsOfAVendorsLayerByName) {
+  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
+  const LayerCase pooling = pooling_case("", {2, 4, 6, 6}, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}});
+  EXPECT_NO_THROW(OpHarness(*library, pooling));
+  try {
+    const OpHarness op(*library, in_type(pooling, DataType::kBf16));
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(std::string(error.what()), "op 'op0': cuda computes it in fp32 only, and its maps are bf16");
+  }
+}
+
 TEST(CudaOps, PackingRefusesWhatIsNoParameter) {
   const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
   OpHarness op(*library, same_shape_case("", GroupNormalizationSpec{.groups = 2}, {2, 4, 3, 3}));
