@@ -133,7 +133,6 @@ constexpr std::array kNotRun{
     NotRun{"bench/", "measures for minutes; a moment of each program is a test of its own"},
     NotRun{"build/release/bench/", "measures for minutes; a moment of each program is a test of its own"},
     NotRun{"build/release/tests/", "is a test of its own"},
-    NotRun{"tests/reference/torch_test", "is a test of its own; wants PyTorch"},
     NotRun{"cmake ", "configures, builds or installs; tests/install/ does"},
     NotRun{"ctest ", "runs this test"},
     NotRun{"clang-format", "a tool of scripts/test --all"},
