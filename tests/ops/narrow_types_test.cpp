@@ -131,6 +131,7 @@ std::vector<LayerCase> other_layers() {
   layers.push_back(same_shape_case("leaky_relu", ReluSpec{0.25F}, {2, 3, 5}));
   layers.push_back(same_shape_case("sigmoid", SigmoidSpec{}, {1, 3, 4, 5, 6}));
   layers.push_back(same_shape_case("dropout", DropoutSpec{.probability = 0.3F, .key = 5}, {3, 7, 5, 3}));
+  layers.push_back(same_shape_case("batch_normalization_of_32", BatchNormalizationSpec{}, {3, 32, 7, 5}));
   layers.push_back(
       same_shape_case("batch_normalization_of_volumes", BatchNormalizationSpec{}, {2, 5, 3, 4, 2}));
   layers.push_back(same_shape_case("group_normalization", GroupNormalizationSpec{.groups = 3}, {2, 6, 5, 3}));

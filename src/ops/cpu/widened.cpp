@@ -40,6 +40,12 @@ bool windows_are_apart(const PoolingSpec& spec) {
   return std::ranges::equal(spec.kernel, spec.stride, std::ranges::less_equal{});
 }
 
+// Over several ranks loops of our own make the statistics. Of channels that are not whole vectors of 16,
+// oneDNN 2.6 has no fast bf16 kernel.
+bool is_normalised_in_bf16(const BatchNormalizationSpec& spec, const TensorType& type) {
+  return spec.ranks == 1 && type.dims.size() > 1 && type.dims[1] % 16 == 0;
+}
+
 // By oneDNN's bf16 kernels. Not where it has references alone, which are slower than the way by fp32.
 bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const LayerTypes& types) {
   if (!context.multiplies_bf16 || !all_bf16(types.inputs) || !all_bf16(types.outputs)) {
@@ -51,7 +57,7 @@ bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const Layer
         if constexpr (requires { filter_layer(context, known, types); }) {
           return has_fast_passes(filter_layer(context, known, types));
         } else if constexpr (std::is_same_v<Spec, BatchNormalizationSpec>) {
-          return known.ranks == 1;  // over several ranks loops of our own make the statistics
+          return is_normalised_in_bf16(known, types.inputs[0]);
         } else if constexpr (std::is_same_v<Spec, PoolingSpec>) {
           return windows_are_apart(known);  // oneDNN 2.6 sums gradients of windows that overlap in bf16
         } else {
