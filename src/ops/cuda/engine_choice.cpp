@@ -16,7 +16,8 @@ int rounding(const Engine& engine) {
 // Is `engine` permitted wherever `other` is?
 bool replaces(const Engine& engine, const Engine& other) {
   return engine.workspace_bytes <= other.workspace_bytes &&
-         (engine.deterministic() || !other.deterministic()) && rounding(engine) <= rounding(other);
+         (engine.deterministic() || !other.deterministic()) &&
+         (!engine.rounds_sums() || other.rounds_sums()) && rounding(engine) <= rounding(other);
 }
 
 }  // namespace
@@ -39,20 +40,26 @@ bool Engine::rounds_to_tf32() const {
          !has(NumericalNote::kUnknown);
 }
 
+bool Engine::rounds_sums() const {
+  return has(NumericalNote::kReducedPrecisionReduction) || has(NumericalNote::kUnknown);
+}
+
 bool is_generic_engine(std::string_view name) {
   return name == "eng0";
 }
 
 EngineLimits training_limits(ProductPrecision precision) {
+  const bool narrow = precision == ProductPrecision::kFp16 || precision == ProductPrecision::kBf16;
   return {.workspace_bytes = std::numeric_limits<std::uint64_t>::max(),
           .deterministic = true,
-          .rounded_inputs = precision == ProductPrecision::kFp16 || precision == ProductPrecision::kBf16,
-          .tf32 = precision == ProductPrecision::kTf32};
+          .rounded_inputs = narrow,
+          .tf32 = precision == ProductPrecision::kTf32,
+          .fp32_sums = narrow};
 }
 
 bool permits(const EngineLimits& limits, const Engine& engine) {
   return engine.workspace_bytes <= limits.workspace_bytes &&
-         (engine.deterministic() || !limits.deterministic) &&
+         (engine.deterministic() || !limits.deterministic) && (!engine.rounds_sums() || !limits.fp32_sums) &&
          (!engine.rounds_inputs() || limits.rounded_inputs || (limits.tf32 && engine.rounds_to_tf32()));
 }
 

@@ -20,9 +20,9 @@ namespace vdnn::cuda {
 
 // What cuDNN says of an engine's numbers.
 enum class NumericalNote : std::uint8_t {
-  kTensorCore,         // of fp32: inputs are rounded to TF32
-  kDownConvertInputs,  // inputs are rounded to a smaller type
-  kReducedPrecisionReduction,
+  kTensorCore,                 // of fp32: inputs are rounded to TF32
+  kDownConvertInputs,          // inputs are rounded to a smaller type
+  kReducedPrecisionReduction,  // of narrow types: sums are not fp32 throughout
   kFft,
   kNondeterministic,
   kWinograd,
@@ -42,6 +42,8 @@ struct Engine {
   bool rounds_inputs() const;
   // To TF32, of fp32, and nothing smaller.
   bool rounds_to_tf32() const;
+  // Are sums of narrow types kept in less than fp32?
+  bool rounds_sums() const;
   friend bool operator==(const Engine&, const Engine&) = default;
 };
 
@@ -63,13 +65,15 @@ struct EngineLimits {
   bool rounded_inputs = true;
   // Where they are not permitted: those all the same that round fp32 to TF32 and no further.
   bool tf32 = false;
+  // Only engines that sum in fp32 throughout, for narrow types.
+  bool fp32_sums = false;
 };
 
 using vdnn::ProductPrecision;
 using vdnn::ProductPrecisions;
 
-// What training may take: products of that precision, the same bits twice, whatever the workspace. Factors
-// are fp32 for fp32 and TF32, else of that type, and then rounded no further.
+// What training may take: products of that precision, summed in fp32, the same bits twice, whatever the
+// workspace. Factors are fp32 for fp32 and TF32, else of that type, and then rounded no further.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);

@@ -32,13 +32,20 @@ std::vector<Engine> EngineSource::list(const EngineQuestion& question) const {
   return trusted(question, do_list(question), name());
 }
 
-std::string to_string(const EngineQuestion& question) {
+QuestionTexts texts_of(const EngineQuestion& question) {
   const ops::Convolution& c = question.convolution;
-  return std::string(to_string(question.elements)) + " convolution, " + name_of(question.direction) +
-         ", batch " + std::to_string(c.batch) + ", " + shape(c.input_channels, c.input) + " to " +
-         shape(c.output_channels, c.output) + ", window " + to_string(c.kernel) + ", stride " +
-         to_string(c.stride) + ", padding " + to_string(c.padding) + ", dilation " +
-         to_string(ops::dilation_of(c)) + ", groups " + std::to_string(c.groups);
+  return {.convolution = "batch " + std::to_string(c.batch) + ", " + shape(c.input_channels, c.input) +
+                         " to " + shape(c.output_channels, c.output) + ", window " + to_string(c.kernel) +
+                         ", stride " + to_string(c.stride) + ", padding " + to_string(c.padding) +
+                         ", dilation " + to_string(ops::dilation_of(c)) + ", groups " +
+                         std::to_string(c.groups),
+          .pass = name_of(question.direction),
+          .elements = to_string(question.elements)};
+}
+
+std::string to_string(const EngineQuestion& question) {
+  const QuestionTexts texts = texts_of(question);
+  return texts.elements + " convolution, " + texts.pass + ", " + texts.convolution;
 }
 
 }  // namespace vdnn::cuda

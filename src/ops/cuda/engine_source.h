@@ -2,6 +2,7 @@
 // Who says which engines a GPU has for a convolution: cuDNN itself (convolution_engines.h), or what it said
 // once and was written down (recorded_engines.h). Both answer the same question alike.
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,7 +22,15 @@ struct EngineQuestion {
   DataType elements = DataType::kF32;
 };
 
-// Everything that the answer depends on, in one line: different questions, different texts.
+// Everything that the answer depends on, as texts: different questions, different texts.
+struct QuestionTexts {
+  std::string convolution;  // "batch 64, 3x16x16 to ..."
+  std::string pass;         // "data gradient"
+  std::string elements;     // "bf16"
+  friend auto operator<=>(const QuestionTexts&, const QuestionTexts&) = default;
+};
+QuestionTexts texts_of(const EngineQuestion& question);
+// In one line.
 std::string to_string(const EngineQuestion& question);
 
 // There is no engine for the question, or none is known. Another source may have one: a network is not wrong

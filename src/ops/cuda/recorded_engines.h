@@ -3,6 +3,9 @@
 // each answer only the engines that some limits make the choice are kept (engine_choice.h), so that choices
 // are those that cuDNN's whole list leads to. A question that nobody asked then has no answer here:
 // workspaces are not extrapolated.
+//
+// The text names each engine once, and each convolution; an answer that is the same for two types is there
+// once. Together that is a sixth of what answers take that are written out.
 
 #include <map>
 #include <span>
@@ -23,7 +26,7 @@ class RecordedEngines final : public EngineSource {
 
   // "cudnn 9.19.0, recorded"
   std::string name() const override;
-  // JSON (docs/engines.schema.json), a line a question, in the order of their texts.
+  // JSON (docs/engines.schema.json), one line per engine and per convolution, in the order of their texts.
   std::string text() const;
 
  private:
@@ -31,7 +34,7 @@ class RecordedEngines final : public EngineSource {
   std::vector<Engine> do_list(const EngineQuestion& question) const override;
 
   std::string source_;
-  std::map<std::string, std::vector<Engine>> answers_;  // by the text of the question
+  std::map<QuestionTexts, std::vector<Engine>> answers_;
 };
 
 }  // namespace vdnn::cuda

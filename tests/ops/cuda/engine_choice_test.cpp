@@ -60,6 +60,19 @@ TEST(EngineChoice, WhatTf32WouldChooseIsKept) {
   EXPECT_EQ(choosable(two), two);
 }
 
+// Narrow factors are multiplied as they are and summed in fp32, by a later engine if need be; fp32 is summed
+// so by all of them.
+TEST(EngineChoice, TrainingInNarrowTypesSumsInFp32) {
+  const std::vector<Engine> two{
+      {.name = "short sums", .workspace_bytes = 0, .notes = {kTensorCore, kReducedPrecisionReduction}},
+      {.name = "fp32 sums", .workspace_bytes = 0, .notes = {kTensorCore}}};
+  EXPECT_EQ(choosable(two), two);
+  for (const ProductPrecision narrow : {ProductPrecision::kBf16, ProductPrecision::kFp16}) {
+    EXPECT_EQ(choose_engine(two, training_limits(narrow)), Position(1));
+  }
+  EXPECT_EQ(choose_engine(two, training_limits(ProductPrecision::kTf32)), Position(0));
+}
+
 TEST(EngineChoice, WhatNoLimitsChooseIsNotKept) {
   EXPECT_EQ(choosable(engines()), engines());  // each is smaller than those before it
   std::vector<Engine> more = engines();

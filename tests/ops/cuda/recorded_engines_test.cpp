@@ -12,6 +12,7 @@
 
 #include "report/json_schema.h"
 #include "src/ops/cuda/known_gpus.h"
+#include "src/ops/product_names.h"
 #include "tests/ops/cuda/zoo_questions.h"
 #include "vdnn/sim_device.h"
 
@@ -80,6 +81,43 @@ TEST(RecordedEngines, ComeBackFromTheirText) {
   EXPECT_EQ(read.name(), "library 1.2, recorded");
 }
 
+// As for most convolutions in bf16 and fp16.
+TEST(RecordedEngines, WriteAnAnswerOnceThatTypesShare) {
+  EngineQuestion narrow = question(1);
+  const auto text_with = [&](DataType elements) {
+    narrow.elements = elements;
+    return RecordedEngines(Source(), std::array{question(1), narrow}).text();
+  };
+  const std::string text = text_with(DataType::kBf16);
+  EXPECT_THAT(text, HasSubstr("\"bf16 fp32\":[["));
+  EXPECT_EQ(text.size(), RecordedEngines(Source(), std::array{question(1)}).text().size() + 5);
+  narrow.elements = DataType::kBf16;
+  EXPECT_EQ(RecordedEngines(text).list(narrow), choosable(Source().list(narrow)));
+  EXPECT_EQ(RecordedEngines(text).text(), text);
+  narrow.elements = DataType::kF16;
+  EXPECT_THROW(RecordedEngines(text).list(narrow), NoEngine);
+}
+
+TEST(RecordedEngines, WriteAnswersApartThatDiffer) {
+  // Of four bytes, unlike those of two.
+  class OfTypes final : public EngineSource {
+   public:
+    std::vector<Engine> do_list(const EngineQuestion& asked) const override {
+      return {{.name = "eng1", .workspace_bytes = size_of(asked.elements)}, {.name = "eng0"}};
+    }
+    std::string name() const override { return "library 1.2"; }
+  };
+  std::vector<EngineQuestion> asked(3, question(1));
+  asked[1].elements = DataType::kBf16;
+  asked[2].elements = DataType::kF16;
+  const RecordedEngines recorded(OfTypes(), asked);
+  EXPECT_THAT(recorded.text(),
+              AllOf(HasSubstr("\"bf16 fp16\":[[1,2],[0,0]]"), HasSubstr("\"fp32\":[[1,4],[0,0]]")));
+  for (const EngineQuestion& each : asked) {
+    EXPECT_EQ(RecordedEngines(recorded.text()).list(each), OfTypes().list(each));
+  }
+}
+
 TEST(RecordedEngines, ANoteThatALaterVersionHasIsUnknown) {
   const RecordedEngines recorded(Source(), kAsked);
   std::string text = recorded.text();
@@ -104,12 +142,16 @@ TEST(RecordedEngines, WhatIsNoRecordIsRefused) {
   };
   for (const std::string& damaged :
        {std::string(), std::string("[]"), text.substr(0, text.size() / 2),
-        with("\"schema\": 1", "\"schema\": 2"), with("\"type\": \"engines\"", "\"type\": \"step\""),
-        with("\"source\"", "\"sauce\""), with("\"engines\": {", "\"motors\": {"), with("\"eng0\"", "7"),
-        with("\"name\"", "\"nam\""), with("[{", "[[[[[[{"), with("[\"fft\"]", "[0]"),
+        with("\"schema\": 2", "\"schema\": 1"), with("\"type\": \"engines\"", "\"type\": \"step\""),
+        with("\"source\"", "\"sauce\""), with("\"engines\": [", "\"motors\": ["),
+        with("\"convolutions\": {", "\"questions\": {"), with("\"eng0\"", "7"),
+        with("[\"eng0\"", "[[\"eng0\""), with("\"fp32\":[[", "\"fp32\":[[[[["), with("\"fft\"", "0"),
+        with("[\"eng without notes\"]", "[]"),
+        // No engine of the table, and an answer twice.
+        with("\"fp32\":[[1,", "\"fp32\":[[10,"), with("\"fp32\":", "\"fp32 fp32\":"),
         // A count below zero was read as one near 2^64, a broken one as a whole one, objects as arrays.
-        with("\"workspace_bytes\":", "\"workspace_bytes\":-"),
-        with("\"workspace_bytes\":", "\"workspace_bytes\":0."), with("[\"fft\"]", "{\"a\": \"fft\"}")}) {
+        with("\"fp32\":[[1,", "\"fp32\":[[1,-"), with("\"fp32\":[[1,", "\"fp32\":[[1,0."),
+        with("\"fp32\":[[1,", "\"fp32\":[[-1,"), with("[\"eng3\",\"fft\"]", "{\"a\": \"fft\"}")}) {
     EXPECT_THROW(RecordedEngines{damaged}, DataError) << damaged.substr(0, 60);
   }
 }
@@ -161,14 +203,29 @@ TEST(KnownGpus, HaveTheMemoryThatTheirSimulationHas) {
   }
 }
 
+// In every type that networks train in, with an engine for each of them.
 TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
   for (const KnownGpu& gpu : known_gpus()) {
     const RecordedEngines recorded(gpu.recorded_engines);
     EXPECT_TRUE(recorded.name().starts_with("cudnn 9.")) << recorded.name();
+    std::set<DataType> types;
     for (const EngineQuestion& asked : recorded_questions()) {
-      EXPECT_FALSE(recorded.list(asked).empty()) << gpu.name;
+      types.insert(asked.elements);
+      EXPECT_TRUE(
+          choose_engine(recorded.list(asked), training_limits(ops::product_precision(asked.elements))))
+          << gpu.name << ": " << to_string(asked);
     }
+    EXPECT_EQ(types, (std::set{DataType::kF32, DataType::kBf16, DataType::kF16}));
   }
+}
+
+// In the library: less for three types than fp32 alone took with each answer written out.
+TEST(KnownGpus, HaveRecordsThatTakeLessThanAMegabyte) {
+  std::size_t bytes = 0;
+  for (const KnownGpu& gpu : known_gpus()) {
+    bytes += gpu.recorded_engines.size();
+  }
+  EXPECT_LT(bytes, 1'000'000U);
 }
 
 }  // namespace

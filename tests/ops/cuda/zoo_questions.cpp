@@ -49,7 +49,7 @@ std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const Da
 }
 
 std::vector<EngineQuestion> recorded_questions() {
-  constexpr std::array kElements{DataType::kF32};
+  constexpr std::array kElements{DataType::kF32, DataType::kBf16, DataType::kF16};
   return zoo_questions(ModelOptions{}.batch, kElements);
 }
 
