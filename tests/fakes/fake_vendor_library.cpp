@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <span>
 #include <utility>
 
+#include "src/tape/narrow_values.h"
 #include "tests/ops/channels_last.h"
 #include "tests/ops/reference_windows.h"
 #include "vdnn/error.h"
@@ -22,10 +24,6 @@ using reference::Array;
 constexpr std::uint64_t kOperandAlignment = 16;
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
-std::uint64_t bytes_of(const Dims& dims) {
-  return TensorType{.dims = dims}.bytes();
-}
-
 // What the result is computed with: the reads in logical order.
 using Compute = std::function<Array(const std::vector<Array>&)>;
 
@@ -33,8 +31,8 @@ class FakeOp final : public cuda::VendorOp {
  public:
   struct Parts {
     std::string name;
-    std::vector<Dims> reads;
-    Dims write;
+    std::vector<TensorType> reads;
+    TensorType write;
     std::uint64_t workspace_bytes = 0;
     Compute compute;
   };
@@ -63,14 +61,19 @@ class FakeOp final : public cuda::VendorOp {
                 std::numeric_limits<float>::quiet_NaN());
     std::vector<Array> reads;
     for (std::size_t i = 0; i < parts.reads.size(); ++i) {
-      reads.push_back(from_channels_last(parts.reads[i], floats_at(call.reads[i])));
+      reads.push_back(from_channels_last(parts.reads[i].dims,
+                                         widened(parts.reads[i].data_type, bytes_at(call.reads[i]))));
     }
-    const std::vector<float> result = to_channels_last(parts.compute(reads));
-    std::ranges::copy(result, pointer_to<float>(call.write.begin));
+    // Single precision, and of that the nearest number of the type.
+    std::vector<float> result = to_channels_last(parts.compute(reads));
+    if (is_narrow(parts.write.data_type)) {
+      narrow_in_place(parts.write.data_type, reinterpret_cast<std::byte*>(result.data()), result.size());
+    }
+    std::memcpy(pointer_to<void>(call.write.begin), result.data(), call.write.bytes);
   }
 
-  static std::span<const float> floats_at(const AddressRange& range) {
-    return {pointer_to<const float>(range.begin), range.bytes / sizeof(float)};
+  static std::span<const std::byte> bytes_at(const AddressRange& range) {
+    return {pointer_to<const std::byte>(range.begin), range.bytes};
   }
 
   void require(bool kept, const std::string& what) const {
@@ -79,10 +82,10 @@ class FakeOp final : public cuda::VendorOp {
     }
   }
 
-  void check_operand(const AddressRange& range, const Dims& dims) const {
+  void check_operand(const AddressRange& range, const TensorType& type) const {
     require(range.begin % kOperandAlignment == 0, "misaligned operand");
-    require(range.bytes == bytes_of(dims),
-            std::to_string(range.bytes) + " bytes for an operand of " + to_string(dims));
+    require(range.bytes == type.bytes(), std::to_string(range.bytes) + " bytes for an operand of " +
+                                             to_string(type.dims) + " in " + to_string(type.data_type));
   }
 
   void check(const VendorOperands& operands) const {
@@ -111,7 +114,8 @@ class FakeEngines final : public cuda::EngineSource {
     // As large as what is read, which differs from pass to pass.
     const ops::Convolution& c = question.convolution;
     const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);
-    return {{.name = "large", .workspace_bytes = workspace}, {.name = "small"}};
+    return {{.name = fake_engine_name("large", question.elements), .workspace_bytes = workspace},
+            {.name = fake_engine_name("small", question.elements)}};
   }
   std::string name() const override { return "fake engines"; }
 };
@@ -164,11 +168,30 @@ Array pooled(const PoolingSpec& spec, bool forward, const std::vector<Array>& re
 }
 
 // Of what X, Y and dY are read by.
-std::vector<Dims> map_reads(Direction direction, const Dims& x, const Dims& y) {
-  return direction == Direction::kForward ? std::vector<Dims>{x} : std::vector<Dims>{x, y, y};
+std::vector<TensorType> map_reads(Direction direction, const TensorType& x, const TensorType& y) {
+  return direction == Direction::kForward ? std::vector<TensorType>{x} : std::vector<TensorType>{x, y, y};
+}
+
+void require_floating(const std::string& what, DataType type) {
+  if (!is_floating(type)) {
+    throw DeviceError("fake vendor library: " + what + " of " + to_string(type));
+  }
+}
+
+// Those of cuBLASLt's table for sums in fp32.
+void require_types(const cuda::MatrixProduct& p) {
+  require_floating("matrix product", p.factors);
+  if ((p.result != p.factors && p.result != DataType::kF32) || (p.tf32 && p.factors != DataType::kF32)) {
+    throw DeviceError(std::string("fake vendor library: no product of ") + to_string(p.factors) + " in " +
+                      to_string(p.result) + (p.tf32 ? " by way of TF32" : ""));
+  }
 }
 
 }  // namespace
+
+std::string fake_engine_name(const std::string& name, DataType elements) {
+  return is_narrow(elements) ? name + " of " + to_string(elements) : name;
+}
 
 std::shared_ptr<const cuda::EngineSource> make_fake_engines() {
   return std::make_shared<FakeEngines>();
@@ -181,6 +204,7 @@ FakeVendorLibrary::FakeVendorLibrary(HostLaunch launch)
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::EngineQuestion& question,
                                                                const std::string& engine) {
+  require_floating("convolution", question.elements);
   const std::vector<cuda::Engine> engines = engines_->list(question);
   const auto chosen = std::ranges::find(engines, engine, &cuda::Engine::name);
   const ops::Convolution& c = question.convolution;
@@ -192,21 +216,24 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::Engin
   const Dims w = joined({c.output_channels, c.input_channels / c.groups}, c.kernel);
   const reference::Window window{c.kernel, c.stride, c.padding, ops::dilation_of(c)};
   FakeOp::Parts parts{.name = "convolution " + engine, .workspace_bytes = chosen->workspace_bytes};
+  const auto typed = [&](const Dims& dims) {
+    return TensorType{.data_type = question.elements, .dims = dims};
+  };
   switch (question.direction) {
     case Direction::kForward:
-      parts.reads = {x, w};
-      parts.write = y;
+      parts.reads = {typed(x), typed(w)};
+      parts.write = typed(y);
       break;
     case Direction::kBackwardData:
-      parts.reads = {y, w};
-      parts.write = x;
+      parts.reads = {typed(y), typed(w)};
+      parts.write = typed(x);
       break;
     default:
-      parts.reads = {x, y};
-      parts.write = w;
+      parts.reads = {typed(x), typed(y)};
+      parts.write = typed(w);
   }
   parts.compute = [x, w, window, direction = question.direction,
-                   write = parts.write](const std::vector<Array>& reads) {
+                   write = parts.write.dims](const std::vector<Array>& reads) {
     Array result(write);
     reference::for_each_product(
         x, w, window, [&](const reference::Product& each) { add_product(each, direction, reads, result); });
@@ -216,25 +243,29 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::Engin
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::matrix_product(const cuda::MatrixProduct& p) {
-  const auto matrix = [](bool transposed, std::int64_t rows, std::int64_t columns) {
-    return transposed ? Dims{columns, rows} : Dims{rows, columns};
+  require_types(p);
+  const auto factor = [&](bool transposed, std::int64_t rows, std::int64_t columns) {
+    return TensorType{.data_type = p.factors, .dims = transposed ? Dims{columns, rows} : Dims{rows, columns}};
   };
   return std::make_unique<FakeOp>(
       FakeOp::Parts{
           .name = "matrix product",
-          .reads = {matrix(p.transposed_a, p.rows, p.inner), matrix(p.transposed_b, p.inner, p.columns)},
-          .write = {p.rows, p.columns},
+          .reads = {factor(p.transposed_a, p.rows, p.inner), factor(p.transposed_b, p.inner, p.columns)},
+          .write = {.data_type = p.result, .dims = {p.rows, p.columns}},
           .workspace_bytes = p.most_workspace_bytes / 2,
           .compute = [p](const std::vector<Array>& reads) { return product(p, reads[0], reads[1]); }},
       record_, launch_);
 }
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingProblem& problem) {
+  require_floating("pooling", problem.elements);
   const bool forward = problem.direction == Direction::kForward;
+  const TensorType x{.data_type = problem.elements, .dims = problem.x};
+  const TensorType y{.data_type = problem.elements, .dims = problem.y};
   return std::make_unique<FakeOp>(
       FakeOp::Parts{.name = "pooling",
-                    .reads = map_reads(problem.direction, problem.x, problem.y),
-                    .write = forward ? problem.y : problem.x,
+                    .reads = map_reads(problem.direction, x, y),
+                    .write = forward ? y : x,
                     .compute = [spec = problem.spec, forward](
                                    const std::vector<Array>& reads) { return pooled(spec, forward, reads); }},
       record_, launch_);
@@ -242,10 +273,11 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::pooling(const cuda::PoolingPr
 
 std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::lrn(const cuda::LrnProblem& problem) {
   const bool forward = problem.direction == Direction::kForward;
+  const TensorType x{.dims = problem.x};
   return std::make_unique<FakeOp>(
       FakeOp::Parts{.name = "lrn",
-                    .reads = map_reads(problem.direction, problem.x, problem.x),
-                    .write = problem.x,
+                    .reads = map_reads(problem.direction, x, x),
+                    .write = x,
                     .compute =
                         [spec = problem.spec, forward](const std::vector<Array>& reads) {
                           return forward ? reference::lrn(reads[0], spec).value

@@ -1,7 +1,9 @@
 #pragma once
-// cuDNN and cuBLASLt on the host: the same problems, computed with the references of tests/ops. Each call is
-// recorded, and refused where an operand is of the wrong size, misaligned, overlaps the write, or where the
-// workspace is not the one asked for, and computed in its turn; the workspace is left full of NaN.
+// cuDNN and cuBLASLt on the host: the same problems in the same types, computed with the references of
+// tests/ops. Problems of types that the libraries do not know together are refused when they are made, and
+// engines that are of another type. Each call is recorded, and refused where an operand is not of the size of
+// its shape in its type, is misaligned, overlaps the write, or where the workspace is not the one asked for,
+// and computed in its turn; the workspace is left full of NaN.
 
 #include <functional>
 #include <memory>
@@ -23,8 +25,10 @@ struct VendorCall {
   void* stream = nullptr;
 };
 
-// Two engines for every convolution, one of which wants workspace.
+// Two engines for every convolution, one of which wants workspace: "large" and "small", under other names for
+// narrow types.
 std::shared_ptr<const cuda::EngineSource> make_fake_engines();
+std::string fake_engine_name(const std::string& name, DataType elements);
 
 class FakeVendorLibrary : public cuda::VendorLibrary {
  public:

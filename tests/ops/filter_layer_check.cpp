@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 namespace vdnn::testing {
@@ -46,6 +47,20 @@ Array random_bias(const LayerCase& layer) {
   return has ? random_array({layer.output.dims[1]}, 24) : Array();
 }
 
+// The products were rounded to the type, then the sum of them and the bias.
+void expect_sum_with_bias(const Array& got, const reference::Sums& want, const Array& bias, DataType type) {
+  ASSERT_EQ(got.dims, want.value.dims);
+  const std::size_t channels = bias.data.size();
+  const std::size_t places = got.data.size() / static_cast<std::size_t>(got.dims[0]) / channels;
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    const double products = want.value.data[i] - bias.data[i / places % channels];
+    const double bound = want.bound_with_part(i, type, products);
+    ASSERT_TRUE(std::abs(got.data[i] - want.value.data[i]) <= bound)
+        << "element " << i << " of " << to_string(got.dims) << ": got " << got.data[i] << ", want "
+        << want.value.data[i] << " within " << bound;
+  }
+}
+
 }  // namespace
 
 FilterLayerOperands::FilterLayerOperands(const LayerCase& layer)
@@ -66,7 +81,8 @@ std::unique_ptr<OpHarness> FilterLayerOperands::harness(OpLibrary& library, cons
   return made;
 }
 
-void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& layer) {
+void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& layer,
+                                       const RoundedOnTheWay& rounded) {
   const FilterLayerOperands operands(layer);
   const auto op = operands.harness(library, layer);
   const reference::FilterPasses expected = reference::filter_passes(
@@ -78,13 +94,17 @@ void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& laye
       op->run(id, {.algorithm = i, .in_place = {}});
       switch (op->recipe(id).direction) {
         case Direction::kForward:
-          expect_within_bounds(op->get(kY), expected.output, layer.output.data_type);
+          if (rounded.products && operands.has_bias()) {
+            expect_sum_with_bias(op->get(kY), expected.output, operands.bias, layer.output.data_type);
+          } else {
+            expect_within_bounds(op->get(kY), expected.output, layer.output.data_type);
+          }
           break;
         case Direction::kBackwardData:
           expect_within_bounds(op->get(kDX), expected.input_gradient, layer.inputs[0].data_type);
           break;
         case Direction::kBackwardFilter:
-          expect_within_bounds(op->get(kDFilter), expected.filter_gradient);
+          expect_within_bounds(op->get(kDFilter), expected.filter_gradient, rounded.filter_gradient);
           if (operands.has_bias()) {
             expect_within_bounds(op->get(kDBias), expected.bias_gradient);
           }

@@ -22,7 +22,14 @@ struct FilterLayerOperands {
   reference::Array bias;  // empty where there is none
 };
 
+// What a library rounds on the way to its results, beside these.
+struct RoundedOnTheWay {
+  DataType filter_gradient = DataType::kF32;  // to this type
+  bool products = false;                      // to the type of the output, before the bias is added
+};
+
 // Fails the test where an algorithm of any pass is further from the reference than its bound.
-void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& layer);
+void expect_filter_layer_within_bounds(OpLibrary& library, const LayerCase& layer,
+                                       const RoundedOnTheWay& rounded = {});
 
 }  // namespace vdnn::testing

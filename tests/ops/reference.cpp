@@ -55,14 +55,27 @@ double rounded(double value, int fraction_bits, int least_exponent) {
   return std::ldexp(std::nearbyint(std::ldexp(value, fraction_bits - exponent)), exponent - fraction_bits);
 }
 
+// Of what was off by `error` of `value`, and is rounded to the type.
+double bound_after_rounding(double value, double error, DataType type) {
+  const Roundoff rounding = roundoff_of(type);
+  return error + rounding.unit * (std::abs(value) + error) + rounding.smallest;
+}
+
 }  // namespace
 
-double Sums::bound(std::size_t element, DataType type) const {
+double Sums::fp32_bound(std::size_t element) const {
   constexpr double kUnitRoundoff = 0x1p-24;
   const double nu = static_cast<double>(terms[element]) * kUnitRoundoff;
-  const double in_fp32 = nu / (1 - nu) * magnitude[element];
-  const Roundoff rounding = roundoff_of(type);
-  return in_fp32 + rounding.unit * (std::abs(value.data[element]) + in_fp32) + rounding.smallest;
+  return nu / (1 - nu) * magnitude[element];
+}
+
+double Sums::bound(std::size_t element, DataType type) const {
+  return bound_after_rounding(value.data[element], fp32_bound(element), type);
+}
+
+double Sums::bound_with_part(std::size_t element, DataType type, double part) const {
+  return bound_after_rounding(value.data[element], bound_after_rounding(part, fp32_bound(element), type),
+                              type);
 }
 
 Array rounded(Array array, DataType type) {

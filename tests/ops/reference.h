@@ -32,6 +32,11 @@ struct Sums {
   // What single precision may be off by, and, of another type, a result of single precision that is rounded
   // to it.
   double bound(std::size_t element, DataType type = DataType::kF32) const;
+  // The same where a part of the sum, of that value, was rounded to the type before the rest was added.
+  double bound_with_part(std::size_t element, DataType type, double part) const;
+
+ private:
+  double fp32_bound(std::size_t element) const;
 };
 
 // The nearest numbers of that type of floating-point numbers.

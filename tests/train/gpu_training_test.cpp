@@ -1102,7 +1102,7 @@ class MixedPrecision : public GpuTraining {
     RunOptions asked = options("cuda:0", policy);
     asked.graph = graph;
     asked.training = {.optimizer = AdamSpec{.weight_decay = 0.01F},
-                      .precision = {.storage = storage, .fp32_layers = kFp32Layers},
+                      .precision = {.storage = storage, .fp32_layers = {}},
                       .loss_scaling = {.initial = initial, .growth_interval = 1000}};
     return plan_run(mixed(), asked);
   }
@@ -1110,8 +1110,6 @@ class MixedPrecision : public GpuTraining {
     return session.step({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))}, 0.01F);
   }
 
-  // cuDNN and cuBLASLt, which compute these, are asked for fp32 only.
-  inline static const std::vector<std::string> kFp32Layers{"conv", "classes"};
   std::vector<float> images_ = [] {
     std::vector<float> images(std::size_t{4} * 2 * 6 * 6);
     for (std::size_t i = 0; i < images.size(); ++i) {

@@ -21,18 +21,6 @@ namespace cuda {
 
 namespace {
 
-// Of a layer that a vendor's library computes.
-void require_fp32(const Op& op) {
-  for (const std::vector<TensorType>* const maps : {&op.layer_inputs, &op.layer_outputs}) {
-    for (const TensorType& map : *maps) {
-      if (is_narrow(map.data_type)) {
-        throw InvalidArgument("op '" + op.name + "': cuda computes it in fp32 only, and its maps are " +
-                              to_string(map.data_type));
-      }
-    }
-  }
-}
-
 OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, VendorLibrary& vendor) {
   if (algorithm >= op.algorithms.size()) {
     throw InvalidArgument("op '" + op.name + "' has " + std::to_string(op.algorithms.size()) +
@@ -44,7 +32,6 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, Vendor
         if constexpr (std::is_same_v<std::decay_t<decltype(spec)>, AllReduceSpec>) {
           return {};  // the communicator's
         } else if constexpr (requires { make_kernel(spec, request, vendor); }) {
-          require_fp32(op);
           return make_kernel(spec, request, vendor);
         } else if constexpr (requires { make_kernel(spec, request); }) {
           return make_kernel(spec, request);

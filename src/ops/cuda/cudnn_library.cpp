@@ -116,15 +116,42 @@ std::vector<int> to_ints(const Dims& dims) {
   return ints;
 }
 
+cudnnDataType_t cudnn_type(DataType elements) {
+  switch (elements) {
+    case DataType::kF32:
+      return CUDNN_DATA_FLOAT;
+    case DataType::kF16:
+      return CUDNN_DATA_HALF;
+    case DataType::kBf16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      throw InvalidArgument(std::string("cuDNN is asked for maps of ") + vdnn::to_string(elements));
+  }
+}
+
+cudaDataType_t cublas_type(DataType elements) {
+  switch (elements) {
+    case DataType::kF32:
+      return CUDA_R_32F;
+    case DataType::kF16:
+      return CUDA_R_16F;
+    case DataType::kBf16:
+      return CUDA_R_16BF;
+    default:
+      throw InvalidArgument(std::string("cuBLASLt is asked for products of ") + vdnn::to_string(elements));
+  }
+}
+
 using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnStatus_t>;
 using PoolingDescriptor = Owned<cudnnPoolingDescriptor_t, cudnnStatus_t>;
 using LrnDescriptor = Owned<cudnnLRNDescriptor_t, cudnnStatus_t>;
 
-TensorDescriptor channels_last_tensor(const Cudnn& cudnn, const Dims& dims) {
+TensorDescriptor channels_last_tensor(const Cudnn& cudnn, const TensorType& type) {
+  const Dims& dims = type.dims;
   TensorDescriptor tensor = make_owned(cudnn, "cudnnCreateTensorDescriptor",
                                        cudnn.cudnnCreateTensorDescriptor, cudnn.cudnnDestroyTensorDescriptor);
   cudnn.require(
-      cudnn.cudnnSetTensorNdDescriptor(tensor.get(), CUDNN_DATA_FLOAT, to_int(dims.size()),
+      cudnn.cudnnSetTensorNdDescriptor(tensor.get(), cudnn_type(type.data_type), to_int(dims.size()),
                                        to_ints(dims).data(), to_ints(channels_last_strides(dims)).data()),
       "cudnnSetTensorNdDescriptor " + to_string(dims));
   return tensor;
@@ -153,14 +180,16 @@ struct CudnnContext {
   mutable std::mutex mutex;
 };
 
-// X, Y and what is done between them: a call forward, and one backward.
+// X, Y and what is done between them: a call forward, and one backward. Scaling factors are floats for maps
+// of every type that is known here.
 template <class Descriptor>
 class MapOp : public VendorOp {
  public:
-  MapOp(const CudnnContext& context, Direction direction, const Dims& x, const Dims& y, Descriptor descriptor)
+  MapOp(const CudnnContext& context, Direction direction, const TensorType& x, const TensorType& y,
+        Descriptor descriptor)
       : context_(context),
         forward_(direction == Direction::kForward),
-        what_(to_string(x)),
+        what_(to_string(x.dims) + " in " + vdnn::to_string(x.data_type)),
         x_(channels_last_tensor(context.cudnn, x)),
         y_(channels_last_tensor(context.cudnn, y)),
         descriptor_(std::move(descriptor)) {}
@@ -218,7 +247,8 @@ PoolingDescriptor pooling_descriptor(const Cudnn& cudnn, const PoolingSpec& spec
 class PoolingOp final : public MapOp<PoolingDescriptor> {
  public:
   PoolingOp(const CudnnContext& context, const PoolingProblem& problem)
-      : MapOp(context, problem.direction, problem.x, problem.y,
+      : MapOp(context, problem.direction, {.data_type = problem.elements, .dims = problem.x},
+              {.data_type = problem.elements, .dims = problem.y},
               pooling_descriptor(context.cudnn, problem.spec)) {}
 
  private:
@@ -250,12 +280,12 @@ LrnDescriptor lrn_descriptor(const Cudnn& cudnn, const LrnSpec& spec) {
 }
 
 // cuDNN has channels last for planes alone, and nothing looks along space.
-Dims as_rows(const Dims& dims) {
+TensorType as_rows(const Dims& dims) {
   Dims rows{dims[0], dims[1], 1, 1};
   for (std::size_t i = 2; i < dims.size(); ++i) {
     rows[3] *= dims[i];
   }
-  return rows;
+  return {.dims = std::move(rows)};
 }
 
 class LrnOp final : public MapOp<LrnDescriptor> {
@@ -297,7 +327,7 @@ struct LtContext {
 
 std::string text_of(const MatrixProduct& p) {
   return std::to_string(p.rows) + "x" + std::to_string(p.inner) + " by " + std::to_string(p.inner) + "x" +
-         std::to_string(p.columns);
+         std::to_string(p.columns) + " in " + vdnn::to_string(p.factors);
 }
 
 // cuBLASLt takes what lies row by row for the transposed matrix, column by column: so the transposed product
@@ -308,9 +338,9 @@ class MatrixProductOp final : public VendorOp {
       : context_(context),
         what_("cublasLtMatmul " + text_of(product)),
         operation_(operation(product)),
-        a_(layout(product.transposed_a, product.rows, product.inner)),
-        b_(layout(product.transposed_b, product.inner, product.columns)),
-        c_(layout(false, product.rows, product.columns)),
+        a_(layout(product.factors, product.transposed_a, product.rows, product.inner)),
+        b_(layout(product.factors, product.transposed_b, product.inner, product.columns)),
+        c_(layout(product.result, false, product.rows, product.columns)),
         chosen_(choose(product.most_workspace_bytes)) {}
 
   std::uint64_t workspace_bytes() const override { return chosen_.workspaceSize; }
@@ -343,12 +373,12 @@ class MatrixProductOp final : public VendorOp {
   }
 
   // Of a matrix of rows x columns, or its transposed, that lies row by row.
-  LtLayout layout(bool transposed, std::int64_t rows, std::int64_t columns) const {
+  LtLayout layout(DataType elements, bool transposed, std::int64_t rows, std::int64_t columns) const {
     const std::int64_t length = transposed ? rows : columns;
     const std::int64_t count = transposed ? columns : rows;
     return make_owned(lt(), "cublasLtMatrixLayoutCreate", lt().cublasLtMatrixLayoutCreate,
-                      lt().cublasLtMatrixLayoutDestroy, CUDA_R_32F, static_cast<std::uint64_t>(length),
-                      static_cast<std::uint64_t>(count), length);
+                      lt().cublasLtMatrixLayoutDestroy, cublas_type(elements),
+                      static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(count), length);
   }
 
   // The heuristic's first choice within the workspace: the same one for the same numbers, GPU and version.

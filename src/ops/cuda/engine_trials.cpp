@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "src/base/random.h"
 #include "src/ops/cuda/sampled_convolution.h"
+#include "src/tape/narrow_values.h"
 #include "vdnn/size.h"
 
 namespace vdnn::cuda {
@@ -28,10 +30,11 @@ constexpr double kPlainRoundoffs = 16;
 constexpr double kTransformedRoundoffs = 64;
 constexpr double kFp32Roundoff = 0x1p-24;
 constexpr double kTf32Roundoff = 0x1p-11;
+constexpr double kFp16Roundoff = 0x1p-11;
+constexpr double kBf16Roundoff = 0x1p-8;
 
-std::uint64_t bytes_of(const Dims& dims) {
-  return checked_multiply(element_count(dims), sizeof(float));
-}
+// Of all bits set: a NaN in every type.
+constexpr std::byte kPartOfNan{0xFF};
 
 std::vector<float> random_values(std::uint64_t count) {
   SplitMix64 random(kSeed);
@@ -78,8 +81,7 @@ class DeviceBlock {
 // Page-locked memory, given back with its owner.
 class HostBlock {
  public:
-  HostBlock(Device& device, std::uint64_t elements)
-      : device_(device), range_(device.allocate_pinned(elements * sizeof(float))) {}
+  HostBlock(Device& device, std::uint64_t bytes) : device_(device), range_(device.allocate_pinned(bytes)) {}
   ~HostBlock() {
     try {
       device_.free_pinned(range_);
@@ -91,11 +93,27 @@ class HostBlock {
   HostBlock& operator=(const HostBlock&) = delete;
 
   const AddressRange& range() const { return range_; }
-  std::span<float> values() const { return {pointer_to<float>(range_.begin), range_.bytes / sizeof(float)}; }
+  std::span<std::byte> bytes() const { return {pointer_to<std::byte>(range_.begin), range_.bytes}; }
 
  private:
   Device& device_;
   AddressRange range_;
+};
+
+// What operands repeat, in their type: as it lies in memory, and as numbers.
+struct TrialValues {
+  std::vector<std::byte> stored;
+  std::vector<float> numbers;
+
+  TrialValues(DataType elements, std::vector<float> drawn) {
+    const auto bytes = std::as_writable_bytes(std::span(drawn));
+    if (is_narrow(elements)) {
+      narrow_in_place(elements, bytes.data(), drawn.size());
+    }
+    stored.assign(bytes.begin(),
+                  bytes.begin() + static_cast<std::ptrdiff_t>(drawn.size() * size_of(elements)));
+    numbers = widened(elements, stored);
+  }
 };
 
 // An engine so many times slower than the best is not compared more closely.
@@ -113,7 +131,7 @@ struct TimingPlan {
 // The operands of one question on a device, and what their result has to be.
 class Bench {
  public:
-  Bench(Device& device, VendorLibrary& library, const EngineQuestion& question, std::span<const float> values)
+  Bench(Device& device, VendorLibrary& library, const EngineQuestion& question, const TrialValues& values)
       : device_(device),
         library_(library),
         question_(question),
@@ -122,13 +140,13 @@ class Bench {
         operand_bytes_(padded_bytes(tensors_.first) + padded_bytes(tensors_.second) +
                        padded_bytes(tensors_.result)),
         stream_(device.create_stream("trials")),
-        staging_(device, values.size()) {
+        staging_(device, values.stored.size()) {
     if (operand_bytes_ > budget()) {
       throw OutOfMemory("operands of a trial of " + to_string(question),
                         {.asked = operand_bytes_, .budget = budget(), .would_have_fitted = budget()});
     }
     compute_samples();
-    sampled_.emplace(device, samples_.size());
+    sampled_.emplace(device, samples_.size() * element_bytes());
   }
 
   // What may still run, after a failure, has its memory until it has ended.
@@ -151,10 +169,10 @@ class Bench {
     second_ = block_->take(bytes_of(tensors_.second));
     result_ = block_->take(bytes_of(tensors_.result));
     workspace_ = block_->take(workspace_bytes);
-    std::ranges::copy(values_, staging_.values().begin());
+    std::ranges::copy(values_.stored, staging_.bytes().begin());
     upload(first_, 0);
     upload(second_, second_phase());
-    std::ranges::fill(staging_.values(), std::numeric_limits<float>::quiet_NaN());
+    std::ranges::fill(staging_.bytes(), kPartOfNan);
     begin_timing();
   }
 
@@ -170,8 +188,9 @@ class Bench {
     upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
     // CUDA loads an engine's kernels with its first run, which says nothing of the next.
     const std::optional<double> second_run = plan == nullptr ? run_once(*op) : seconds_of(*op, 1);
-    EngineTrial trial{.worst_error = worst_error(),
-                      .tolerance = trial_tolerance(engine, longest_sum(question_), rms_product_)};
+    EngineTrial trial{
+        .worst_error = worst_error(),
+        .tolerance = trial_tolerance(engine, question_.elements, longest_sum(question_), rms_product_)};
     if (plan != nullptr && trial.right()) {
       trial.seconds = plan->is_worth_more_runs(*second_run) ? seconds_of(*op, plan->runs) : *second_run;
     }
@@ -179,9 +198,13 @@ class Bench {
   }
 
  private:
-  static std::uint64_t padded_bytes(const Dims& dims) { return round_up(bytes_of(dims), kAlignment); }
+  std::uint64_t element_bytes() const { return size_of(question_.elements); }
+  std::uint64_t bytes_of(const Dims& dims) const {
+    return checked_multiply(element_count(dims), element_bytes());
+  }
+  std::uint64_t padded_bytes(const Dims& dims) const { return round_up(bytes_of(dims), kAlignment); }
   // So that the operands are not the same.
-  std::uint64_t second_phase() const { return values_.size() / 2; }
+  std::uint64_t second_phase() const { return values_.numbers.size() / 2; }
   std::uint64_t budget() const { return device_.properties().budget_bytes; }
   std::uint64_t workspace_room() const { return budget() - operand_bytes_; }
 
@@ -191,8 +214,8 @@ class Bench {
     double squares = 0;
     std::uint64_t products = 0;
     for (const std::uint64_t element : sampled_elements(tensors_.result, affordable, kSeed)) {
-      samples_.push_back(sample_convolution(question_, element, {.values = values_},
-                                            {.values = values_, .phase = second_phase()}));
+      samples_.push_back(sample_convolution(question_, element, {.values = values_.numbers},
+                                            {.values = values_.numbers, .phase = second_phase()}));
       squares += samples_.back().squares;
       products += samples_.back().products;
     }
@@ -210,8 +233,8 @@ class Bench {
 
   // Element i is staged value (i + phase) mod their number.
   void upload(AddressRange to, std::uint64_t phase) {
-    const std::uint64_t period = staging_.values().size_bytes();
-    std::uint64_t from = phase * sizeof(float);
+    const std::uint64_t period = staging_.bytes().size();
+    std::uint64_t from = phase * element_bytes();
     while (to.bytes > 0) {
       const std::uint64_t bytes = std::min(to.bytes, period - from);
       copy(CopyDirection::kHostToDevice, {.begin = to.begin, .bytes = bytes},
@@ -245,15 +268,16 @@ class Bench {
   }
 
   double worst_error() {
-    constexpr std::uint64_t kBytes = sizeof(float);
+    const std::uint64_t bytes = element_bytes();
     for (std::size_t i = 0; i < samples_.size(); ++i) {
-      copy(CopyDirection::kDeviceToHost, {.begin = sampled_->range().begin + i * kBytes, .bytes = kBytes},
-           {.begin = result_.begin + samples_[i].element * kBytes, .bytes = kBytes});
+      copy(CopyDirection::kDeviceToHost, {.begin = sampled_->range().begin + i * bytes, .bytes = bytes},
+           {.begin = result_.begin + samples_[i].element * bytes, .bytes = bytes});
     }
     synchronize();
+    const std::vector<float> written = widened(question_.elements, sampled_->bytes());
     double worst = 0;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
-      const double error = std::abs(static_cast<double>(sampled_->values()[i]) - samples_[i].value);
+      const double error = std::abs(static_cast<double>(written[i]) - samples_[i].value);
       if (!std::isfinite(error)) {
         return std::numeric_limits<double>::infinity();
       }
@@ -289,7 +313,7 @@ class Bench {
   VendorLibrary& library_;
   const EngineQuestion& question_;
   const PassTensors tensors_;
-  const std::span<const float> values_;
+  const TrialValues& values_;
   const std::uint64_t operand_bytes_;
   const StreamId stream_;
   std::vector<SampledElement> samples_;
@@ -303,6 +327,18 @@ class Bench {
   AddressRange workspace_;
 };
 
+// Of fp32 the inputs', of narrow types the result's.
+double rounding_of(const Engine& engine, DataType elements) {
+  switch (elements) {
+    case DataType::kF16:
+      return kFp16Roundoff;
+    case DataType::kBf16:
+      return kBf16Roundoff;
+    default:
+      return engine.rounds_inputs() ? kTf32Roundoff : 0;
+  }
+}
+
 class DeviceTrials final : public EngineTrials {
  public:
   DeviceTrials(std::function<std::unique_ptr<Device>()> make_device, std::shared_ptr<VendorLibrary> library,
@@ -311,11 +347,12 @@ class DeviceTrials final : public EngineTrials {
 
   std::vector<EngineTrial> run(const EngineQuestion& question, std::span<const Engine> engines,
                                TrialKind kind, const std::function<bool()>& go_on) override {
-    if (question.elements != DataType::kF32) {
-      throw InvalidArgument(to_string(question) + ": trials are of fp32 alone");
+    if (!is_floating(question.elements)) {
+      throw InvalidArgument(to_string(question) + ": trials are of floating-point numbers");
     }
     const std::unique_ptr<Device> device = make_device_();
-    Bench bench(*device, *library_, question, values_);
+    const TrialValues values(question.elements, drawn_);
+    Bench bench(*device, *library_, question, values);
     std::uint64_t workspace_bytes = 0;
     for (const Engine& engine : engines) {
       if (bench.fits(engine)) {
@@ -371,7 +408,7 @@ class DeviceTrials final : public EngineTrials {
   std::function<std::unique_ptr<Device>()> make_device_;
   std::shared_ptr<VendorLibrary> library_;
   DeviceTrialOptions options_;
-  const std::vector<float> values_ = random_values(kPeriod);
+  const std::vector<float> drawn_ = random_values(kPeriod);
 };
 
 }  // namespace
@@ -382,13 +419,13 @@ std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<D
   return std::make_unique<DeviceTrials>(std::move(make_device), std::move(library), options);
 }
 
-double trial_tolerance(const Engine& engine, std::uint64_t products, double rms_product) {
+double trial_tolerance(const Engine& engine, DataType elements, std::uint64_t products, double rms_product) {
   const bool transformed =
       engine.has(NumericalNote::kWinograd) || engine.has(NumericalNote::kFft) || engine.rounds_inputs();
   const double sums = (transformed ? kTransformedRoundoffs : kPlainRoundoffs) * kFp32Roundoff;
-  const double inputs = engine.rounds_inputs() ? kTf32Roundoff : 0;
+  const double rounding = rounding_of(engine, elements);
   const auto n = static_cast<double>(products);
-  return kDeviations * rms_product * (sums * n + inputs * std::sqrt(n));
+  return kDeviations * rms_product * (sums * n + rounding * std::sqrt(n));
 }
 
 }  // namespace vdnn::cuda

@@ -14,7 +14,9 @@
 // rounded first, r the roundoff of that. Eight deviations are taken; u stands for 16 roundoffs of fp32, since
 // libraries add in blocks as they like, and for 64 where operands are transformed first or tensor cores,
 // which truncate, add: Winograd's F(4x4, 3x3) is off by seven times as much as plain sums (Lavin and Gray,
-// CVPR 2016, table 5). What is wrong by a tap is off by about s sqrt(n).
+// CVPR 2016, table 5). What is wrong by a tap is off by about s sqrt(n). Operands of narrow types are rounded
+// beforehand, so that products are exact; results are rounded to their type, by r times their size, which is
+// sqrt(n) s.
 
 #include <cstdint>
 #include <functional>
@@ -80,13 +82,13 @@ struct DeviceTrialOptions {
 };
 
 // `make_device`: whose budget is what trials may take. Called once a question; it has gone, and all that it
-// took, when run() returns. fp32 only (InvalidArgument).
+// took, when run() returns. Of fp32, bf16 and fp16, else InvalidArgument.
 std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<Device>()> make_device,
                                                  std::shared_ptr<VendorLibrary> library,
                                                  const DeviceTrialOptions& options = {});
 
-// What the sampled elements may be off by. `products`: of the longest sum; `rms_product`: their root mean
-// square.
-double trial_tolerance(const Engine& engine, std::uint64_t products, double rms_product);
+// What the sampled elements may be off by, which are of this type. `products`: of the longest sum;
+// `rms_product`: their root mean square.
+double trial_tolerance(const Engine& engine, DataType elements, std::uint64_t products, double rms_product);
 
 }  // namespace vdnn::cuda

@@ -6,10 +6,12 @@
 
 #include "src/ops/convolution.h"
 #include "src/ops/cuda/bias.h"
+#include "src/ops/cuda/conversions.h"
 #include "src/ops/cuda/engine_costs.h"
 #include "src/ops/cuda/filter_storage.h"
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/vendor_kernel.h"
+#include "src/ops/cuda/workspace.h"
 #include "src/ops/filter_layer.h"
 #include "src/ops/product_names.h"
 
@@ -17,19 +19,45 @@ namespace vdnn::cuda {
 
 namespace {
 
+// How a library makes the gradient of a filter.
+struct FilterGradient {
+  bool reads_dy_first = false;
+  // What it writes. A narrow one lies in the op's workspace until it is widened into the gradient, which is
+  // fp32: cuDNN has no engine that reads narrow maps and writes fp32.
+  DataType written = DataType::kF32;
+};
+
+AddressRange narrow_gradient(const ops::FilterShape& shape, const FilterGradient& gradient,
+                             std::uint64_t begin) {
+  const TensorType type{.data_type = gradient.written, .dims = shape.filter};
+  return {.begin = begin, .bytes = is_narrow(gradient.written) ? type.bytes() : 0};
+}
+
+// Of the op's workspace, before the library's.
+std::uint64_t narrow_gradient_bytes(const ops::FilterShape& shape, const FilterGradient& gradient) {
+  return round_up(narrow_gradient(shape, gradient, 0).bytes, kWorkspaceAlignment);
+}
+
 // The bias's gradient follows the filter's in the same workspace.
+void add_workspace(const ops::FilterShape& shape, const FilterGradient& gradient,
+                   std::vector<Algorithm>& algorithms) {
+  for (Algorithm& algorithm : algorithms) {
+    algorithm.workspace_bytes += narrow_gradient_bytes(shape, gradient);
+    if (shape.bias) {
+      algorithm.workspace_bytes = std::max(algorithm.workspace_bytes, bias_gradient_bytes(shape.output));
+    }
+  }
+}
+
 LayerRecipe filter_recipe(const ops::FilterShape& shape, const char* filter_layout,
-                          const ops::PassAlgorithms& products, Mode mode) {
+                          const FilterGradient& gradient, const ops::PassAlgorithms& products, Mode mode) {
   LayerRecipe recipe = ops::filter_layer_recipe(
       shape,
       {.filter_bytes = shape.filter_type().bytes(), .filter_layout = filter_layout, .bias_layout = kDense},
       [&](Direction pass) {
         std::vector<Algorithm> algorithms = products(pass);
-        if (shape.bias && pass == Direction::kBackwardFilter) {
-          for (Algorithm& algorithm : algorithms) {
-            algorithm.workspace_bytes =
-                std::max(algorithm.workspace_bytes, bias_gradient_bytes(shape.output));
-          }
+        if (pass == Direction::kBackwardFilter) {
+          add_workspace(shape, gradient, algorithms);
         }
         return algorithms;
       },
@@ -39,29 +67,51 @@ LayerRecipe filter_recipe(const ops::FilterShape& shape, const char* filter_layo
   return recipe;
 }
 
-// In which order the product of the filter's gradient reads X and dY.
-enum class GradientOperands : std::uint8_t { kAsTheLayer, kExchanged };
-
-OpKernel filter_kernel(const ops::FilterShape& shape, std::unique_ptr<VendorOp> product,
-                       GradientOperands gradient_operands, const KernelRequest& request) {
-  const Direction pass = request.op.direction;
-  const bool exchanged =
-      pass == Direction::kBackwardFilter && gradient_operands == GradientOperands::kExchanged;
-  return [op = within_algorithm(std::move(product), request), pass, exchanged, bias = shape.bias,
-          output = shape.output](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    std::array<AddressRange, 2> reads{operands.reads[0], operands.reads[1]};
-    if (exchanged) {
-      std::swap(reads[0], reads[1]);
-    }
-    run_vendor_op(*op, reads, operands.writes[0], operands.workspace, launcher);
-    if (bias && pass == Direction::kForward) {
-      auto* const y = write_pointer<float>(operands, 0);
+// Forward, or the gradient of the data.
+OpKernel map_kernel(const ops::FilterShape& shape, std::unique_ptr<VendorOp> product,
+                    const KernelRequest& request) {
+  const bool adds_bias = shape.bias && request.op.direction == Direction::kForward;
+  return [op = within_algorithm(std::move(product), request), adds_bias, output = shape.output](
+             const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
+    run_vendor_op(*op, operands.reads.first(2), operands.writes[0], operands.workspace, launcher);
+    if (adds_bias) {
+      auto* const y = write_pointer<void>(operands, 0);
       launch_bias(launcher, output, y, read_pointer<float>(operands, 2), y);
-    } else if (bias && pass == Direction::kBackwardFilter) {
-      launch_bias_gradient(launcher, output, read_pointer<float>(operands, 1),
-                           write_pointer<float>(operands, 1), operands.workspace);
     }
   };
+}
+
+OpKernel gradient_kernel(const ops::FilterShape& shape, const FilterGradient& gradient,
+                         std::unique_ptr<VendorOp> product, const KernelRequest& request) {
+  const std::uint64_t narrow_bytes = narrow_gradient_bytes(shape, gradient);
+  return [op = within_algorithm(std::move(product), request, narrow_bytes), shape, gradient, narrow_bytes](
+             const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
+    std::array<AddressRange, 2> reads{operands.reads[0], operands.reads[1]};
+    if (gradient.reads_dy_first) {
+      std::swap(reads[0], reads[1]);
+    }
+    const AddressRange& workspace = operands.workspace;
+    const AddressRange narrow = narrow_gradient(shape, gradient, workspace.begin);
+    const AddressRange& written = narrow_bytes > 0 ? narrow : operands.writes[0];
+    run_vendor_op(*op, reads, written,
+                  {.begin = workspace.begin + narrow_bytes, .bytes = workspace.bytes - narrow_bytes},
+                  launcher);
+    if (narrow_bytes > 0) {
+      launch_conversion(launcher, {gradient.written, narrow.begin},
+                        {DataType::kF32, operands.writes[0].begin}, shape.filter_type().elements());
+    }
+    if (shape.bias) {
+      launch_bias_gradient(launcher, shape.output, read_pointer<void>(operands, 1),
+                           write_pointer<float>(operands, 1), workspace);
+    }
+  };
+}
+
+OpKernel filter_kernel(const ops::FilterShape& shape, const FilterGradient& gradient,
+                       std::unique_ptr<VendorOp> product, const KernelRequest& request) {
+  return request.op.direction == Direction::kBackwardFilter
+             ? gradient_kernel(shape, gradient, std::move(product), request)
+             : map_kernel(shape, std::move(product), request);
 }
 
 // cuBLASLt's first choice within so much workspace. How much of it that one wants only a device can tell;
@@ -92,8 +142,20 @@ std::string engine_of(const KernelRequest& request) {
   return ops::without_precision(algorithm_of(request));
 }
 
+FilterGradient of_convolution(const ops::FilterShape& shape) {
+  return {.written = shape.input.data_type};
+}
+
+// Of the convolution from its output to its input.
+FilterGradient of_transposed_convolution(const ops::FilterShape& shape) {
+  return {.reads_dy_first = true, .written = shape.input.data_type};
+}
+
+// cuBLASLt writes fp32 of factors of any type.
+constexpr FilterGradient kOfFullyConnected{.reads_dy_first = true};
+
 // The matrices are X (N x I), W (K x I) and Y (N x K).
-MatrixProduct product_of(const ops::FilterShape& shape, Direction pass) {
+MatrixProduct shape_of_product(const ops::FilterShape& shape, Direction pass) {
   const std::int64_t samples = shape.input.dims[0];
   const std::int64_t inputs = shape.fan_in;
   const std::int64_t outputs = shape.filter[0];
@@ -107,6 +169,16 @@ MatrixProduct product_of(const ops::FilterShape& shape, Direction pass) {
   }
 }
 
+MatrixProduct product_of(const ops::FilterShape& shape, const KernelRequest& request) {
+  MatrixProduct product = shape_of_product(shape, request.op.direction);
+  product.tf32 = ops::is_in_tf32(algorithm_of(request));
+  product.factors = shape.input.data_type;
+  product.result =
+      request.op.direction == Direction::kBackwardFilter ? kOfFullyConnected.written : shape.input.data_type;
+  product.most_workspace_bytes = kProductChoices.at(request.algorithm).most_workspace_bytes;
+  return product;
+}
+
 }  // namespace
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mode mode,
@@ -114,7 +186,7 @@ LayerRecipe make_recipe(const ConvolutionSpec& spec, const LayerTypes& types, Mo
   const ops::FilterShape shape = ops::filter_shape(spec, types);
   const ops::Convolution convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
-      shape, kDense,
+      shape, kDense, of_convolution(shape),
       [&](Direction pass) { return products.convolutions(convolution, pass, shape.input.data_type); }, mode);
 }
 
@@ -124,8 +196,8 @@ OpKernel make_kernel(const ConvolutionSpec& spec, const KernelRequest& request, 
       .convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output)),
       .direction = request.op.direction,
       .elements = shape.input.data_type};
-  return filter_kernel(shape, library.convolution(question, engine_of(request)),
-                       GradientOperands::kAsTheLayer, request);
+  return filter_kernel(shape, of_convolution(shape), library.convolution(question, engine_of(request)),
+                       request);
 }
 
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes& types, Mode mode,
@@ -133,7 +205,7 @@ LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const LayerTypes&
   const ops::FilterShape shape = ops::filter_shape(spec, types);
   const ops::Convolution from_output = ops::planar(ops::convolution_of(spec, shape.input, shape.output));
   return filter_recipe(
-      shape, kTransposedFilter,
+      shape, kTransposedFilter, of_transposed_convolution(shape),
       [&](Direction pass) {
         return products.convolutions(from_output, ops::exchanged(pass), shape.input.data_type);
       },
@@ -147,8 +219,8 @@ OpKernel make_kernel(const TransposedConvolutionSpec& spec, const KernelRequest&
       .convolution = ops::planar(ops::convolution_of(spec, shape.input, shape.output)),
       .direction = ops::exchanged(request.op.direction),
       .elements = shape.input.data_type};
-  return filter_kernel(shape, library.convolution(question, engine_of(request)), GradientOperands::kExchanged,
-                       request);
+  return filter_kernel(shape, of_transposed_convolution(shape),
+                       library.convolution(question, engine_of(request)), request);
 }
 
 LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types, Mode mode,
@@ -156,15 +228,13 @@ LayerRecipe make_recipe(const FullyConnectedSpec& spec, const LayerTypes& types,
   const ProductPrecision precision =
       ops::product_precision(types.inputs[0].data_type, products.matrix_products);
   return filter_recipe(
-      ops::filter_shape(spec, types), kDense, [&](Direction) { return product_algorithms(precision); }, mode);
+      ops::filter_shape(spec, types), kDense, kOfFullyConnected,
+      [&](Direction) { return product_algorithms(precision); }, mode);
 }
 
 OpKernel make_kernel(const FullyConnectedSpec& spec, const KernelRequest& request, VendorLibrary& library) {
   const ops::FilterShape shape = ops::filter_shape(spec, ops::types_of(request.op));
-  MatrixProduct product = product_of(shape, request.op.direction);
-  product.tf32 = ops::is_in_tf32(algorithm_of(request));
-  product.most_workspace_bytes = kProductChoices.at(request.algorithm).most_workspace_bytes;
-  return filter_kernel(shape, library.matrix_product(product), GradientOperands::kExchanged, request);
+  return filter_kernel(shape, kOfFullyConnected, library.matrix_product(product_of(shape, request)), request);
 }
 
 }  // namespace vdnn::cuda

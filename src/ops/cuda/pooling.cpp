@@ -1,4 +1,4 @@
-// Pooling through cuDNN, whose backward pass finds maxima again from X and Y.
+// Pooling through cuDNN, in the type of the maps; its backward pass finds maxima again from X and Y.
 
 #include "src/ops/classic/layers.h"
 #include "src/ops/cuda/layer_ops.h"
@@ -32,7 +32,8 @@ OpKernel make_kernel(const PoolingSpec& spec, const KernelRequest& request, Vend
   return vendor_kernel(library.pooling(planar({.spec = spec,
                                                .x = request.op.layer_inputs[0].dims,
                                                .y = request.op.layer_outputs[0].dims,
-                                               .direction = request.op.direction})),
+                                               .direction = request.op.direction,
+                                               .elements = request.op.layer_inputs[0].data_type})),
                        request);
 }
 

@@ -6,18 +6,20 @@
 #include <vector>
 
 #include "vdnn/error.h"
+#include "vdnn/size.h"
 
 namespace vdnn::cuda {
 
 using vdnn::to_string;  // of a shape
 
-std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
-                                                 const KernelRequest& request) {
+std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made, const KernelRequest& request,
+                                                 std::uint64_t beside_bytes) {
   const Algorithm& algorithm = request.op.algorithms.at(request.algorithm);
-  if (made->workspace_bytes() > algorithm.workspace_bytes) {
-    throw DeviceError("op '" + request.op.name + "': " + algorithm.name + " wants " +
-                      std::to_string(made->workspace_bytes()) + " bytes of workspace on this device, " +
-                      std::to_string(algorithm.workspace_bytes) + " were planned");
+  const std::uint64_t wanted = checked_add(made->workspace_bytes(), beside_bytes);
+  if (wanted > algorithm.workspace_bytes) {
+    throw DeviceError("op '" + request.op.name + "': " + algorithm.name + " wants " + std::to_string(wanted) +
+                      " bytes of workspace on this device, " + std::to_string(algorithm.workspace_bytes) +
+                      " were planned");
   }
   return made;
 }

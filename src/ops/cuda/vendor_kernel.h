@@ -12,9 +12,10 @@
 
 namespace vdnn::cuda {
 
-// Throws DeviceError where it wants more workspace than the op's algorithm counts.
-std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
-                                                 const KernelRequest& request);
+// Throws DeviceError where it wants more workspace than the op's algorithm counts; `beside_bytes` of that are
+// somebody else's.
+std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made, const KernelRequest& request,
+                                                 std::uint64_t beside_bytes = 0);
 
 // `workspace`: the op's, of which it takes what it wants.
 void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, const AddressRange& write,

@@ -3,9 +3,9 @@
 // comes out. Nothing of their headers shows, so that the layers and their tests need neither: a fake
 // (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
 //
-// Feature maps are fp32, dense, channels last; filters KRSC with the channels of one group. TF32 is taken
-// where it is asked for, by name of a convolution's engine, alone. All of them give the same bits for the
-// same operands.
+// Feature maps are fp32, bf16 or fp16, dense, channels last; filters KRSC with the channels of one group.
+// Sums are fp32 whatever the type, and rounded once to what is written. TF32 is taken where it is asked for,
+// by name of a convolution's engine, alone. All of them give the same bits for the same operands.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,9 @@ struct MatrixProduct {
   std::int64_t inner = 0;
   bool transposed_a = false;
   bool transposed_b = false;
-  bool tf32 = false;  // inputs may be rounded to TF32
+  bool tf32 = false;  // fp32 factors may be rounded to TF32
+  DataType factors = DataType::kF32;
+  DataType result = DataType::kF32;  // that of the factors, or fp32
   std::uint64_t most_workspace_bytes = 0;
 };
 
@@ -35,9 +37,11 @@ struct PoolingProblem {
   Dims x;
   Dims y;
   Direction direction = Direction::kForward;
+  DataType elements = DataType::kF32;
 };
 
-// One or more dimensions of space, which do not matter.
+// Of fp32 maps: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), where narrow
+// types would lose most of their bits. One or more dimensions of space, which do not matter.
 struct LrnProblem {
   LrnSpec spec;
   Dims x;
@@ -74,7 +78,8 @@ class VendorLibrary {
   virtual ~VendorLibrary() = default;
 
   // By an engine that an engine source named for the question; two or three dimensions of space. Forward
-  // reads X and W, the data gradient dY and W, the filter gradient X and dY.
+  // reads X and W, the data gradient dY and W, the filter gradient X and dY. All, and what is written, is of
+  // the question's type.
   virtual std::unique_ptr<VendorOp> convolution(const EngineQuestion& question,
                                                 const std::string& engine) = 0;
   // Reads A and B. Wants most_workspace_bytes at most.

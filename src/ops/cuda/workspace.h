@@ -9,15 +9,16 @@
 
 namespace vdnn::cuda {
 
+inline constexpr std::uint64_t kWorkspaceAlignment = 256;
+
 class Workspace {
  public:
   explicit Workspace(std::uint64_t begin = 0) : begin_(begin), end_(begin) {}
 
   template <class T>
   T* take(std::uint64_t count) {
-    constexpr std::uint64_t kAlignment = 256;
     const std::uint64_t begin = end_;
-    end_ = checked_add(begin, round_up(checked_multiply(count, sizeof(T)), kAlignment));
+    end_ = checked_add(begin, round_up(checked_multiply(count, sizeof(T)), kWorkspaceAlignment));
     return pointer_to<T>(begin);
   }
   std::uint64_t bytes() const { return end_ - begin_; }

@@ -83,19 +83,6 @@ TEST(CudaOps, CompileRefusesAlgorithmsThatAreNotThere) {
   EXPECT_THROW(library->compile(op.tape(), std::vector<std::uint32_t>{0, 1}), InvalidArgument);
 }
 
-// The vendors' libraries are asked for fp32 only.
-TEST(CudaOps, CompileRefusesNarrowMapsOfAVendorsLayerByName) {
-  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
-  const LayerCase pooling = pooling_case("", {2, 4, 6, 6}, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}});
-  EXPECT_NO_THROW(OpHarness(*library, pooling));
-  try {
-    const OpHarness op(*library, in_type(pooling, DataType::kBf16));
-    FAIL() << "accepted";
-  } catch (const InvalidArgument& error) {
-    EXPECT_EQ(std::string(error.what()), "op 'op0': cuda computes it in fp32 only, and its maps are bf16");
-  }
-}
-
 TEST(CudaOps, PackingRefusesWhatIsNoParameter) {
   const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
   OpHarness op(*library, same_shape_case("", GroupNormalizationSpec{.groups = 2}, {2, 4, 3, 3}));
@@ -224,6 +211,65 @@ TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   }
 }
 
+// Of which types products are asked for.
+class TypeRecorder final : public FakeVendorLibrary {
+ public:
+  std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
+                                              const std::string& engine) override {
+    convolutions.insert(question.elements);
+    return FakeVendorLibrary::convolution(question, engine);
+  }
+  std::unique_ptr<cuda::VendorOp> matrix_product(const cuda::MatrixProduct& product) override {
+    products.insert({product.factors, product.result});
+    return FakeVendorLibrary::matrix_product(product);
+  }
+  std::unique_ptr<cuda::VendorOp> pooling(const cuda::PoolingProblem& problem) override {
+    pools.insert(problem.elements);
+    return FakeVendorLibrary::pooling(problem);
+  }
+
+  std::set<DataType> convolutions;
+  std::set<std::pair<DataType, DataType>> products;
+  std::set<DataType> pools;
+};
+
+TEST(CudaOps, NarrowMapsAreComputedInTheirTypeAndMatrixGradientsInFp32) {
+  for (const DataType type : {DataType::kF32, DataType::kBf16, DataType::kF16}) {
+    const auto vendor = std::make_shared<TypeRecorder>();
+    const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
+                                              .vendor = vendor,
+                                              .engines = make_fake_engines()});
+    for (const LayerCase& layer :
+         {convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}),
+          transposed_convolution_case("", {2, 4, 6, 6}, {4, {2, 2}, {2, 2}, {0, 0}}),
+          fully_connected_case("", {2, 8}, {4}),
+          pooling_case("", {2, 4, 6, 6}, {PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}})}) {
+      const OpHarness op(*library, in_type(layer, type));
+    }
+    EXPECT_EQ(vendor->convolutions, std::set{type});
+    EXPECT_EQ(vendor->products, (std::set{std::pair(type, type), std::pair(type, DataType::kF32)}));
+    EXPECT_EQ(vendor->pools, std::set{type});
+  }
+}
+
+// cuDNN has no engine that reads narrow maps and writes an fp32 gradient: that lies in the workspace first.
+TEST(CudaOps, WorkspaceHasRoomForANarrowGradientOfAFilter) {
+  const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
+  const auto workspaces = [&](DataType type) {
+    const ConvolutionSpec spec{
+        .filters = 6, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .bias = false};
+    const OpHarness op(*library, in_type(convolution_case("", {2, 4, 6, 6}, spec), type));
+    std::vector<std::uint64_t> bytes;
+    for (const OpRecipe& recipe : op.recipes()) {
+      bytes.push_back(recipe.algorithms.back().workspace_bytes);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(workspaces(DataType::kF32), (std::vector<std::uint64_t>{0, 0, 0}));
+  constexpr std::uint64_t kGradient = 512;  // 6 x 4 x 3 x 3 elements of two bytes, in whole 256
+  EXPECT_EQ(workspaces(DataType::kBf16), (std::vector<std::uint64_t>{0, kGradient, 0}));
+}
+
 // Once 4 MiB were counted for every product, so that no lower limit on workspace could be kept.
 TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
   const auto vendor = std::make_shared<FakeVendorLibrary>();
@@ -308,6 +354,39 @@ TEST_F(FakeVendor, RecordsWhatItRuns) {
   EXPECT_EQ(library_.calls()[0].reads, (std::vector{a(), b()}));
   EXPECT_EQ(library_.calls()[0].write, c());
   EXPECT_EQ(library_.calls()[0].workspace, workspace());
+}
+
+TEST_F(FakeVendor, RefusesWhatIsOfAnotherType) {
+  const auto product = [&](const cuda::MatrixProduct& types) {
+    return library_.matrix_product({.rows = 4,
+                                    .columns = 4,
+                                    .inner = 8,
+                                    .tf32 = types.tf32,
+                                    .factors = types.factors,
+                                    .result = types.result});
+  };
+  using enum DataType;
+  EXPECT_THROW(product({.factors = kBf16, .result = kF16}), DeviceError);
+  EXPECT_THROW(product({.factors = kF32, .result = kBf16}), DeviceError);
+  EXPECT_THROW(product({.tf32 = true, .factors = kBf16, .result = kBf16}), DeviceError);
+  EXPECT_THROW(product({.factors = kU8, .result = kU8}), DeviceError);
+  product_ = product({.factors = kBf16, .result = kF32});
+  EXPECT_THROW(run(a(), c(), {}), DeviceError) << "factors of four bytes";
+
+  cuda::EngineQuestion question{.convolution = {.batch = 1,
+                                                .input_channels = 1,
+                                                .output_channels = 1,
+                                                .input = {3, 3},
+                                                .output = {3, 3},
+                                                .kernel = {1, 1},
+                                                .stride = {1, 1},
+                                                .padding = {0, 0},
+                                                .dilation = {}}};
+  EXPECT_NE(library_.convolution(question, "small"), nullptr);
+  question.elements = kBf16;
+  EXPECT_THROW(library_.convolution(question, "small"), DeviceError) << "an engine of fp32";
+  EXPECT_THROW(library_.convolution(question, fake_engine_name("small", kF16)), DeviceError);
+  EXPECT_NE(library_.convolution(question, fake_engine_name("small", kBf16)), nullptr);
 }
 
 TEST_F(FakeVendor, RefusesWhatAGpuWouldNotForgive) {

@@ -111,16 +111,19 @@ class FaultyLibrary final : public vdnn::testing::FakeVendorLibrary {
     if (engine == "unknown") {
       throw NoEngine(asked, "there is no such engine");
     }
+    const auto fake = [&](const char* name) {
+      return FakeVendorLibrary::convolution(asked, vdnn::testing::fake_engine_name(name, asked.elements));
+    };
     if (engine == "large" || engine == "small") {
-      return FakeVendorLibrary::convolution(asked, engine);
+      return fake(engine.c_str());
     }
-    std::unique_ptr<VendorOp> op =
-        FakeVendorLibrary::convolution(asked, engine == "hungry" ? "large" : "small");
+    std::unique_ptr<VendorOp> op = fake(engine == "hungry" ? "large" : "small");
     if (engine == "off by one tap") {
       const ops::Convolution& c = asked.convolution;
       const std::int64_t channels =
           asked.direction == Direction::kBackwardData ? c.output_channels : c.input_channels;
-      return std::make_unique<ShiftedOp>(std::move(op), static_cast<std::uint64_t>(channels) * sizeof(float));
+      return std::make_unique<ShiftedOp>(std::move(op),
+                                         static_cast<std::uint64_t>(channels) * size_of(asked.elements));
     }
     return std::make_unique<ChangedOp>(std::move(op), change_of(engine));
   }
@@ -361,9 +364,32 @@ TEST(EngineTrials, OperandsWithoutRoomAreOutOfMemory) {
   const EngineQuestion wide = question(Direction::kForward, 1024);
   EXPECT_THROW(trials_on(fake, kGranule)->run(wide, named({"small"}), TrialKind::kTimed), OutOfMemory);
   EXPECT_THAT(fake->leaks(), IsEmpty());
-  EngineQuestion half = question(Direction::kForward);
-  half.elements = DataType::kBf16;
-  EXPECT_THROW(trials_on(fake, kGranule)->run(half, named({"small"}), TrialKind::kTimed), InvalidArgument);
+  EngineQuestion whole = question(Direction::kForward);
+  whole.elements = DataType::kI32;
+  EXPECT_THROW(trials_on(fake, kGranule)->run(whole, named({"small"}), TrialKind::kTimed), InvalidArgument);
+}
+
+// Half of the bytes, and a bound that holds results of eight and eleven bits.
+TEST(EngineTrials, NarrowTypesAreTriedInTheirType) {
+  constexpr std::int64_t kChannels = 8;  // a pixel is 16 bytes
+  const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.granule_bytes = kGranule});
+  for (const DataType type : {DataType::kBf16, DataType::kF16}) {
+    for (const Direction direction : kDirections) {
+      EngineQuestion narrow = question(direction, kChannels);
+      narrow.elements = type;
+      SCOPED_TRACE(to_string(narrow));
+      const std::vector<EngineTrial> trials =
+          trials_on(fake, 64 * kGranule)->run(narrow, named({"small", "off by one tap"}), TrialKind::kTimed);
+      EXPECT_EQ(trials.at(0).failure, "");
+      EXPECT_TRUE(trials[0].right()) << trials[0].worst_error << " of " << trials[0].tolerance;
+      EXPECT_GT(trials[0].worst_error, 0) << "results are rounded";
+      EXPECT_TRUE(trials[0].seconds);
+      EXPECT_EQ(trials.at(1).failure, "");
+      EXPECT_FALSE(trials[1].right()) << trials[1].worst_error << " of " << trials[1].tolerance;
+    }
+  }
+  EXPECT_THAT(fake->misuses(), IsEmpty());
+  EXPECT_THAT(fake->leaks(), IsEmpty());
 }
 
 // Whichever call fails, nothing is left behind. (Where waiting for the clock's first stamp failed, its stream
@@ -397,16 +423,21 @@ TEST(TrialTolerance, FollowsFromTheLengthOfTheSumsAndTheType) {
   const Engine plain{.name = "plain", .notes = {}};
   const Engine winograd{.name = "winograd", .notes = {kWinograd}};
   const Engine rounding{.name = "rounding", .notes = {kTensorCore}};
-  EXPECT_EQ(trial_tolerance(plain, 200, 1), 2 * trial_tolerance(plain, 100, 1));
-  EXPECT_EQ(trial_tolerance(plain, 100, 3), 3 * trial_tolerance(plain, 100, 1));
-  EXPECT_LT(trial_tolerance(plain, 100, 1), trial_tolerance(winograd, 100, 1));
-  EXPECT_LT(trial_tolerance(winograd, 100, 1), trial_tolerance(rounding, 100, 1));
+  using enum DataType;
+  EXPECT_EQ(trial_tolerance(plain, kF32, 200, 1), 2 * trial_tolerance(plain, kF32, 100, 1));
+  EXPECT_EQ(trial_tolerance(plain, kF32, 100, 3), 3 * trial_tolerance(plain, kF32, 100, 1));
+  EXPECT_LT(trial_tolerance(plain, kF32, 100, 1), trial_tolerance(winograd, kF32, 100, 1));
+  EXPECT_LT(trial_tolerance(winograd, kF32, 100, 1), trial_tolerance(rounding, kF32, 100, 1));
+  EXPECT_LT(trial_tolerance(plain, kF32, 100, 1), trial_tolerance(plain, kF16, 100, 1));
+  EXPECT_LT(trial_tolerance(plain, kF16, 100, 1), trial_tolerance(plain, kBf16, 100, 1));
   // What is off by a tap is off by about the root of the length, however long the sums of the zoo are.
   constexpr std::uint64_t kLongest = std::uint64_t{64} * 224 * 224;
   for (const Engine& engine : {plain, winograd, rounding}) {
     for (std::uint64_t products = 9; products <= kLongest; products *= 2) {
-      EXPECT_LT(trial_tolerance(engine, products, 1), std::sqrt(static_cast<double>(products)) / 5)
-          << engine.name << " " << products;
+      for (const DataType type : {kF32, kBf16, kF16}) {
+        EXPECT_LT(trial_tolerance(engine, type, products, 1), std::sqrt(static_cast<double>(products)) / 5)
+            << engine.name << " " << products;
+      }
     }
   }
 }

@@ -12,10 +12,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/ops/cuda/vendor_library.h"
@@ -36,6 +38,8 @@ struct Vendor {
   cudnnHandle_t last_used = nullptr;
   std::uint64_t product_workspace = 0;  // of the last algorithm
   std::uint32_t product_alignment = 1;
+  cudnnDataType_t map_type = CUDNN_DATA_FLOAT;                                      // of the last call
+  std::pair<cudaDataType_t, cudaDataType_t> product_types{CUDA_R_32F, CUDA_R_32F};  // factors, result
 
   int gpu_of_thread() const { return cuda->gpu_of_thread(); }
   void require(bool kept, const std::string& rule) {
@@ -71,6 +75,62 @@ Handle& handle_of(cudnnHandle_t handle) {
 template <class Function>
 Function* own(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+cudnnDataType_t type_of(const cudnnTensorDescriptor_t tensor) {
+  constexpr int kMost = CUDNN_DIM_MAX;
+  cudnnDataType_t type{};
+  int rank = 0;
+  std::array<int, kMost> dims{};
+  std::array<int, kMost> strides{};
+  static auto* const describe = own<decltype(cudnnGetTensorNdDescriptor)>("cudnnGetTensorNdDescriptor");
+  describe(tensor, kMost, &type, &rank, dims.data(), strides.data());
+  return type;
+}
+
+// Scaling factors are floats for these types (cuDNN's developer guide, "Scaling Parameters").
+void check_maps(const std::string& call, std::initializer_list<cudnnTensorDescriptor_t> maps) {
+  vendor->map_type = type_of(*maps.begin());
+  for (const cudnnTensorDescriptor_t map : maps) {
+    vendor->require(type_of(map) == vendor->map_type, call + ": maps of several types");
+  }
+  vendor->require(vendor->map_type == CUDNN_DATA_FLOAT || vendor->map_type == CUDNN_DATA_HALF ||
+                      vendor->map_type == CUDNN_DATA_BFLOAT16,
+                  call + ": maps whose scaling factors are no floats");
+}
+
+cudaDataType_t type_of(cublasLtMatrixLayout_t matrix) {
+  static auto* const get =
+      own<decltype(cublasLtMatrixLayoutGetAttribute)>("cublasLtMatrixLayoutGetAttribute");
+  std::uint32_t type = 0;
+  std::size_t written = 0;
+  get(matrix, CUBLASLT_MATRIX_LAYOUT_TYPE, &type, sizeof type, &written);
+  return static_cast<cudaDataType_t>(type);
+}
+
+std::int32_t attribute_of(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute) {
+  static auto* const get = own<decltype(cublasLtMatmulDescGetAttribute)>("cublasLtMatmulDescGetAttribute");
+  std::int32_t value = -1;
+  std::size_t written = 0;
+  get(operation, attribute, &value, sizeof value, &written);
+  return value;
+}
+
+// The rows of cublasLtMatmul()'s table of types that have sums in fp32.
+void check_product_types(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                         cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
+  const cudaDataType_t factors = type_of(a);
+  const std::int32_t sums = attribute_of(operation, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
+  vendor->product_types = {factors, type_of(d)};
+  vendor->require(factors == type_of(b), "cublasLtMatmul: factors of two types");
+  vendor->require(type_of(c) == type_of(d), "cublasLtMatmul: C and D of two types");
+  vendor->require(type_of(d) == CUDA_R_32F || type_of(d) == factors,
+                  "cublasLtMatmul: no such type of result");
+  vendor->require(
+      sums == CUBLAS_COMPUTE_32F || (sums == CUBLAS_COMPUTE_32F_FAST_TF32 && factors == CUDA_R_32F),
+      "cublasLtMatmul: these factors are not summed so");
+  vendor->require(attribute_of(operation, CUBLASLT_MATMUL_DESC_SCALE_TYPE) == CUDA_R_32F,
+                  "cublasLtMatmul: the scalars are floats");
 }
 
 // Runs nothing: the operands are of no memory.
@@ -124,17 +184,23 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
   std::array<int, kMost> wanted{};
   const bool known = size_of_result(pooling, x, rank, wanted.data()) == CUDNN_STATUS_SUCCESS;
   vendor->require(known && wanted == dims, "cudnnPoolingForward: y is not of the size that x has for it");
+  check_maps("cudnnPoolingForward", {x, y});
   return launch(handle, "cudnnPoolingForward");
 }
 cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t, const void*,
-                                   const cudnnTensorDescriptor_t, const void*, const cudnnTensorDescriptor_t,
-                                   const void*, const cudnnTensorDescriptor_t, const void*, const void*,
-                                   const cudnnTensorDescriptor_t, void*) {
+                                   const cudnnTensorDescriptor_t y, const void*,
+                                   const cudnnTensorDescriptor_t dy, const void*,
+                                   const cudnnTensorDescriptor_t x, const void*, const void*,
+                                   const cudnnTensorDescriptor_t dx, void*) {
+  check_maps("cudnnPoolingBackward", {x, y, dy, dx});
   return launch(handle, "cudnnPoolingBackward");
 }
 cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t handle, cudnnLRNDescriptor_t, cudnnLRNMode_t,
-                                          const void*, const cudnnTensorDescriptor_t, const void*,
-                                          const void*, const cudnnTensorDescriptor_t, void*) {
+                                          const void*, const cudnnTensorDescriptor_t x, const void*,
+                                          const void*, const cudnnTensorDescriptor_t y, void*) {
+  check_maps("cudnnLRNCrossChannelForward", {x, y});
+  vendor->require(vendor->map_type == CUDNN_DATA_FLOAT,
+                  "cudnnLRNCrossChannelForward: its constants are rounded to the type of the maps");
   return launch(handle, "cudnnLRNCrossChannelForward");
 }
 
@@ -171,16 +237,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void* beta,
-                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
-                              std::size_t workspace_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
   constexpr std::uintptr_t kWorkspaceAlignment = 256;
   const auto is_aligned = [](const void* address, std::uintptr_t alignment) {
     return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
   };
   reinterpret_cast<Handle*>(handle)->check_gpu("cublasLtMatmul");
+  check_product_types(operation, a_layout, b_layout, c_layout, d_layout);
   vendor->require(alpha != nullptr && beta != nullptr, "cublasLtMatmul: no scalars");
   vendor->require(workspace_bytes >= vendor->product_workspace, "cublasLtMatmul: too little workspace");
   vendor->require(is_aligned(workspace, kWorkspaceAlignment), "cublasLtMatmul: misaligned workspace");
@@ -217,6 +285,8 @@ class VendorCalls : public ::testing::Test {
   FakeCuda& cuda() { return *vendor_.cuda; }
   int handles_made() const { return vendor_.handles_made; }
   cudnnHandle_t last_used() const { return vendor_.last_used; }
+  cudnnDataType_t map_type() const { return vendor_.map_type; }
+  const std::pair<cudaDataType_t, cudaDataType_t>& product_types() const { return vendor_.product_types; }
   std::unique_ptr<VendorLibrary> make_library(int gpu) {
     cuda().set_device(gpu);
     return make_vendor_library(gpu);
@@ -275,6 +345,44 @@ TEST_F(VendorCalls, LibrariesBesideEachOtherShareNoHandle) {
   const cudnnHandle_t used = last_used();
   pool(*second, 0);
   EXPECT_NE(last_used(), used);
+}
+
+TEST_F(VendorCalls, MapsAndMatricesAreOfTheTypeThatWasAskedFor) {
+  const auto library = make_library(0);
+  CudaStream stream = nullptr;
+  ASSERT_EQ(cuda().stream_create(stream), CudaStatus::kSuccess);
+  struct Type {
+    DataType ours;
+    cudnnDataType_t cudnn;
+    cudaDataType_t cublas;
+  };
+  for (const Type& type :
+       {Type{DataType::kF32, CUDNN_DATA_FLOAT, CUDA_R_32F}, Type{DataType::kF16, CUDNN_DATA_HALF, CUDA_R_16F},
+        Type{DataType::kBf16, CUDNN_DATA_BFLOAT16, CUDA_R_16BF}}) {
+    const PoolingSpec spec{.mode = PoolingMode::kMax, .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}};
+    for (const Direction direction : {Direction::kForward, Direction::kBackwardData}) {
+      const auto op = library->pooling({.spec = spec,
+                                        .x = {1, 8, 4, 4},
+                                        .y = {1, 8, 2, 2},
+                                        .direction = direction,
+                                        .elements = type.ours});
+      const std::array reads{floats_at(256, 128), floats_at(1024, 32), floats_at(2048, 32)};
+      op->run({.reads = reads, .write = floats_at(4096, 128), .workspace = {}}, stream);
+      EXPECT_EQ(map_type(), type.cudnn);
+    }
+    for (const auto& [result, cublas] :
+         {std::pair(type.ours, type.cublas), std::pair(DataType::kF32, CUDA_R_32F)}) {
+      const auto op = library->matrix_product(
+          {.rows = 4, .columns = 8, .inner = 8, .factors = type.ours, .result = result});
+      const std::array reads{floats_at(256, 32), floats_at(1024, 64)};
+      op->run({.reads = reads, .write = floats_at(4096, 32), .workspace = {}}, stream);
+      EXPECT_EQ(product_types(), std::pair(type.cublas, cublas));
+    }
+  }
+  EXPECT_THROW(library->matrix_product({.rows = 4, .columns = 4, .inner = 4, .factors = DataType::kU8}),
+               InvalidArgument);
+  EXPECT_EQ(cuda().stream_synchronize(stream), CudaStatus::kSuccess);
+  EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
 }
 
 TEST_F(VendorCalls, ProductsKeepToTheirAlgorithm) {

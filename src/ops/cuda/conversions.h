@@ -1,0 +1,38 @@
+#pragma once
+// Floating-point numbers of one type as those of another, on the stream.
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "src/ops/cuda/launcher.h"
+#include "src/ops/formats.h"
+#include "vdnn/error.h"
+#include "vdnn/tensor.h"
+
+namespace vdnn::cuda {
+
+// Numbers in memory: of `type`, the first at `begin`.
+struct TypedNumbers {
+  DataType type = DataType::kF32;
+  std::uint64_t begin = 0;
+};
+
+// `to` becomes what `from` is, which is of another type, rounded to the nearest. Both are aligned to 16 bytes
+// and do not overlap.
+inline void launch_conversion(const Launcher& launcher, const TypedNumbers& from, const TypedNumbers& to,
+                              std::uint64_t elements) {
+  ops::with_format(from.type, [&]<class From>(From) {
+    ops::with_format(to.type, [&]<class To>(To) {
+      if constexpr (std::is_same_v<From, To>) {
+        throw InvalidArgument(std::string("a conversion from ") + to_string(from.type) + " to itself");
+      } else {
+        launcher.launch(Conversion<From, To>{.from = pointer_to<const Stored<From>>(from.begin),
+                                             .to = pointer_to<Stored<To>>(to.begin),
+                                             .elements = elements});
+      }
+    });
+  });
+}
+
+}  // namespace vdnn::cuda
