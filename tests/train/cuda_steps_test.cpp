@@ -248,7 +248,7 @@ TEST_P(CudaSteps, TakeThePredictedPeak) {
   });
 }
 
-// Of kernels of our own: no engines of narrow types are recorded.
+// A network of our own kernels alone.
 Network normalising_network() {
   NetworkBuilder net("normalising", {4, 8, 12, 12});
   Tensor x = net.input();

@@ -48,7 +48,7 @@ dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction di
 
 // The three passes; operand numbers are those of the recipe.
 
-// What a pass reads or makes of the filter: only its gradient is fp32 whatever the maps are.
+// The type in which a pass reads the filter or makes its gradient. The gradient is always fp32.
 dnnl::memory::data_type filter_type(const FilterLayer& layer, Direction direction) {
   return to_dnnl(direction == Direction::kBackwardFilter ? DataType::kF32 : layer.shape.input.data_type);
 }

@@ -72,8 +72,8 @@ struct EngineLimits {
 using vdnn::ProductPrecision;
 using vdnn::ProductPrecisions;
 
-// What training may take: products of that precision, summed in fp32, the same bits twice, whatever the
-// workspace. Factors are fp32 for fp32 and TF32, else of that type, and then rounded no further.
+// The engines that training may use: they sum in fp32 and give the same bits twice. Any workspace is allowed.
+// Factors are fp32 for fp32 and TF32. For bf16 and fp16 they have that type and are not rounded further.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);

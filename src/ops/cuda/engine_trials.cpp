@@ -100,7 +100,7 @@ class HostBlock {
   AddressRange range_;
 };
 
-// What operands repeat, in their type: as it lies in memory, and as numbers.
+// The values that fill operands, repeated: as bytes of the operands' type, and as numbers.
 struct TrialValues {
   std::vector<std::byte> stored;
   std::vector<float> numbers;

@@ -87,7 +87,7 @@ std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<D
                                                  std::shared_ptr<VendorLibrary> library,
                                                  const DeviceTrialOptions& options = {});
 
-// What the sampled elements may be off by, which are of this type. `products`: of the longest sum;
+// The largest error that a sampled element of this type may have. `products`: the number in the longest sum;
 // `rms_product`: their root mean square.
 double trial_tolerance(const Engine& engine, DataType elements, std::uint64_t products, double rms_product);
 

@@ -22,8 +22,8 @@ namespace {
 // How a library makes the gradient of a filter.
 struct FilterGradient {
   bool reads_dy_first = false;
-  // What it writes. A narrow one lies in the op's workspace until it is widened into the gradient, which is
-  // fp32: cuDNN has no engine that reads narrow maps and writes fp32.
+  // The type that the vendor's op writes. cuDNN has no engine that reads narrow maps and writes fp32, so a
+  // narrow result is written to the op's workspace. A kernel then widens it into the fp32 gradient.
   DataType written = DataType::kF32;
 };
 

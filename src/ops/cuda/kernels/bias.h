@@ -1,6 +1,6 @@
 #pragma once
-// What a layer with filters adds to each channel, and its gradient: a sum over places and samples. Bias and
-// gradient are fp32.
+// A layer with filters adds the bias to each channel. The gradient of the bias is a sum over places and
+// samples. Both are fp32.
 
 #include <cstdint>
 
