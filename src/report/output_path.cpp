@@ -34,6 +34,9 @@ void check_directory(const fs::path& path, const fs::path& directory) {
 // Asking for permissions does not find every reason (file systems that create nothing, quotas); trying does.
 void try_to_create(const fs::path& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0 && errno == EEXIST && !fs::is_symlink(path)) {
+    return;  // another process tries the same path at this moment
+  }
   if (file < 0) {
     reject(path, std::strerror(errno));
   }
@@ -54,11 +57,13 @@ void check_output_path(const fs::path& path) {
   if (path.has_parent_path()) {
     check_directory(path, path.parent_path());
   }
-  if (!fs::exists(path, error)) {
-    try_to_create(path);
-  } else if (::access(path.c_str(), W_OK) != 0) {
+  if (::access(path.c_str(), W_OK) == 0) {
+    return;
+  }
+  if (errno != ENOENT) {
     reject(path, std::strerror(errno));
   }
+  try_to_create(path);
 }
 
 }  // namespace vdnn

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <thread>
+#include <vector>
+
 #include "temporary_directory.h"
 #include "vdnn/error.h"
 
@@ -42,6 +46,21 @@ TEST_F(OutputPathTest, ABareNameIsInTheWorkingDirectory) {
   EXPECT_NO_THROW(check_output_path("new.json"));
   EXPECT_TRUE(empty());
   fs::current_path(before);
+}
+
+// Several commands may look at the same place at once; each creates the file for a moment.
+TEST_F(OutputPathTest, APlaceThatOthersTryIsFine) {
+  const fs::path path = directory_ / "log.json";
+  std::vector<std::thread> others;
+  for (int each = 0; each < 4; ++each) {
+    others.emplace_back([&] {
+      for (int round = 0; round < 500; ++round) {
+        EXPECT_NO_THROW(check_output_path(path));
+      }
+    });
+  }
+  std::ranges::for_each(others, &std::thread::join);
+  EXPECT_TRUE(empty());
 }
 
 TEST_F(OutputPathTest, DevicesAreFine) {
