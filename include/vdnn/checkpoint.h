@@ -39,6 +39,7 @@ struct CheckpointInfo {
   OptimizerSpec optimizer;
   std::optional<float> clip_norm;
   PrecisionOptions precision;                     // fp32 in files of versions 1 and 2
+  DataType reduce_precision = DataType::kF32;     // TrainingOptions::reduces_in()
   std::optional<LossScale> loss_scale;            // where losses are scaled
   std::map<std::string, std::string> algorithms;  // names by names of ops
   std::string sha256;                             // of the tensors' data

@@ -20,6 +20,7 @@
 #include "vdnn/address_range.h"
 #include "vdnn/cost.h"
 #include "vdnn/device.h"
+#include "vdnn/tensor.h"
 
 namespace vdnn {
 
@@ -28,7 +29,8 @@ enum class Reduction : std::uint8_t { kSum, kAverage };
 // In place, on the memory of each rank's device; the same number of bytes on every rank.
 struct Collective {
   std::string_view name;             // as Work::name
-  AddressRange range;                // of fp32: whole floats; may be empty
+  AddressRange range;                // whole elements of the type; may be empty
+  DataType type = DataType::kF32;    // kF32, kF16 or kBf16
   std::uint64_t version_before = 0;  // as Access::version, of what is read
   std::uint64_t version_after = 0;   // of what is left
   Cost cost;
@@ -51,12 +53,15 @@ class Communicator {
 
   // The sum or the average over all ranks, the same bits on each of them, of ranges that are ready together,
   // a bucket: one submission, which has the name and the cost of the first part, and one message where the
-  // library can make one of them. Throws InvalidArgument for no parts and for what is not whole floats.
+  // library can make one of them. All parts have one type. A narrow one is rounded at least once, when the
+  // sum of all is stored; a library may round sums on their way, too (NCCL does). Throws InvalidArgument for
+  // no parts, for parts of several types, for a type that is not floating-point, and for what is not whole
+  // elements.
   virtual Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) = 0;
   Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
     return all_reduce(stream, std::span(&collective, 1), reduction);
   }
-  // What the rank `root` has. Throws InvalidArgument where there is no such rank, or no whole floats.
+  // What the rank `root` has. Throws InvalidArgument where there is no such rank, or as all_reduce().
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
   // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` fails on

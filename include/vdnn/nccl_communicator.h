@@ -18,8 +18,8 @@
 // allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind, reduction and
 // size: broadcasts use rings, and on GPUs that an NVSwitch connects sums of floats use NVLS where averages do
 // not. So before its memory is measured, the ranks make a broadcast, and sums and averages of many sizes,
-// from one value to a whole bucket, each four times the last. Until these have completed they need 4/3 of a
-// bucket's size of the GPU's memory, outside the budget.
+// from one value to a whole bucket, each four times the last, in each type that will be reduced. Until these
+// have completed they need 4/3 of a bucket's size of the GPU's memory, outside the budget.
 
 #include <array>
 #include <cstddef>
@@ -46,6 +46,9 @@ struct NcclOptions {
   // Size of the largest all-reduce that will be made; the same on every rank. NCCL may pick another algorithm
   // for a larger one, whose connections library_bytes() does not count.
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20U;
+  // Another type that will be reduced beside fp32, or fp32; the same on every rank. Its connections are made
+  // and counted, too.
+  DataType bucket_type = DataType::kF32;
 };
 
 // Joins `device`, which is the GPU of the options, with those of the other ranks. Throws InvalidArgument for

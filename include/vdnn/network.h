@@ -168,6 +168,11 @@ struct TrainingOptions {
   std::uint32_t ranks = 1;
   std::uint32_t micro_steps = 1;
   std::uint64_t bucket_bytes = kBucketBytes;
+  // How several ranks send gradients: kF32, or kF16 or kBf16, in half the bytes. A rank's gradient is then
+  // rounded to that type once, behind its micro-steps, and so is what the communicator makes of all of them;
+  // the update goes by the sum in fp32. With kF16 a sum beyond 65504 is an infinity, which loss scaling sees.
+  DataType reduce_precision = DataType::kF32;
+  DataType reduces_in() const { return ranks > 1 ? reduce_precision : DataType::kF32; }
   // Batch normalisation takes its statistics over the batches of all ranks, in every micro-step. Ranks then
   // wait for each other in each such layer, twice in forward and once in backward.
   bool sync_batch_normalization = false;

@@ -86,8 +86,9 @@ class ProcessGroup {
   virtual void end_ranks(const std::string& cause, int status = 1) = 0;
 
   // Joins `device` with those of the other ranks, through host memory. An all-reduce is a left fold in rank
-  // order, ((r0 + r1) + r2) + ..., so its bits depend on nothing else. Collectives run one after another in
-  // the order of their submission, whatever their streams. `device` must outlive it, and this group may not
+  // order, ((r0 + r1) + r2) + ..., in fp32, so its bits depend on nothing else; narrow elements are widened
+  // first, and the whole sum is rounded once. Collectives run one after another in the order of their
+  // submission, whatever their streams. `device` must outlive it, and this group may not
   // go before it. InvalidArgument for options that cannot be and devices whose memory the host does not
   // address, OutOfMemory where there is none for staging.
   virtual std::unique_ptr<Communicator> communicator(Device& device, const MpiOptions& options = {}) = 0;

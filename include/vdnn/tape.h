@@ -78,9 +78,15 @@ struct Op {
 
   // Is it what ranks do together, which no program runs?
   bool collective() const { return std::holds_alternative<AllReduceSpec>(spec); }
+  // Does it take a gradient to the type in which ranks send it, or back?
+  bool converts_gradient() const {
+    return std::holds_alternative<ConversionSpec>(spec) && phase == Phase::kUpdate;
+  }
   // Is its algorithm recorded with a training? What sums gradients has no choice, and may be another, or not
   // there, when the training goes on with other ranks.
-  bool recorded() const { return !collective() && !std::holds_alternative<GradientSumSpec>(spec); }
+  bool recorded() const {
+    return !collective() && !converts_gradient() && !std::holds_alternative<GradientSumSpec>(spec);
+  }
   // With the algorithm of that index.
   const Cost& cost_with(std::uint32_t algorithm) const {
     const std::optional<Cost>& own = algorithms[algorithm].cost;

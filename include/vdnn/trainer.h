@@ -122,10 +122,11 @@ struct TrainingResult {
 
 // What joining the ranks takes of the memory of a GPU, in bytes: the most that it has taken on any rank, by
 // joining them for a moment. `gpu` is the ordinal of `device`, as in RunTarget; none: a cpu device. All ranks
-// call it together, each with its device, and `bucket_bytes` is TrainingOptions::bucket_bytes. Throws as a
-// session would: DeviceError where ranks do not come, InvalidArgument for another GPU's ordinal.
+// call it together, each with its device; of `training` it wants the size of buckets and the type that they
+// are reduced in. Throws as a session would: DeviceError where ranks do not come, InvalidArgument for another
+// GPU's ordinal.
 std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, ProcessGroup& processes,
-                                   std::uint64_t bucket_bytes = kBucketBytes);
+                                   const TrainingOptions& training = {});
 
 class Trainer {
  public:

@@ -146,8 +146,21 @@ constexpr std::array<std::pair<const char*, DataType>, 4> kPrecisions{{{"fp32", 
                                                                        {"bf16", DataType::kBf16},
                                                                        {"fp16", DataType::kF16}}};
 
+constexpr std::array<std::pair<const char*, DataType>, 3> kReducePrecisions{
+    {{"fp32", DataType::kF32}, {"bf16", DataType::kBf16}, {"fp16", DataType::kF16}}};
+
 DataType to_storage(const std::string& precision) {
   return choose<DataType>("--precision", precision, kPrecisions);
+}
+
+// A type of sums; TF32 is one of products.
+DataType to_reduced(const std::string& precision) {
+  if (precision == "tf32") {
+    throw InvalidArgument(
+        "--reduce-precision tf32: TF32 rounds the factors of products, and sums have none; "
+        "write fp32, bf16 or fp16");
+  }
+  return choose<DataType>("--reduce-precision", precision, kReducePrecisions);
 }
 
 PrecisionOptions to_precision(const RunArguments& arguments) {
@@ -190,6 +203,7 @@ TrainingOptions to_training_options(const RunArguments& arguments) {
   if (arguments.bucket) {
     training.bucket_bytes = parse_size(*arguments.bucket);
   }
+  training.reduce_precision = to_reduced(arguments.reduce_precision.value_or("fp32"));
   training.sync_batch_normalization = arguments.sync_bn;
   return training;
 }
@@ -324,6 +338,7 @@ RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
   arguments.machines = run.options.machines;
   arguments.devices = run.options.training.ranks / run.options.machines;
   arguments.bucket = std::to_string(run.options.training.bucket_bytes);
+  arguments.reduce_precision = to_string(run.options.training.reduce_precision);
   arguments.network_gbytes_per_s = run.options.network_bytes_per_second / kGiga;
   arguments.threads = run.target.threads;
   arguments.policy = to_string(run.plan.options.policy);

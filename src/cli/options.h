@@ -29,6 +29,7 @@ struct RunArguments {
   std::optional<std::uint32_t> machines;
   std::uint32_t accumulate = 1;
   std::optional<std::string> bucket;
+  std::optional<std::string> reduce_precision;
   bool sync_bn = false;
   std::optional<double> network_gbytes_per_s;
   std::optional<int> threads;
@@ -56,11 +57,12 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 17> kLaterOptions{"link-shared-by",
+  static constexpr std::array<std::string_view, 18> kLaterOptions{"link-shared-by",
                                                                   "devices",
                                                                   "machines",
                                                                   "accumulate",
                                                                   "bucket",
+                                                                  "reduce-precision",
                                                                   "sync-bn",
                                                                   "network-gbytes-per-s",
                                                                   "keep-algorithms",
@@ -95,6 +97,9 @@ struct RunArguments {
     field("bucket", self.bucket,
           "sum the gradients of the devices in buckets of this size, while backward makes others (default: "
           "25MiB)");
+    field("reduce-precision", self.reduce_precision,
+          "fp32, bf16 or fp16: in which the gradients of the devices are summed (default: fp32); a narrow "
+          "type sends half the bytes");
     field("network-gbytes-per-s", self.network_gbytes_per_s,
           "in predictions, of a machine among several: its network, 10^9 bytes a second each way (default: "
           "12.5)");

@@ -81,8 +81,9 @@ Command add_profile_command(CLI::App& app) {
       "write what the model says of that");
   add_options(*command, arguments->run);
   // Every algorithm is measured, on one device, under the policy that moves least.
-  remove_options(*command, {"policy", "algorithms", "workspace-limit", "engine-trial-seconds", "profile",
-                            "graph", "resume", "devices", "machines", "bucket", "sync-bn"});
+  remove_options(*command,
+                 {"policy", "algorithms", "workspace-limit", "engine-trial-seconds", "profile", "graph",
+                  "resume", "devices", "machines", "bucket", "reduce-precision", "sync-bn"});
   command->get_option("--model")->required();
   add_option(*command, "steps", arguments->steps,
              "that are timed for each choice of algorithms (default: " +

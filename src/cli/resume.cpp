@@ -57,6 +57,8 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   found.add_if_different("threads", info.threads, run.target.threads);
   found.add_if_different("batch", info.batch, run.network.batch());
   found.add_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
+  found.add_if_different("gradients summed over devices in", to_string(info.reduce_precision),
+                         to_string(run.options.training.reduces_in()));
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));

@@ -340,8 +340,8 @@ void train(const TrainArguments& typed, const TrainArguments& given, ProcessGrou
   RunOptions options = to_run_options(arguments.run);
   // Where ranks have different devices, that is what is to be said, and nobody is to wait for them to join.
   if (processes != nullptr && all_on_gpus(arguments.run.device, *processes)) {
-    options.communicator_bytes = [processes, bytes = options.training.bucket_bytes](Device& device, int gpu) {
-      return measure_communicator(device, gpu, *processes, bytes);
+    options.communicator_bytes = [processes, training = options.training](Device& device, int gpu) {
+      return measure_communicator(device, gpu, *processes, training);
     };
   }
   const PlannedRun run = plan_from(checkpoint, options, is_first(processes));

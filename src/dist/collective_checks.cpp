@@ -22,14 +22,19 @@ void check_parts(const std::string& who, std::span<const Collective> parts) {
   if (parts.empty()) {
     throw InvalidArgument(who + ": a collective of no range");
   }
+  const DataType type = parts.front().type;
   for (const Collective& part : parts) {
-    if (part.range.bytes % sizeof(float) != 0) {
-      throw InvalidArgument(std::string(who)
-                                .append(": collective '")
-                                .append(part.name)
-                                .append("' of ")
-                                .append(format_size(part.range.bytes))
-                                .append(", which are no whole floats"));
+    const std::string what = who + ": collective '" + std::string(part.name) + "' of ";
+    if (!is_floating(part.type)) {
+      throw InvalidArgument(what + to_string(part.type) + "; there are fp32, fp16 and bf16");
+    }
+    if (part.type != type) {
+      throw InvalidArgument(what + to_string(type) + " and " + to_string(part.type) +
+                            ": all its parts have one type");
+    }
+    if (part.range.bytes % size_of(type) != 0) {
+      throw InvalidArgument(what + format_size(part.range.bytes) + ", which are no whole numbers of " +
+                            to_string(type));
     }
   }
 }

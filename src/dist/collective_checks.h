@@ -14,7 +14,7 @@ std::string format_seconds(double seconds);
 // "cuda:1: rank 0 of 2".
 std::string name_rank(const Device& device, int rank, int size);
 
-// InvalidArgument for what is not whole floats, and for nothing at all.
+// InvalidArgument for nothing at all, and for what Communicator::all_reduce() refuses of types.
 void check_parts(const std::string& who, std::span<const Collective> parts);
 // InvalidArgument where there is no such rank.
 void check_root(const std::string& who, const Collective& collective, int root, int size);

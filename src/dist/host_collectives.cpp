@@ -1,10 +1,12 @@
 #include "src/dist/host_collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "src/dist/exchange.h"
+#include "src/ops/formats.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -24,23 +26,26 @@ std::string text_of(const std::exception_ptr& cause) {
   }
 }
 
-// Part `number` of `values` in `parts` parts that differ by one at most.
-std::span<float> part(std::span<float> values, int number, int parts) {
+// Part `number` of `values` in `parts` parts that differ by one of their elements at most.
+std::span<std::byte> part(std::span<std::byte> values, std::size_t element_bytes, int number, int parts) {
   const auto begin_of = [&](int n) {
-    return values.size() * static_cast<std::size_t>(n) / static_cast<std::size_t>(parts);
+    return values.size() / element_bytes * static_cast<std::size_t>(n) / static_cast<std::size_t>(parts) *
+           element_bytes;
   };
   return values.subspan(begin_of(number), begin_of(number + 1) - begin_of(number));
 }
 
 // `values` may be a part of nothing: memcpy wants an address even then.
-void copy(std::span<const float> from, std::span<float> to) {
+void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   if (!from.empty()) {
     std::memcpy(to.data(), from.data(), from.size_bytes());
   }
 }
 
-std::span<float> floats(std::span<std::byte> bytes) {
-  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+// Staging is aligned for every element, and so is what begins whole elements behind its begin.
+template <class Element>
+std::span<Element> as(std::span<std::byte> bytes) {
+  return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
 }
 
 }  // namespace
@@ -58,7 +63,7 @@ class HostCollectives::Run {
   void for_pieces(const Places& values, const std::function<void(const Places&)>& work) const {
     Places places;
     std::size_t room = all_.piece_.size();
-    for (std::span<float> rest : values) {
+    for (std::span<std::byte> rest : values) {
       while (!rest.empty()) {
         const std::size_t count = std::min(rest.size(), room);
         places.push_back(rest.first(count));
@@ -75,17 +80,18 @@ class HostCollectives::Run {
     }
   }
 
-  void all_reduce(const Places& places, Reduction reduction) {
-    const std::span<float> piece = copy_in(places);
-    scatter(piece);
-    fold(part(piece, all_.rank_, all_.size_), reduction);
-    gather(piece);
+  void all_reduce(const Places& places, DataType type, Reduction reduction) {
+    const std::span<std::byte> piece = copy_in(places);
+    const Parts parts = parts_of(piece, size_of(type));
+    scatter(parts);
+    ops::with_format(type, [&]<class Format>(Format) { fold<Format>(parts[own()], reduction); });
+    gather(parts);
     copy_out(places);
   }
 
   void broadcast(const Places& places, int root) {
     if (root == all_.rank_) {
-      const std::span<float> piece = copy_in(places);
+      const std::span<std::byte> piece = copy_in(places);
       for_others([&](int rank) { send(rank, piece); });
       complete();
     } else {
@@ -96,69 +102,88 @@ class HostCollectives::Run {
   }
 
  private:
+  using Parts = std::vector<std::span<std::byte>>;  // of a piece, by the rank that owns them
+
+  std::size_t own() const { return static_cast<std::size_t>(all_.rank_); }
+
   // Where the values of these places are staged.
-  std::span<float> piece_of(const Places& places) const {
-    std::size_t count = 0;
-    for (const std::span<float> place : places) {
-      count += place.size();
+  std::span<std::byte> piece_of(const Places& places) const {
+    std::size_t bytes = 0;
+    for (const std::span<std::byte> place : places) {
+      bytes += place.size();
     }
-    return all_.piece_.first(count);
+    return all_.piece_.first(bytes);
   }
-  std::span<float> copy_in(const Places& places) const {
-    const std::span<float> piece = piece_of(places);
-    std::span<float> rest = piece;
-    for (const std::span<float> place : places) {
+  std::span<std::byte> copy_in(const Places& places) const {
+    const std::span<std::byte> piece = piece_of(places);
+    std::span<std::byte> rest = piece;
+    for (const std::span<std::byte> place : places) {
       copy(place, rest);
       rest = rest.subspan(place.size());
     }
     return piece;
   }
   void copy_out(const Places& places) const {
-    std::span<const float> rest = all_.piece_;
-    for (const std::span<float> place : places) {
+    std::span<const std::byte> rest = all_.piece_;
+    for (const std::span<std::byte> place : places) {
       copy(rest.first(place.size()), place);
       rest = rest.subspan(place.size());
     }
   }
 
+  Parts parts_of(std::span<std::byte> piece, std::size_t element_bytes) const {
+    Parts parts;
+    for (int rank = 0; rank < all_.size_; ++rank) {
+      parts.push_back(part(piece, element_bytes, rank, all_.size_));
+    }
+    return parts;
+  }
+
   // Each part to its owner, who has room for one part from each rank.
-  void scatter(std::span<float> piece) {
-    const std::span<float> mine = part(piece, all_.rank_, all_.size_);
+  void scatter(const Parts& parts) {
+    const std::span<std::byte> mine = parts[own()];
     for_others([&](int rank) {
       receive(rank, from_rank(rank, mine.size()));
-      send(rank, part(piece, rank, all_.size_));
+      send(rank, parts[static_cast<std::size_t>(rank)]);
     });
     copy(mine, from_rank(all_.rank_, mine.size()));
     complete();
   }
 
-  void fold(std::span<float> mine, Reduction reduction) {
-    copy(from_rank(0, mine.size()), mine);
-    for (int rank = 1; rank < all_.size_; ++rank) {
-      const std::span<const float> theirs = from_rank(rank, mine.size());
-      for (std::size_t i = 0; i < mine.size(); ++i) {
-        mine[i] += theirs[i];
+  // Block by block: rank after rank adds to sums that the nearest cache holds.
+  template <class Format>
+  void fold(std::span<std::byte> part, Reduction reduction) const {
+    using Stored = typename Format::Bits;
+    constexpr std::size_t kBlock = 1024;
+    const float divisor = reduction == Reduction::kAverage ? static_cast<float>(all_.size_) : 1;
+    const std::span<Stored> mine = as<Stored>(part);
+    std::array<float, kBlock> sums{};
+    for (std::size_t begin = 0; begin < mine.size(); begin += kBlock) {
+      const std::size_t count = std::min(kBlock, mine.size() - begin);
+      for (int rank = 0; rank < all_.size_; ++rank) {
+        const Stored* const theirs = as<Stored>(from_rank(rank, part.size())).data() + begin;
+        for (std::size_t i = 0; i < count; ++i) {
+          const float brought = Format::widen(theirs[i]);
+          sums[i] = rank == 0 ? brought : sums[i] + brought;
+        }
       }
-    }
-    if (reduction == Reduction::kAverage) {
-      const auto divisor = static_cast<float>(all_.size_);
-      for (float& each : mine) {
-        each /= divisor;
+      for (std::size_t i = 0; i < count; ++i) {
+        mine[begin + i] = Format::narrow(sums[i] / divisor);
       }
     }
   }
 
-  void gather(std::span<float> piece) {
+  void gather(const Parts& parts) {
     for_others([&](int rank) {
-      receive(rank, part(piece, rank, all_.size_));
-      send(rank, part(piece, all_.rank_, all_.size_));
+      receive(rank, parts[static_cast<std::size_t>(rank)]);
+      send(rank, parts[own()]);
     });
     complete();
   }
 
-  std::span<float> from_rank(int rank, std::size_t count) const {
+  std::span<std::byte> from_rank(int rank, std::size_t bytes) const {
     const std::size_t room = all_.parts_.size() / static_cast<std::size_t>(all_.size_);
-    return all_.parts_.subspan(static_cast<std::size_t>(rank) * room, count);
+    return all_.parts_.subspan(static_cast<std::size_t>(rank) * room, bytes);
   }
 
   template <class Work>
@@ -170,14 +195,14 @@ class HostCollectives::Run {
     }
   }
 
-  void send(int rank, std::span<float> values) {
+  void send(int rank, std::span<std::byte> values) {
     if (!values.empty()) {
-      exchange_.send(rank, tag_, all_.staged(std::as_writable_bytes(values)));
+      exchange_.send(rank, tag_, all_.staged(values));
     }
   }
-  void receive(int rank, std::span<float> values) {
+  void receive(int rank, std::span<std::byte> values) {
     if (!values.empty()) {
-      exchange_.receive(rank, tag_, all_.staged(std::as_writable_bytes(values)));
+      exchange_.receive(rank, tag_, all_.staged(values));
     }
   }
   void complete() {
@@ -216,8 +241,8 @@ HostCollectives::HostCollectives(std::string who, const MpiOptions& options,
   }
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
   cut(kCacheLine - address % kCacheLine);
-  piece_ = floats(cut(piece));
-  parts_ = floats(cut(piece));
+  piece_ = cut(piece);
+  parts_ = cut(piece);
   words_ = cut(words);
   listen();
 }
@@ -231,9 +256,9 @@ std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
 // -------------------------------------------------------------------------------------------------
 
 void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, const Places& values,
-                                 Reduction reduction) {
+                                 DataType type, Reduction reduction) {
   run(number, what, [&](Run& run) {
-    run.for_pieces(values, [&](const Places& places) { run.all_reduce(places, reduction); });
+    run.for_pieces(values, [&](const Places& places) { run.all_reduce(places, type, reduction); });
   });
 }
 

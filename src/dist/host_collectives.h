@@ -3,10 +3,10 @@
 //
 // All-reduce is a reduce-scatter and an all-gather, piece by piece, so that staging is bounded; a piece is of
 // as many places as fill it, so that small parameters do not cost a round each. Rank c owns part c of a
-// piece, receives that part from every rank, folds them in rank order and sends the result to all. Every sum
-// is made once, by its owner, so all ranks have the same bits, and these depend on nothing but the inputs and
-// their order. Messages are never sent from or received into the range itself: a broken-off message may be
-// read or written later than the range is anybody's.
+// piece, receives that part from every rank, folds them in rank order, in fp32, and sends the result to all,
+// which narrow elements are rounded for. Every sum is made once, by its owner, so all ranks have the same
+// bits, and these depend on nothing but the inputs and their order. Messages are never sent from or received
+// into the range itself: a broken-off message may be read or written later than the range is anybody's.
 //
 // Beside them each rank has a receive posted for one message from each other rank: why that one gave up.
 
@@ -25,7 +25,7 @@
 
 namespace vdnn {
 
-using Places = std::vector<std::span<float>>;
+using Places = std::vector<std::span<std::byte>>;
 
 // Thread-safe; the collectives run one after another. Work that is still queued when its communicator goes
 // keeps this and finds it closed.
@@ -38,9 +38,10 @@ class HostCollectives {
   std::uint64_t staging_bytes() const { return staging_bytes_; }
 
   // Collective `number` (from 0) of this communicator, `what` in words, of values that lie in these places of
-  // device memory, one behind another as the messages have them. Throw the first cause, once something has
-  // failed here or another rank has given up.
-  void all_reduce(std::uint64_t number, const std::string& what, const Places& values, Reduction reduction);
+  // device memory, one behind another as the messages have them; each place has whole elements of `type`.
+  // Throw the first cause, once something has failed here or another rank has given up.
+  void all_reduce(std::uint64_t number, const std::string& what, const Places& values, DataType type,
+                  Reduction reduction);
   void broadcast(std::uint64_t number, const std::string& what, const Places& values, int root);
 
   // Throws the first cause, once there is one; hears what other ranks say.
@@ -76,8 +77,8 @@ class HostCollectives {
   std::uint64_t cut_bytes_ = 0;  // of it
   std::span<std::byte> words_;   // to tell others why, then what they have told, by rank
   // Of whole pieces: the values, which are replaced by what comes out; the parts that others sent, by rank.
-  std::span<float> piece_;
-  std::span<float> parts_;
+  std::span<std::byte> piece_;
+  std::span<std::byte> parts_;
 
   std::mutex running_;      // held by what runs
   std::uint64_t next_ = 0;  // collective; guarded by running_

@@ -35,7 +35,7 @@ Places places_of(std::span<const Collective> parts) {
   Places places;
   places.reserve(parts.size());
   for (const Collective& part : parts) {
-    places.emplace_back(pointer_to<float>(part.range.begin), part.range.bytes / sizeof(float));
+    places.emplace_back(pointer_to<std::byte>(part.range.begin), part.range.bytes);
   }
   return places;
 }
@@ -97,10 +97,11 @@ void HostCommunicator::finish() noexcept {
 
 Point HostCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) {
   check_parts(who_, parts);
-  return submit(
-      stream, parts, accesses_of_all_reduce(parts), "all-reduce",
-      [reduction](HostCollectives& collectives, std::uint64_t number, const std::string& what,
-                  const Places& values) { collectives.all_reduce(number, what, values, reduction); });
+  return submit(stream, parts, accesses_of_all_reduce(parts), "all-reduce",
+                [reduction, type = parts.front().type](HostCollectives& collectives, std::uint64_t number,
+                                                       const std::string& what, const Places& values) {
+                  collectives.all_reduce(number, what, values, type, reduction);
+                });
 }
 
 Point HostCommunicator::broadcast(StreamId stream, const Collective& collective, int root) {

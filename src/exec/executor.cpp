@@ -689,6 +689,7 @@ void Executor::reduce(std::uint32_t index, const Instruction& instruction) {
     const std::uint64_t before = version_of(reads[operand].buffer, reads[operand].value);
     bucket_.push_back({.name = names_[index],
                        .range = operand_range(writes[operand].buffer, writes[operand].value),
+                       .type = parts_.tape->value(writes[operand].value).type.data_type,
                        .version_before = before,
                        .version_after = new_version(writes[operand].buffer, writes[operand].value),
                        .cost = parts_.tape->op(instruction.op).cost});

@@ -184,10 +184,14 @@ class Lowering {
   void declare_loss_scale();
   ValueId scale_gradient(std::uint32_t id, ValueId gradient);
   void lower_loss_scale_update();
-  void add_scaling_op(Op op, const std::vector<TensorType>& inputs);
+  void add_catalog_op(Op op);
   void lower_updates(std::uint32_t id, std::size_t position);
   void take_gradient(std::uint32_t id, std::uint32_t parameter);
   void accumulate(std::uint32_t id, std::uint32_t parameter);
+  ValueId convert_gradient(std::uint32_t id, ValueId gradient, DataType type, const std::string& name);
+  void narrow_gradient(std::uint32_t id, std::uint32_t parameter);
+  ValueId wide_gradient(std::uint32_t id, std::size_t parameter);
+  std::string gradient_name(std::uint32_t id, std::size_t parameter) const;
   template <class Resolve>
   void add_parameter_op(Op op, const TensorType& parameter, const OpRecipe& recipe, const Resolve& resolve);
   void reduce_saved(std::uint32_t id, const OpRecipe& recipe);
@@ -558,6 +562,9 @@ void Lowering::take_gradient(std::uint32_t id, std::uint32_t parameter) {
   if (training_->micro_steps > 1) {
     accumulate(id, parameter);
   }
+  if (is_narrow(training_->reduces_in())) {
+    narrow_gradient(id, parameter);
+  }
   if (training_->ranks > 1) {
     bucket_.emplace_back(id, parameter);
     bucket_bytes_ += parts_.values[layers_[id].parameter_gradients[parameter]].bytes;
@@ -598,6 +605,51 @@ void Lowering::accumulate(std::uint32_t id, std::uint32_t index) {
                     .spec = GradientSumSpec{}},
                    parameter.recipe.type, recipe, resolve);
   gradient = parameter.gradient_sum;
+}
+
+// Of what ranks reduce.
+std::string Lowering::gradient_name(std::uint32_t id, std::size_t parameter) const {
+  return parts_.values[layers_[id].parameters[parameter]].name +
+         (training_->micro_steps > 1 ? ".gradient_sum" : ".gradient");
+}
+
+// As it lies in memory, whatever the parameter's shape. Part of the update: once for all micro-steps.
+ValueId Lowering::convert_gradient(std::uint32_t id, ValueId gradient, DataType type,
+                                   const std::string& name) {
+  const Value from = parts_.values[gradient];
+  const std::uint64_t elements = from.bytes / size_of(from.type.data_type);
+  TensorType logical = from.type;
+  logical.data_type = type;
+  const ValueId converted = declare(name, ValueKind::kParameterGradient, logical, elements * size_of(type));
+  const Dims flat{static_cast<std::int64_t>(elements)};
+  add_catalog_op({.name = from.name + ".to_" + to_string(type),
+                  .layer = id,
+                  .phase = Phase::kUpdate,
+                  .direction = Direction::kForward,
+                  .spec = ConversionSpec{.to = type},
+                  .layer_inputs = {{.data_type = from.type.data_type, .dims = flat}},
+                  .layer_outputs = {{.data_type = type, .dims = flat}},
+                  .reads = {gradient},
+                  .writes = {converted}});
+  return converted;
+}
+
+// To the type that ranks send. Where gradients are accumulated they stay in fp32 beside it.
+void Lowering::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
+  const DataType type = training_->reduce_precision;
+  ValueId& gradient = layers_[id].parameter_gradients[parameter];
+  gradient = convert_gradient(id, gradient, type, gradient_name(id, parameter) + ".local." + to_string(type));
+}
+
+// What the update goes by: where ranks have summed it in a narrow type, fp32 again.
+ValueId Lowering::wide_gradient(std::uint32_t id, std::size_t parameter) {
+  ValueId& gradient = layers_[id].parameter_gradients[parameter];
+  if (gradient != kNone && is_narrow(parts_.values[gradient].type.data_type)) {
+    // The rank's own sum over its micro-steps has the shorter name.
+    const char* const suffix = training_->micro_steps > 1 ? ".reduced" : "";
+    gradient = convert_gradient(id, gradient, DataType::kF32, gradient_name(id, parameter) + suffix);
+  }
+  return gradient;
 }
 
 // The op without its writes, each of which lies where the read lies.
@@ -651,8 +703,11 @@ void Lowering::reduce_bucket() {
   for (const auto& [id, parameter] : bucket_) {
     ValueId& gradient = layers_[id].parameter_gradients[parameter];
     if (const Value local = parts_.values[gradient]; !local.persistent()) {
-      const std::string name = parts_.values[layers_[id].parameters[parameter]].name + ".gradient";
-      gradient = declare(name, ValueKind::kParameterGradient, local.type, local.bytes);
+      std::string name = gradient_name(id, parameter);
+      if (is_narrow(training_->reduces_in())) {
+        name += std::string(".") + to_string(local.type.data_type);
+      }
+      gradient = declare(std::move(name), ValueKind::kParameterGradient, local.type, local.bytes);
     }
     op.writes.push_back(gradient);
   }
@@ -683,29 +738,20 @@ void Lowering::take_contribution(std::uint32_t id, std::uint32_t feature_map, Va
   const std::string& name = network_.feature_map_name(feature_map);
   const TensorType& type = network_.type(feature_map);
   const std::string op_name = name + ".accumulate" + std::to_string(gradient.arrived - 1);
-  const std::array<TensorType, 2> inputs{type, type};
-  const std::array<TensorType, 1> outputs{type};
-  const LayerRecipe recipe = catalog_.recipe(AddSpec{}, inputs, outputs, Mode::kInference);
-  if (recipe.forward.size() != 1) {
-    reject_recipe(op_name, "adds in " + std::to_string(recipe.forward.size()) + " ops");
-  }
   const ValueId sum = declare(gradient.arrived == gradient.expected ? name + ".gradient" : op_name,
                               ValueKind::kGradientMap, type, type.bytes());
-  Op op{.name = op_name,
-        .layer = id,
-        .phase = Phase::kBackward,
-        .direction = Direction::kForward,
-        .spec = AddSpec{},
-        .layer_inputs = {type, type},
-        .layer_outputs = {type},
-        .reads = {gradient.value, value},
-        .writes = {sum},
-        .may_overwrite = recipe.forward[0].may_overwrite,
-        .algorithms = recipe.forward[0].algorithms,
-        .cost = recipe.forward[0].cost};
+  add_catalog_op({.name = op_name,
+                  .layer = id,
+                  .phase = Phase::kBackward,
+                  .direction = Direction::kForward,
+                  .spec = AddSpec{},
+                  .layer_inputs = {type, type},
+                  .layer_outputs = {type},
+                  .reads = {gradient.value, value},
+                  .writes = {sum}});
   // The sum stays where the first contribution lies, however many follow.
-  std::erase_if(op.may_overwrite, [](const Overwrite& overwrite) { return overwrite.read != 0; });
-  parts_.ops.push_back(std::move(op));
+  std::erase_if(parts_.ops.back().may_overwrite,
+                [](const Overwrite& overwrite) { return overwrite.read != 0; });
   gradient.value = sum;
 }
 
@@ -733,7 +779,8 @@ void Lowering::lower_updates(std::uint32_t id, std::size_t position) {
 
 void Lowering::lower_update(std::uint32_t id, std::size_t index) {
   const LayerState& state = layers_[id];
-  if (state.parameter_gradients[index] == kNone) {
+  const ValueId gradient = wide_gradient(id, index);
+  if (gradient == kNone) {
     return;  // not trainable, or without a way to a loss
   }
   const TapeParameter& parameter = parts_.parameters[state.first_parameter + index];
@@ -745,7 +792,7 @@ void Lowering::lower_update(std::uint32_t id, std::size_t index) {
       case OperandRole::kParameterCopy:
         return parameter.copy;
       case OperandRole::kParameterGradient:
-        return state.parameter_gradients[index];
+        return gradient;
       case OperandRole::kState:
         return operand.index < parameter.state.size() ? parameter.state[operand.index] : kNone;
       case OperandRole::kGradientNorm:
@@ -772,11 +819,12 @@ void Lowering::lower_gradient_norm() {
         .spec = GradientNormSpec{
             .max_norm = training_->clip_norm.value_or(std::numeric_limits<float>::infinity()),
             .loss_scaled = scaled}};
-  for (const LayerState& state : layers_) {
+  for (std::uint32_t id = 0; id < layers_.size(); ++id) {
+    const LayerState& state = layers_[id];
     for (std::size_t index = 0; index < state.parameters.size(); ++index) {
-      if (state.parameter_gradients[index] != kNone) {
+      if (const ValueId gradient = wide_gradient(id, index); gradient != kNone) {
         recipes.push_back(state.recipe.parameters[index]);
-        op.reads.push_back(state.parameter_gradients[index]);
+        op.reads.push_back(gradient);
         op.layer_inputs.push_back(recipes.back().type);
       }
     }
@@ -803,10 +851,8 @@ void Lowering::declare_loss_scale() {
   parts_.loss_scale = declare("loss_scale", ValueKind::kLossScale, type, type.bytes());
 }
 
-// With its operands and one output, of the type of its first input.
-void Lowering::add_scaling_op(Op op, const std::vector<TensorType>& inputs) {
-  op.layer_inputs = inputs;
-  op.layer_outputs = {inputs[0]};
+// Adds an op that is no layer's own, with what the catalog says of a layer of its kind.
+void Lowering::add_catalog_op(Op op) {
   const LayerRecipe recipe = catalog_.recipe(op.spec, op.layer_inputs, op.layer_outputs, Mode::kInference);
   if (recipe.forward.size() != 1) {
     reject_recipe(op.name, "consists of " + std::to_string(recipe.forward.size()) + " ops");
@@ -825,25 +871,27 @@ ValueId Lowering::scale_gradient(std::uint32_t id, ValueId gradient) {
   const Value own = parts_.values[gradient];
   parts_.values[gradient].name += ".unscaled";
   const ValueId scaled = declare(own.name, own.kind, own.type, own.bytes);
-  add_scaling_op({.name = layer(id).name + ".scale",
+  add_catalog_op({.name = layer(id).name + ".scale",
                   .layer = id,
                   .phase = Phase::kBackward,
                   .direction = Direction::kBackwardData,
                   .spec = GradientScalingSpec{},
+                  .layer_inputs = {own.type, floats(sizeof(LossScale))},
+                  .layer_outputs = {own.type},
                   .reads = {gradient, parts_.loss_scale},
-                  .writes = {scaled}},
-                 {own.type, floats(sizeof(LossScale))});
+                  .writes = {scaled}});
   return scaled;
 }
 
 void Lowering::lower_loss_scale_update() {
-  add_scaling_op({.name = "loss_scale.update",
+  add_catalog_op({.name = "loss_scale.update",
                   .phase = Phase::kUpdate,
                   .direction = Direction::kUpdate,
                   .spec = LossScaleUpdateSpec{.scaling = training_->loss_scaling},
+                  .layer_inputs = {floats(sizeof(LossScale)), floats(sizeof(LossScaledNorm))},
+                  .layer_outputs = {floats(sizeof(LossScale))},
                   .reads = {parts_.loss_scale, gradient_norm_},
-                  .writes = {parts_.loss_scale}},
-                 {floats(sizeof(LossScale)), floats(sizeof(LossScaledNorm))});
+                  .writes = {parts_.loss_scale}});
 }
 
 void Lowering::lower_all_updates() {
@@ -960,6 +1008,10 @@ std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalo
                           " must be at least 1, backoff " + std::to_string(scaling.backoff) +
                           " above 0 and below 1, growth interval " + std::to_string(scaling.growth_interval) +
                           " at least 1");
+  }
+  if (!is_floating(options.reduce_precision)) {
+    throw InvalidArgument(std::string("gradients summed over ranks in ") +
+                          to_string(options.reduce_precision) + ": there are fp32, fp16 and bf16");
   }
   if (options.ranks == 0 || options.micro_steps == 0 || options.bucket_bytes == 0) {
     throw InvalidArgument("training by " + std::to_string(options.ranks) + " ranks, " +

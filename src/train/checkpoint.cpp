@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "vdnn-checkpoint";
+constexpr const char* kReducePrecision = "reduce_precision";
 constexpr std::string_view kVersion = "3";
 constexpr std::string_view kVersionInFp32 = "2";  // without the precision
 constexpr std::string_view kFirstVersion = "1";   // nor the global batch
@@ -119,24 +120,29 @@ std::string joined(const std::vector<std::string>& names) {
 
 SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& state,
                                 const std::string& sha256) {
-  return {{"format", std::string(kFormat)},
-          {"version", std::string(kVersion)},
-          {"model", run.network.name()},
-          {"batch", std::to_string(run.network.batch())},
-          {"global_batch", std::to_string(run.global_batch())},
-          {"step", std::to_string(state.step)},
-          {"seed", std::to_string(state.seed)},
-          {"device", kind_of_device(run.target.name)},
-          {"threads", std::to_string(run.target.threads)},
-          {"algorithms_source", run.catalog->algorithms_source()},
-          {"optimizer", optimizer_text(run.options.training.optimizer)},
-          {"clip_norm", clip_text(run.options.training.clip_norm)},
-          {"precision", to_string(run.options.training.precision.storage)},
-          {"fp32_layers", joined(run.options.training.precision.fp32_layers)},
-          {"loss_scale", loss_scale_text(state.loss_scale)},
-          {"algorithms", write_flat_json(algorithms_of(run))},
-          {"sha256", sha256},
-          {"vdnn", VDNN_VERSION}};
+  SafetensorsMetadata metadata{{"format", std::string(kFormat)},
+                               {"version", std::string(kVersion)},
+                               {"model", run.network.name()},
+                               {"batch", std::to_string(run.network.batch())},
+                               {"global_batch", std::to_string(run.global_batch())},
+                               {"step", std::to_string(state.step)},
+                               {"seed", std::to_string(state.seed)},
+                               {"device", kind_of_device(run.target.name)},
+                               {"threads", std::to_string(run.target.threads)},
+                               {"algorithms_source", run.catalog->algorithms_source()},
+                               {"optimizer", optimizer_text(run.options.training.optimizer)},
+                               {"clip_norm", clip_text(run.options.training.clip_norm)},
+                               {"precision", to_string(run.options.training.precision.storage)},
+                               {"fp32_layers", joined(run.options.training.precision.fp32_layers)},
+                               {"loss_scale", loss_scale_text(state.loss_scale)},
+                               {"algorithms", write_flat_json(algorithms_of(run))},
+                               {"sha256", sha256},
+                               {"vdnn", VDNN_VERSION}};
+  // Files without it, as all of before, are of trainings that sum gradients in fp32.
+  if (const DataType type = run.options.training.reduces_in(); is_narrow(type)) {
+    metadata.emplace(kReducePrecision, to_string(type));
+  }
+  return metadata;
 }
 
 // Takes the metadata apart; everything in them has to be taken.
@@ -199,15 +205,23 @@ class MetadataReader {
     return number;
   }
 
-  PrecisionOptions precision(const char* key, const char* exceptions) {
-    constexpr std::array kStorages{DataType::kF32, DataType::kF16, DataType::kBf16};
+  DataType floating_type(const char* key) {
+    constexpr std::array kTypes{DataType::kF32, DataType::kF16, DataType::kBf16};
     const std::string value = text(key);
-    const auto* const storage =
-        std::ranges::find_if(kStorages, [&](DataType type) { return value == to_string(type); });
-    if (storage == kStorages.end()) {
+    const auto* const found =
+        std::ranges::find_if(kTypes, [&](DataType type) { return value == to_string(type); });
+    if (found == kTypes.end()) {
       reject(key, "fp32, fp16 or bf16", value);
     }
-    PrecisionOptions precision{.storage = *storage, .fp32_layers = {}};
+    return *found;
+  }
+
+  DataType floating_type_or_fp32(const char* key) {
+    return metadata_.contains(key) ? floating_type(key) : DataType::kF32;
+  }
+
+  PrecisionOptions precision(const char* key, const char* exceptions) {
+    PrecisionOptions precision{.storage = floating_type(key), .fp32_layers = {}};
     std::istringstream layers(text(exceptions));
     for (std::string layer; std::getline(layers, layer, kBetweenLayers);) {
       precision.fp32_layers.push_back(layer);
@@ -314,6 +328,7 @@ CheckpointInfo read_info(const fs::path& path, const SafetensorsMetadata& metada
       .vdnn_version = reader.text("vdnn")};
   if (version == kVersion) {
     info.loss_scale = reader.loss_scale("loss_scale", info.step);
+    info.reduce_precision = reader.floating_type_or_fp32(kReducePrecision);
   }
   reader.require_nothing_else();
   return info;

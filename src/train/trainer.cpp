@@ -62,7 +62,7 @@ ProcessGroup* group_of(const PlannedRun& run, const TrainOptions& options) {
 
 // GPUs through NCCL, cpu through messages between the processes.
 std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& processes, Device& device,
-                                      std::uint64_t bucket_bytes) {
+                                      const TrainingOptions& training) {
   if (!gpu) {
     return processes.communicator(device);
   }
@@ -71,13 +71,14 @@ std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& proc
                .size = processes.size(),
                .ordinal = *gpu,
                .exchange_id = [&](NcclId& id) { processes.broadcast(id, 0, "NCCL's name of this job"); },
-               .bucket_bytes = bucket_bytes});
+               .bucket_bytes = training.bucket_bytes,
+               .bucket_type = training.reduce_precision});
 }
 
 std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, ProcessGroup& processes,
-                                   std::uint64_t bucket_bytes) {
+                                   const TrainingOptions& training) {
   std::uint64_t most = 0;
-  const std::uint64_t taken = connect(gpu, processes, device, bucket_bytes)->library_bytes();
+  const std::uint64_t taken = connect(gpu, processes, device, training)->library_bytes();
   for (const std::string& bytes :
        processes.gather_to_all(std::to_string(taken), "what joining ranks takes")) {
     most = std::max<std::uint64_t>(most, std::stoull(bytes));
@@ -87,8 +88,9 @@ std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, Proce
 
 SessionOptions connected(const PlannedRun& run, SessionOptions options, ProcessGroup* processes) {
   if (processes != nullptr) {
-    options.connect = [gpu = run.target.gpu, processes, bytes = run.options.training.bucket_bytes](
-                          Device& device) { return connect(gpu, *processes, device, bytes); };
+    options.connect = [gpu = run.target.gpu, processes, training = run.options.training](Device& device) {
+      return connect(gpu, *processes, device, training);
+    };
   }
   return options;
 }

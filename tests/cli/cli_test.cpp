@@ -1506,6 +1506,24 @@ TEST_F(CliTest, ThePictureInTheDocsIsOfTheCommandBesideIt) {
   EXPECT_EQ(texts_of(shown, "legend"), texts_of(made, "legend"));
 }
 
+// Half the bytes: half the time where links have no latency, and less than that where they have.
+TEST_F(CliTest, NarrowReductionsArePredictedToTakeLess) {
+  const auto seconds = [&](const std::string& precision) {
+    const std::string file = path(precision + ".json");
+    EXPECT_EQ(run("plan --model vgg16 --batch 32 --device sim:h200 --devices 4 --reduce-precision " +
+                  precision + " --json " + file)
+                  .status,
+              0);
+    const json summary = last_line(read(precision + ".json"));
+    expect_obeys_schema(summary);
+    EXPECT_EQ(summary["options"]["reduce_precision"], precision);
+    return summary["predicted_reduce_seconds"].get<double>();
+  };
+  const double fp32 = seconds("fp32");
+  EXPECT_GT(fp32, 0);
+  EXPECT_LT(seconds("bf16"), 0.6 * fp32);
+}
+
 TEST_F(CliTest, EveryCommandThatPlansKnowsPrecisions) {
   for (const std::string precision : {"fp32", "tf32", "bf16", "fp16"}) {
     const std::string where = "--model lenet --batch 8 --device sim:h100 --precision " + precision;
@@ -1805,6 +1823,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"Tf32AndFp32", "plan --model lenet --device sim:h200 --tf32 --fp32", "give one of them"},
         BadInput{"UnknownPrecision", "plan --model lenet --device cpu --precision bf61",
                  "did you mean 'bf16'"},
+        BadInput{"UnknownReducePrecision", "plan --model lenet --device cpu --reduce-precision bf61",
+                 "--reduce-precision 'bf61' is unknown"},
+        BadInput{"ReducePrecisionTf32", "plan --model lenet --device cpu --reduce-precision tf32",
+                 "--reduce-precision tf32: TF32 rounds the factors of products"},
         BadInput{"PrecisionWithoutARate", "plan --model lenet --device sim:titan-x --precision bf16",
                  "--precision bf16: the profile of sim:titan-x has no rate of it"},
         BadInput{"Bf16BeforeAmpere", "plan --model lenet --device sim:v100-16 --precision bf16",

@@ -118,6 +118,22 @@ TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   EXPECT_EQ(four["options"]["sync_bn"], true);
 }
 
+// Another sum than that in fp32, the same on all; a training that goes on otherwise says so.
+TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
+  const std::string options = "--devices 2 --clip-norm 1 --steps ";
+  const json fp32 = trained(options + "8");
+  const json bf16 = trained(options + "8 --reduce-precision bf16 --check-ranks 1 --save " + path("bf16"));
+  EXPECT_NE(bf16["weights_sha256"], fp32["weights_sha256"]);
+  EXPECT_NEAR(bf16["loss"].get<double>(), fp32["loss"].get<double>(), 0.02);
+  EXPECT_THAT(bf16["rank_peak_bytes"], AllOf(SizeIs(2), Each(bf16["predicted_peak_bytes"])));
+  const testing::Outcome otherwise = run(train(options + "9 --resume " + path("bf16")));
+  EXPECT_EQ(otherwise.status, 0) << otherwise.text;
+  EXPECT_THAT(otherwise.text, HasSubstr("gradients summed over devices in bf16, and goes on with fp32"));
+  const testing::Outcome alike = run(train(options + "9 --reduce-precision bf16 --resume " + path("bf16")));
+  EXPECT_EQ(alike.status, 0) << alike.text;
+  EXPECT_THAT(alike.text, Not(HasSubstr("gradients summed")));
+}
+
 // What failed before: the bar was drawn, since mpirun gives its ranks a terminal.
 TEST_F(Ranks, DrawNothingWhereNobodyLooks) {
   const testing::Outcome outcome = run(train("--steps 4 --devices 2"));

@@ -14,6 +14,7 @@
 
 #include "fakes/fake_network.h"
 #include "src/dist/process_group.h"
+#include "src/tape/narrow_values.h"
 #include "tests/dist/left_fold.h"
 #include "tests/extent.h"
 #include "vdnn/cpu_device.h"
@@ -181,6 +182,36 @@ TEST_P(HostCollectivesOf, AverageDividesTheSumOnce) {
               Each(kNothing));
 }
 
+// The left fold of what was rounded before it was sent: sums on the way keep fp32.
+TEST_P(HostCollectivesOf, NarrowElementsAreWidenedFoldedAndRoundedOnce) {
+  constexpr std::uint64_t kSeed = 9;
+  for (const DataType type : {DataType::kBf16, DataType::kF16}) {
+    const auto stored = [type](std::vector<float> numbers) {
+      narrow_in_place(type, reinterpret_cast<std::byte*>(numbers.data()), numbers.size());
+      const auto bytes = std::as_bytes(std::span(numbers)).first(numbers.size() * size_of(type));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    Ranks ranks({.seed = kSeed, .ranks = GetParam()});
+    EXPECT_THAT(ranks.run([&](Rank& rank) {
+      for (const std::size_t count : kCounts) {
+        const auto mine = stored(brought(kSeed, rank.group().rank(), count));
+        const AddressRange range{.begin = rank.floats(1, 0).begin, .bytes = mine.size()};
+        auto* const memory = pointer_to<std::byte>(range.begin);
+        std::ranges::copy(mine, memory);
+        rank.communicator().wait(Frontier(rank.communicator().all_reduce(
+            rank.communication(), {.name = "narrow", .range = range, .type = type}, Reduction::kSum)));
+        std::vector<float> sum = widened(type, stored(brought(kSeed, 0, count)));
+        for (int other = 1; other < GetParam(); ++other) {
+          const std::vector<float> theirs = widened(type, stored(brought(kSeed, other, count)));
+          std::ranges::transform(sum, theirs, sum.begin(), std::plus<>());
+        }
+        EXPECT_EQ(std::vector(memory, memory + mine.size()), stored(sum)) << to_string(type) << ", " << count;
+      }
+    }),
+                Each(kNothing));
+  }
+}
+
 TEST_P(HostCollectivesOf, BroadcastIsFromEveryRankToAll) {
   Ranks ranks({.seed = 2, .ranks = GetParam()});
   EXPECT_THAT(ranks.run([&](Rank& rank) {
@@ -341,6 +372,13 @@ TEST(HostCommunicator, RefusesWhatCannotBeAndGoesOn) {
         communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
         InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
+    for (const DataType type : {DataType::kI32, DataType::kU8}) {
+      const Collective other{.name = "other", .range = rank.floats(0, 1), .type = type};
+      EXPECT_THROW(communicator.all_reduce(rank.communication(), other, Reduction::kSum), InvalidArgument);
+    }
+    const std::array mixed{Collective{.name = "mixed", .range = rank.floats(0, 1)},
+                           Collective{.name = "mixed", .range = rank.floats(1, 1), .type = DataType::kBf16}};
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed, Reduction::kSum), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(0, 1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);

@@ -15,6 +15,7 @@
 
 #include "fakes/fake_cuda.h"
 #include "fakes/fake_nccl.h"
+#include "src/tape/narrow_values.h"
 #include "streams/cuda/cuda_device.h"
 #include "tests/extent.h"
 #include "vdnn/error.h"
@@ -94,7 +95,8 @@ class Rank {
          .exchange_id = [&board, rank](NcclId& id) { board.exchange(rank, id); },
          .start_seconds = kStartSeconds,
          .wait_seconds = kWaitSeconds,
-         .bucket_bytes = kGranule},
+         .bucket_bytes = kGranule,
+         .bucket_type = DataType::kBf16},
         [&nccl, rank, cuda] { return nccl.api(rank, cuda); }, cuda);
   }
 
@@ -113,9 +115,9 @@ class Rank {
     return {.begin = memory_.begin, .bytes = count * sizeof(float)};
   }
 
-  // What this rank brings to a collective, and what the sum of all is: exact in fp32.
+  // What this rank brings to a collective, and what the sum of all is: exact in every type.
   static float brought(int rank, std::uint64_t i) {
-    return static_cast<float>((i * 31 + static_cast<std::uint64_t>(rank) * 7) % 1000);
+    return static_cast<float>((i * 31 + static_cast<std::uint64_t>(rank) * 7) % 61);
   }
   float sum(std::uint64_t i) const {
     float sum = 0;
@@ -128,34 +130,40 @@ class Rank {
   // Fills the range on the compute stream, lets `collective` run on its own, and looks at what came out on
   // the compute stream again.
   template <class Submit>
-  std::shared_ptr<const std::vector<float>> round(std::uint64_t count, const Submit& collective) {
-    const AddressRange range = floats(count);
+  std::shared_ptr<const std::vector<float>> round(std::uint64_t count, DataType type,
+                                                  const Submit& collective) {
+    const AddressRange range{.begin = memory_.begin, .bytes = count * size_of(type)};
     const Access access{.range = range};
     const std::span<const Access> accesses(&access, range.bytes == 0 ? 0 : 1);
-    submit({.name = "fill", .reads = {}, .writes = accesses}, [range, rank = rank_] {
-      auto* const values = pointer_to<float>(range.begin);
-      for (std::uint64_t i = 0; i < range.bytes / sizeof(float); ++i) {
+    submit({.name = "fill", .reads = {}, .writes = accesses}, [range, count, type, rank = rank_] {
+      std::vector<float> values(count);
+      for (std::uint64_t i = 0; i < count; ++i) {
         values[i] = brought(rank, i);
       }
+      auto* const memory = reinterpret_cast<std::byte*>(values.data());
+      if (is_narrow(type)) {
+        narrow_in_place(type, memory, count);
+      }
+      std::copy_n(memory, range.bytes, pointer_to<std::byte>(range.begin));
     });
     device_->wait(communication_, device_->frontier(compute_));
-    const Point reduced = collective(Collective{.name = "reduce conv1", .range = range});
+    const Point reduced = collective(Collective{.name = "reduce conv1", .range = range, .type = type});
     device_->wait(compute_, Frontier(reduced));
     auto seen = std::make_shared<std::vector<float>>();  // also after a run that was broken off
-    submit({.name = "look", .reads = accesses, .writes = {}}, [range, seen] {
-      const auto* const values = pointer_to<const float>(range.begin);
-      seen->assign(values, values + range.bytes / sizeof(float));
+    submit({.name = "look", .reads = accesses, .writes = {}}, [range, type, seen] {
+      *seen = widened(type, std::span(pointer_to<const std::byte>(range.begin), range.bytes));
     });
     return seen;
   }
   std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t count,
-                                                       Reduction reduction = Reduction::kSum) {
-    return round(count, [&](const Collective& collective) {
+                                                       Reduction reduction = Reduction::kSum,
+                                                       DataType type = DataType::kF32) {
+    return round(count, type, [&](const Collective& collective) {
       return communicator_->all_reduce(communication_, halves_of(collective), reduction);
     });
   }
   std::shared_ptr<const std::vector<float>> broadcast(std::uint64_t count, int root) {
-    return round(count, [&](const Collective& collective) {
+    return round(count, DataType::kF32, [&](const Collective& collective) {
       return communicator_->broadcast(communication_, collective, root);
     });
   }
@@ -169,7 +177,8 @@ class Rank {
   // As a bucket of two parameters.
   static std::array<Collective, 2> halves_of(const Collective& collective) {
     std::array halves{collective, collective};
-    halves[0].range.bytes = collective.range.bytes / sizeof(float) / 2 * sizeof(float);
+    const std::uint64_t element = size_of(collective.type);
+    halves[0].range.bytes = collective.range.bytes / element / 2 * element;
     halves[1].range.begin += halves[0].range.bytes;
     halves[1].range.bytes -= halves[0].range.bytes;
     return halves;
@@ -287,6 +296,21 @@ TEST_P(Collectives, SumInPlaceInOrderWithOtherStreams) {
   }
 }
 
+TEST_P(Collectives, SumNarrowElements) {
+  for (const DataType type : {DataType::kBf16, DataType::kF16}) {
+    Ranks ranks({.seed = 4, .ranks = GetParam()});
+    EXPECT_THAT(ranks.run_started([type](Rank& rank) {
+      for (const std::uint64_t count : kCounts) {
+        const auto seen = rank.all_reduce(count, Reduction::kSum, type);
+        rank.wait();
+        ASSERT_EQ(seen->size(), count);
+        expect_sums(rank, *seen);
+      }
+    }),
+                Each(kNothing));
+  }
+}
+
 TEST_P(Collectives, AverageOnRequest) {
   Ranks ranks({.seed = 1, .ranks = GetParam()});
   EXPECT_THAT(ranks.run_started([&](Rank& rank) {
@@ -330,6 +354,7 @@ TEST_P(Collectives, TakeNoMemoryThatWasNotCounted) {
     for (const std::uint64_t count : kCounts) {
       rank.all_reduce(count);
       rank.all_reduce(count, Reduction::kAverage);
+      rank.all_reduce(count, Reduction::kSum, DataType::kBf16);
       rank.broadcast(count, 0);
       rank.wait();
     }
@@ -348,6 +373,13 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
         communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
         InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
+    for (const DataType type : {DataType::kI32, DataType::kU8}) {
+      const Collective other{.name = "other", .range = rank.floats(1), .type = type};
+      EXPECT_THROW(communicator.all_reduce(rank.communication(), other, Reduction::kSum), InvalidArgument);
+    }
+    const std::array mixed{Collective{.name = "mixed", .range = rank.floats(1)},
+                           Collective{.name = "mixed", .range = rank.floats(1), .type = DataType::kBf16}};
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed, Reduction::kSum), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);

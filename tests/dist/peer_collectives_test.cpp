@@ -58,7 +58,8 @@ class PeerCollectives : public ::testing::Test {
       fill(rank);
       NcclStatus status = NcclStatus::kInProgress;
       rank.nccl->comm_get_async_error(rank.comm, status);
-      rank.nccl->all_reduce(rank.block.begin, kCount, Reduction::kSum, rank.comm, rank.stream);
+      rank.nccl->all_reduce(rank.block.begin, kCount, DataType::kF32, Reduction::kSum, rank.comm,
+                            rank.stream);
       rank.nccl->comm_get_async_error(rank.comm, status);  // launches it, if it was not
     }
     cuda_->rest();

@@ -28,13 +28,15 @@ class HashCommunicator : public Communicator {
   using Communicator::all_reduce;
   Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
     EXPECT_EQ(reduction, Reduction::kSum);
+    const auto op = std::ranges::find(tape_.ops(), parts.front().name, &Op::name) - tape_.ops().begin();
     std::vector<AddressRange> ranges;
     for (const Collective& part : parts) {
       EXPECT_EQ(part.name, parts.front().name);
+      const ValueId value = tape_.op(static_cast<OpId>(op)).reads[ranges.size()];
+      EXPECT_EQ(part.type, tape_.value(value).type.data_type);
       ranges.push_back(part.range);
     }
     const CollectiveAccesses accesses = accesses_of_all_reduce(parts);
-    const auto op = std::ranges::find(tape_.ops(), parts.front().name, &Op::name) - tape_.ops().begin();
     return device_.submit(stream, {.name = parts.front().name,
                                    .reads = accesses.reads,
                                    .writes = accesses.writes,

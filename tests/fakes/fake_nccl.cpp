@@ -7,7 +7,31 @@
 #include <thread>
 #include <utility>
 
+#include "src/tape/narrow_values.h"
+
 namespace vdnn {
+
+namespace {
+
+std::vector<std::byte> stored(DataType type, const std::vector<float>& numbers) {
+  const auto bytes = std::as_bytes(std::span(numbers));
+  std::vector<std::byte> memory(bytes.begin(), bytes.end());
+  if (is_narrow(type)) {
+    narrow_in_place(type, memory.data(), numbers.size());
+    memory.resize(numbers.size() * size_of(type));
+  }
+  return memory;
+}
+
+std::vector<float> rounded(DataType type, const std::vector<float>& numbers) {
+  return widened(type, stored(type, numbers));
+}
+
+std::string of_type(std::uint64_t count, DataType type) {
+  return " of " + std::to_string(count) + (type == DataType::kF32 ? "" : std::string(" ") + to_string(type));
+}
+
+}  // namespace
 
 // One rank's way to the fake.
 class FakeNccl::Table final : public NcclApi {
@@ -77,34 +101,36 @@ class FakeNccl::Table final : public NcclApi {
       return group->launchings.empty() ? NcclStatus::kSuccess : fake_.begin(group->comm, launch_all);
     });
   }
-  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
-                        CudaStream stream) override {
-    const std::string what = "all-reduce of " + std::to_string(count) +
-                             (reduction == Reduction::kSum ? " to sums" : " to averages");
-    const auto reduce = [count, reduction](const std::vector<std::vector<float>>& inputs) {
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, Reduction reduction,
+                        NcclComm comm, CudaStream stream) override {
+    const std::string what =
+        "all-reduce" + of_type(count, type) + (reduction == Reduction::kSum ? " to sums" : " to averages");
+    // A ring rounds each sum of two to the type that it sends.
+    const auto reduce = [count, type, reduction](const std::vector<std::vector<float>>& inputs) {
       std::vector<float> sums(count);
       for (const std::vector<float>& input : inputs) {
         std::ranges::transform(sums, input, sums.begin(), std::plus());
+        sums = rounded(type, sums);
       }
       if (reduction == Reduction::kAverage) {
         const auto ranks = static_cast<float>(inputs.size());
         std::ranges::for_each(sums, [ranks](float& sum) { sum /= ranks; });
       }
-      return sums;
+      return rounded(type, sums);
     };
     return call("ncclAllReduce", [&] {
-      return collective(what, floats(address, count), reduce, algorithm_of(reduction, count * sizeof(float)),
-                        comm, stream);
+      return collective(what, elements_at(address, count, type), reduce,
+                        algorithm_of(reduction, count * size_of(type)), comm, stream);
     });
   }
-  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
+  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root, NcclComm comm,
                        CudaStream stream) override {
-    const std::string what = "broadcast of " + std::to_string(count) + " from " + std::to_string(root);
+    const std::string what = "broadcast" + of_type(count, type) + " from " + std::to_string(root);
     const auto pick = [root](const std::vector<std::vector<float>>& inputs) {
       return inputs[static_cast<std::size_t>(root)];
     };
     return call("ncclBroadcast", [&] {
-      return collective(what, floats(address, count), pick, Algorithm::kRing, comm, stream);
+      return collective(what, elements_at(address, count, type), pick, Algorithm::kRing, comm, stream);
     });
   }
 
@@ -115,18 +141,18 @@ class FakeNccl::Table final : public NcclApi {
   }
 
  private:
-  static AddressRange floats(std::uint64_t address, std::uint64_t count) {
-    return {.begin = address, .bytes = count * sizeof(float)};
+  static Elements elements_at(std::uint64_t address, std::uint64_t count, DataType type) {
+    return {.range = {.begin = address, .bytes = count * size_of(type)}, .type = type};
   }
 
-  NcclStatus collective(const std::string& what, AddressRange range, const Outcome& outcome,
+  NcclStatus collective(const std::string& what, const Elements& elements, const Outcome& outcome,
                         Algorithm algorithm, NcclComm comm, CudaStream stream) {
     Launching launching;
-    const NcclStatus prepared = fake_.prepare(what, range, outcome, comm, stream, launching);
+    const NcclStatus prepared = fake_.prepare(what, elements, outcome, comm, stream, launching);
     if (prepared != NcclStatus::kSuccess) {
       return prepared;
     }
-    if (range.bytes > 0) {
+    if (elements.range.bytes > 0) {
       fake_.connect(comm, algorithm);
     }
     if (!group_) {
@@ -426,7 +452,7 @@ void FakeNccl::disconnect(NcclComm comm) {
   mine.cuda->return_memory(mine.ordinal, bytes);
 }
 
-NcclStatus FakeNccl::prepare(const std::string& what, AddressRange range, const Outcome& outcome,
+NcclStatus FakeNccl::prepare(const std::string& what, const Elements& elements, const Outcome& outcome,
                              NcclComm comm, CudaStream stream, Launching& launching) {
   const std::lock_guard lock(mutex_);
   Comm* const mine = find(comm);
@@ -445,8 +471,8 @@ NcclStatus FakeNccl::prepare(const std::string& what, AddressRange range, const 
   } else if (meeting.what != what) {
     return misuse(what + " where another rank has an " + meeting.what);
   }
-  launching = [this, mine, number, what, range, outcome, stream] {
-    return launch(*mine, number, what, range, outcome, stream);
+  launching = [this, mine, number, what, elements, outcome, stream] {
+    return launch(*mine, number, what, elements, outcome, stream);
   };
   return NcclStatus::kSuccess;
 }
@@ -466,14 +492,16 @@ NcclStatus FakeNccl::begin(NcclComm comm, const Launching& launching) {
   return launching() == CudaStatus::kSuccess ? NcclStatus::kSuccess : NcclStatus::kUnhandledCudaError;
 }
 
-CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
-                            const Outcome& outcome, CudaStream stream) {
-  const auto arrive = [this, &comm, number, range] {
+CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string& what,
+                            const Elements& elements, const Outcome& outcome, CudaStream stream) {
+  const AddressRange range = elements.range;
+  const DataType type = elements.type;
+  const auto arrive = [this, &comm, number, range, type] {
     const std::lock_guard lock(mutex_);
     Meeting& meeting = comm.group->meetings[number];
     if (!comm.aborted) {
-      const auto* const begin = pointer_to<const float>(range.begin);
-      meeting.inputs[static_cast<std::size_t>(comm.rank)].assign(begin, begin + range.bytes / sizeof(float));
+      meeting.inputs[static_cast<std::size_t>(comm.rank)] =
+          widened(type, std::span(pointer_to<const std::byte>(range.begin), range.bytes));
       meeting.buffers[static_cast<std::size_t>(comm.rank)] = {.cuda = comm.cuda, .range = range};
       ++meeting.arrived;
     }
@@ -482,7 +510,7 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
     const std::lock_guard lock(mutex_);
     return comm.aborted || comm.group->meetings[number].arrived == comm.group->size;
   };
-  const auto finish = [this, &comm, number, what, range, outcome, stream] {
+  const auto finish = [this, &comm, number, what, range, type, outcome, stream] {
     const std::lock_guard lock(mutex_);
     if (!comm.aborted) {
       for (const Buffer& buffer : comm.group->meetings[number].buffers) {
@@ -490,7 +518,8 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
           FakeCuda::read_in_kernel(stream, buffer.range, what);
         }
       }
-      std::ranges::copy(outcome(comm.group->meetings[number].inputs), pointer_to<float>(range.begin));
+      std::ranges::copy(stored(type, outcome(comm.group->meetings[number].inputs)),
+                        pointer_to<std::byte>(range.begin));
       ++comm.completed;
     }
   };

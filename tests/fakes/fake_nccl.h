@@ -101,7 +101,7 @@ class FakeNccl {
   // One collective, as far as the ranks have come to it.
   struct Meeting {
     std::string what;
-    std::vector<std::vector<float>> inputs;  // by rank
+    std::vector<std::vector<float>> inputs;  // by rank, widened
     std::vector<Buffer> buffers;             // likewise
     int arrived = 0;
   };
@@ -131,7 +131,12 @@ class FakeNccl {
     NcclStatus failure = NcclStatus::kSuccess;
     std::string failed_call;
   };
-  // What a collective makes of the inputs of all ranks.
+  // Where a rank's elements lie.
+  struct Elements {
+    AddressRange range;
+    DataType type = DataType::kF32;
+  };
+  // What a collective makes of the inputs of all ranks; the type that they are stored in holds it exactly.
   using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
 
   bool fails(int rank, std::string_view name, NcclStatus& status);
@@ -146,12 +151,12 @@ class FakeNccl {
   NcclStatus destroy(NcclComm comm);
   NcclStatus abort(NcclComm comm);
   // What is to be launched for a collective, into `launching`.
-  NcclStatus prepare(const std::string& what, AddressRange range, const Outcome& outcome, NcclComm comm,
+  NcclStatus prepare(const std::string& what, const Elements& elements, const Outcome& outcome, NcclComm comm,
                      CudaStream stream, Launching& launching);
   // Launches it, now or when the rank asks for the communicator's state.
   NcclStatus begin(NcclComm comm, const Launching& launching);
   // The two pieces of work.
-  CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, AddressRange range,
+  CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, const Elements& elements,
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
   static Algorithm algorithm_of(Reduction reduction, std::uint64_t bytes);

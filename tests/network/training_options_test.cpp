@@ -372,6 +372,59 @@ TEST_F(TrainingOptionsTest, RanksWithMicroStepsReduceTheSums) {
               ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient_sum")));
 }
 
+// Half the bytes on the way: narrowed as soon as it is made, widened just before its own update.
+TEST_F(TrainingOptionsTest, RanksSendGradientsInANarrowTypeOnRequest) {
+  const TapePtr tape = lower({.ranks = 2, .bucket_bytes = kOneBucket, .reduce_precision = DataType::kBf16});
+  const Op& reduce = tape->op(op_named(*tape, "gradients.reduce0"));
+  EXPECT_THAT(names(*tape, reduce.reads),
+              ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient.local.bf16")));
+  EXPECT_THAT(names(*tape, reduce.writes),
+              ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient.bf16")));
+  for (const ValueId value : reduce.writes) {
+    EXPECT_EQ(tape->value(value).type.data_type, DataType::kBf16);
+  }
+  for (const std::string& name : trained()) {
+    const OpId narrow = op_named(*tape, name + ".gradient.local.to_bf16");
+    const OpId producer = tape->producer(tape->find_value(name + ".gradient.local"));
+    EXPECT_TRUE(std::all_of(tape->ops().begin() + producer + 1, tape->ops().begin() + narrow,
+                            [](const Op& op) { return op.converts_gradient(); }))
+        << "at once, beside the layer's other gradients";
+    const OpId widen = op_named(*tape, name + ".gradient.bf16.to_fp32");
+    EXPECT_EQ(widen + 1, op_named(*tape, name + ".update")) << "just before";
+    for (const OpId conversion : {narrow, widen}) {
+      EXPECT_EQ(tape->op(conversion).phase, Phase::kUpdate);
+      EXPECT_FALSE(tape->op(conversion).recorded()) << "a training may go on with other ranks";
+    }
+    const Value& local = tape->value(tape->find_value(name + ".gradient.local"));
+    EXPECT_EQ(tape->value(tape->find_value(name + ".gradient.bf16")).bytes, local.bytes / 2);
+    EXPECT_EQ(tape->value(tape->op(op_named(*tape, name + ".update")).reads[1]).name, name + ".gradient");
+  }
+}
+
+// Sums over micro-steps keep fp32, and the norm for clipping is that of what the updates are given.
+TEST_F(TrainingOptionsTest, NarrowReductionsFollowAccumulationAndPrecedeTheNorm) {
+  const TapePtr tape = lower({.clip_norm = 1.0F,
+                              .ranks = 2,
+                              .micro_steps = 2,
+                              .bucket_bytes = kOneBucket,
+                              .reduce_precision = DataType::kF16});
+  const OpId norm = op_named(*tape, "gradients.norm");
+  EXPECT_THAT(names(*tape, tape->op(norm).reads),
+              ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient_sum.reduced")));
+  for (const std::string& name : trained()) {
+    EXPECT_THAT(names(*tape, tape->op(op_named(*tape, name + ".gradient_sum.to_fp16")).reads),
+                ElementsAre(name + ".gradient_sum"));
+  }
+}
+
+TEST_F(TrainingOptionsTest, ARankAloneNarrowsNothing) {
+  EXPECT_EQ(lower({.reduce_precision = DataType::kBf16})->ops().size(), lower({})->ops().size());
+}
+
+TEST_F(TrainingOptionsTest, RefusesToReduceIntegers) {
+  EXPECT_THROW(lower({.ranks = 2, .reduce_precision = DataType::kI32}), InvalidArgument);
+}
+
 TEST_F(TrainingOptionsTest, GradientsOfLossesAreDividedByTheNumberOfBatches) {
   const TapePtr tape = lower({.ranks = 4, .micro_steps = 2});
   for (const Op& op : tape->ops()) {
@@ -495,6 +548,14 @@ std::vector<Variant> variants() {
           {"clipped", {.optimizer = AdamSpec{}, .clip_norm = 1.0F}},
           {"ranks", {.optimizer = AdamSpec{}, .ranks = 4, .bucket_bytes = 500, .results = results}},
           {"micro_steps", {.optimizer = SgdSpec{.momentum = 0.9F}, .micro_steps = 3}},
+          {"narrow_reductions",
+           {.optimizer = AdamSpec{}, .ranks = 4, .bucket_bytes = 500, .reduce_precision = DataType::kBf16}},
+          {"narrow_reductions_of_micro_steps",
+           {.clip_norm = 1.0F,
+            .ranks = 2,
+            .micro_steps = 2,
+            .bucket_bytes = 500,
+            .reduce_precision = DataType::kF16}},
           {"synchronized", {.ranks = 2, .bucket_bytes = 500, .sync_batch_normalization = true}},
           {"ranks_and_micro_steps", {.clip_norm = 1.0F, .ranks = 2, .micro_steps = 2, .bucket_bytes = 500}},
           {"results", {.optimizer = SgdSpec{}, .results = results}},

@@ -27,7 +27,8 @@ RunOptions on_cpu(const GpuCase& test) {
   return {.model = test.model,
           .device = "cpu",
           .policy = Policy::kOffloadNone,
-          .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
+          .training = {.optimizer = SgdSpec{.momentum = 0.9F},
+                       .precision = {.storage = test.storage, .fp32_layers = {}}}};
 }
 
 RunOptions on_gpu(const GpuCase& test, Policy policy) {

@@ -14,6 +14,7 @@ struct GpuCase {
   ModelOptions model;
   std::shared_ptr<GpuSystem> gpus;  // trains on cuda:0
   bool tf32 = false;                // there
+  DataType storage = DataType::kF32;
 };
 
 // Parameters after a step are those of `cpu` but for `tolerance`, of the length of the step; so is the loss,

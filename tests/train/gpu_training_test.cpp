@@ -306,6 +306,11 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
     SCOPED_TRACE(model.model);
     expect_the_step_of_cpu({.model = model, .gpus = gpus_}, 1e-3);
   }
+  for (const DataType storage : {DataType::kBf16, DataType::kF16}) {
+    SCOPED_TRACE(to_string(storage));
+    expect_the_step_of_cpu(
+        {.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = storage}, 0.1);
+  }
   // What is fake does not round.
   expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .tf32 = true}, 1e-3);
 }
@@ -313,6 +318,8 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
 TEST_F(GpuTraining, HasOneResultAndThePredictedMemory) {
   expect_one_result_and_the_predicted_memory(
       {.model = {.model = "unet", .input = {1, 4, 8, 8}, .batch = 1}, .gpus = gpus_});
+  expect_one_result_and_the_predicted_memory(
+      {.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = DataType::kF16});
 }
 
 TEST_F(GpuTraining, ShortageIsTold) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/train/gpu_checks.h"
@@ -76,6 +77,40 @@ TEST_P(GpuTf32, HasOneResultAndThePredictedMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTf32, ::testing::Values("lenet", "resnet20", "vgg16"));
+
+// Maps that are rounded to 2^-9 (bf16) or 2^-11 (fp16) of themselves, layer after layer: a wrong step is off by
+// its whole length and more.
+constexpr double kNarrowTolerance = 0.5;
+
+class GpuNarrow : public ::testing::TestWithParam<std::tuple<std::string, DataType>> {
+ protected:
+  void SetUp() override {
+    const auto& [model, storage] = GetParam();
+    try {
+      test_ = {.model = {.model = model, .batch = kBatch}, .gpus = make_gpu_system(), .storage = storage};
+      test_.gpus->count();
+    } catch (const DeviceError& error) {
+      GTEST_SKIP() << "no GPU to run on: " << error.what();
+    }
+  }
+
+  GpuCase test_;
+};
+
+TEST_P(GpuNarrow, TakesTheStepOfCpu) {
+  expect_the_step_of_cpu(test_, kNarrowTolerance);
+}
+
+TEST_P(GpuNarrow, HasOneResultAndThePredictedMemory) {
+  expect_one_result_and_the_predicted_memory(test_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuNarrow,
+                         ::testing::Combine(::testing::Values("lenet", "resnet20", "unet", "mobilenet"),
+                                            ::testing::Values(DataType::kBf16, DataType::kF16)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + to_string(std::get<1>(test.param));
+                         });
 
 using GpuMemory = GpuZoo;
 

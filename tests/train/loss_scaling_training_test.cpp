@@ -191,47 +191,75 @@ TEST_F(LossScaledTraining, IsTheSameUnderEveryPolicy) {
 
 // --- ranks -------------------------------------------------------------------------------------------------
 
+constexpr std::uint32_t kRanks = 4;
+
+struct Shares {
+  std::uint32_t ranks = 1;
+  std::uint32_t micro_steps = 1;
+  DataType reduce_precision = DataType::kF32;
+};
+
+PlannedRun shared_run(const Shares& shares) {
+  NetworkBuilder net("plain", {2, 3, 6, 6});
+  const Tensor x =
+      net.convolution("conv", net.input(),
+                      {.filters = 5, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .dilation = {}});
+  net.softmax_cross_entropy("loss", net.fully_connected("fc", net.relu("relu", x), {.outputs = 5}));
+  return plan_run(std::move(net).build(),
+                  {.device = "cpu",
+                   .memory_bytes = std::uint64_t{64} << 20U,
+                   .host_memory_bytes = std::uint64_t{64} << 20U,
+                   .threads = 1,
+                   .policy = Policy::kOffloadAll,
+                   .training = {.optimizer = AdamSpec{},
+                                .ranks = shares.ranks,
+                                .micro_steps = shares.micro_steps,
+                                .bucket_bytes = 512,
+                                .reduce_precision = shares.reduce_precision,
+                                .precision = {.storage = DataType::kF16, .fp32_layers = {}},
+                                .loss_scaling = {.initial = kAbsurd, .growth_interval = 4}}});
+}
+
+const TrainOptions kSharedTraining{.learning_rate = 0.02, .steps = 40, .session = {.seed = 7}};
+
+std::vector<TrainingResult> train_by_ranks(const PlannedRun& run) {
+  const DatasetSplits data = testing::data_for(run, "synthetic");
+  std::vector<TrainingResult> results(kRanks);
+  testing::run_ranks(kRanks, [&](ProcessGroup& group) {
+    TrainOptions own = kSharedTraining;
+    own.processes = &group;
+    results[static_cast<std::size_t>(group.rank())] = Trainer(run, data, own).train({});
+  });
+  return results;
+}
+
 // One rank's overflow is everybody's, since gradients are summed: four ranks have the bits of one that
 // accumulates.
 TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
-  const auto options = [](std::uint32_t ranks, std::uint32_t micro_steps) {
-    NetworkBuilder net("plain", {2, 3, 6, 6});
-    const Tensor x = net.convolution(
-        "conv", net.input(),
-        {.filters = 5, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}, .dilation = {}});
-    net.softmax_cross_entropy("loss", net.fully_connected("fc", net.relu("relu", x), {.outputs = 5}));
-    return plan_run(std::move(net).build(),
-                    {.device = "cpu",
-                     .memory_bytes = std::uint64_t{64} << 20U,
-                     .host_memory_bytes = std::uint64_t{64} << 20U,
-                     .threads = 1,
-                     .policy = Policy::kOffloadAll,
-                     .training = {.optimizer = AdamSpec{},
-                                  .ranks = ranks,
-                                  .micro_steps = micro_steps,
-                                  .bucket_bytes = 512,
-                                  .precision = {.storage = DataType::kF16, .fp32_layers = {}},
-                                  .loss_scaling = {.initial = kAbsurd, .growth_interval = 4}}});
-  };
-  const TrainOptions training{.learning_rate = 0.02, .steps = 40, .session = {.seed = 7}};
-  const PlannedRun alone = options(1, 4);
+  const PlannedRun alone = shared_run({.micro_steps = kRanks});
   const TrainingResult accumulated =
-      Trainer(alone, testing::data_for(alone, "synthetic"), training).train({});
+      Trainer(alone, testing::data_for(alone, "synthetic"), kSharedTraining).train({});
   EXPECT_GT(accumulated.loss_scaling->skipped_steps, 5U);
   EXPECT_LT(accumulated.loss_scaling->skipped_steps, 39U);
 
-  const PlannedRun shared = options(4, 1);
-  const DatasetSplits data = testing::data_for(shared, "synthetic");
-  std::vector<TrainingResult> results(4);
-  testing::run_ranks(4, [&](ProcessGroup& group) {
-    TrainOptions own = training;
-    own.processes = &group;
-    results[static_cast<std::size_t>(group.rank())] = Trainer(shared, data, own).train({});
-  });
-  for (const TrainingResult& result : results) {
+  for (const TrainingResult& result : train_by_ranks(shared_run({.ranks = kRanks}))) {
     EXPECT_EQ(result.weights_sha256, accumulated.weights_sha256);
     EXPECT_EQ(result.loss_scaling->skipped_steps, accumulated.loss_scaling->skipped_steps);
     EXPECT_EQ(result.loss_scaling->scale, accumulated.loss_scaling->scale);
+  }
+}
+
+// What overflows in the type that ranks send is an overflow like any other.
+TEST(LossScaledRanks, SkipTogetherWhereTheyReduceInFp16) {
+  const std::vector<TrainingResult> results =
+      train_by_ranks(shared_run({.ranks = kRanks, .reduce_precision = DataType::kF16}));
+  EXPECT_GT(results[0].loss_scaling->skipped_steps, 5U);
+  EXPECT_LT(results[0].loss_scaling->skipped_steps, 39U);
+  EXPECT_TRUE(std::isfinite(results[0].loss));
+  for (const TrainingResult& result : results) {
+    EXPECT_EQ(result.weights_sha256, results[0].weights_sha256);
+    EXPECT_EQ(result.loss_scaling->skipped_steps, results[0].loss_scaling->skipped_steps);
+    EXPECT_EQ(result.loss_scaling->scale, results[0].loss_scaling->scale);
   }
 }
 

@@ -33,6 +33,17 @@ ncclComm_t native(NcclComm comm) {
   return static_cast<ncclComm_t>(comm);
 }
 
+ncclDataType_t native(DataType type) {
+  switch (type) {
+    case DataType::kF16:
+      return ncclFloat16;
+    case DataType::kBf16:
+      return ncclBfloat16;
+    default:
+      return ncclFloat32;
+  }
+}
+
 std::string format_version(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100);
 }
@@ -105,16 +116,17 @@ class RealNcclApi final : public NcclApi {
 
   NcclStatus group_start() override { return status(nccl_.ncclGroupStart()); }
   NcclStatus group_end() override { return status(nccl_.ncclGroupEnd()); }
-  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction, NcclComm comm,
-                        CudaStream stream) override {
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, Reduction reduction,
+                        NcclComm comm, CudaStream stream) override {
     const ncclRedOp_t operation = reduction == Reduction::kSum ? ncclSum : ncclAvg;
-    return status(nccl_.ncclAllReduce(pointer_to<void>(address), pointer_to<void>(address), count, ncclFloat,
-                                      operation, native(comm), static_cast<cudaStream_t>(stream)));
+    return status(nccl_.ncclAllReduce(pointer_to<void>(address), pointer_to<void>(address), count,
+                                      native(type), operation, native(comm),
+                                      static_cast<cudaStream_t>(stream)));
   }
-  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
+  NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root, NcclComm comm,
                        CudaStream stream) override {
-    return status(nccl_.ncclBroadcast(pointer_to<void>(address), pointer_to<void>(address), count, ncclFloat,
-                                      root, native(comm), static_cast<cudaStream_t>(stream)));
+    return status(nccl_.ncclBroadcast(pointer_to<void>(address), pointer_to<void>(address), count,
+                                      native(type), root, native(comm), static_cast<cudaStream_t>(stream)));
   }
 
   double now_seconds() override {

@@ -52,11 +52,11 @@ class NcclApi {
   // What is called between them is launched as one, at the end.
   virtual NcclStatus group_start() = 0;
   virtual NcclStatus group_end() = 0;
-  // Of fp32, in place.
-  virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, Reduction reduction,
-                                NcclComm comm, CudaStream stream) = 0;
-  virtual NcclStatus broadcast(std::uint64_t address, std::uint64_t count, int root, NcclComm comm,
-                               CudaStream stream) = 0;
+  // In place, of `count` elements of the type, a floating-point one.
+  virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type,
+                                Reduction reduction, NcclComm comm, CudaStream stream) = 0;
+  virtual NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root,
+                               NcclComm comm, CudaStream stream) = 0;
 
   // How whoever polls passes the time, so that a fake's passes as its ranks do.
   virtual double now_seconds() = 0;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,8 +37,8 @@ void check_options(const Device& device, const NcclOptions& options) {
   }
 }
 
-std::uint64_t floats_of(const Collective& collective) {
-  return collective.range.bytes / sizeof(float);
+std::uint64_t elements_of(const Collective& collective) {
+  return collective.range.bytes / size_of(collective.type);
 }
 
 // A stream of the GPU and memory for a group of all-reduces, beside the device's own. Calls are made within a
@@ -65,9 +66,15 @@ class ConnectionTrial {
   ConnectionTrial& operator=(const ConnectionTrial&) = delete;
 
   CudaStream stream() const { return stream_; }
-  // The largest, and each a quarter of the one before, down to one value. NCCL picks one algorithm for those
+  // The largest, and each a quarter of the one before, down to four bytes. NCCL picks one algorithm for those
   // of a group that are within four times each other's size, so that each of these has its own.
-  std::span<const Collective> parts() const { return parts_; }
+  std::vector<Collective> parts(DataType type) const {
+    std::vector<Collective> typed = parts_;
+    for (Collective& part : typed) {
+      part.type = type;
+    }
+    return typed;
+  }
   const Collective& smallest() const { return parts_.back(); }
 
  private:
@@ -123,6 +130,10 @@ class NcclCommunicator final : public Communicator {
                const std::string& name, const Call& call);
   // Guarded by the caller, as all of NCCL's calls.
   NcclStatus all_reduce_as_one(std::span<const Collective> parts, Reduction reduction, CudaStream native);
+  NcclStatus broadcast_alone(const Collective& collective, int root, CudaStream native) {
+    return api_->broadcast(collective.range.begin, elements_of(collective), collective.type, root, comm_,
+                           native);
+  }
   // Returns once NCCL is through with what `call` began and returned; what that waits for, `awaited` says.
   void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
   NcclStatus poll();
@@ -241,13 +252,13 @@ void NcclCommunicator::connect() {
     finish(begun, name, options_.start_seconds, "all ranks were connected");
   };
   try {
-    for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage}) {
-      make("ncclAllReduce", [&] { return all_reduce_as_one(trial.parts(), reduction, trial.stream()); });
+    for (const DataType type : std::set{DataType::kF32, options_.bucket_type}) {
+      const std::vector<Collective> parts = trial.parts(type);
+      for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage}) {
+        make("ncclAllReduce", [&] { return all_reduce_as_one(parts, reduction, trial.stream()); });
+      }
     }
-    make("ncclBroadcast", [&] {
-      const Collective& value = trial.smallest();
-      return api_->broadcast(value.range.begin, floats_of(value), 0, comm_, trial.stream());
-    });
+    make("ncclBroadcast", [&] { return broadcast_alone(trial.smallest(), 0, trial.stream()); });
     wait_until_connected(trial.stream());
   } catch (...) {
     fail(std::current_exception());  // it ends the work that the trial then waits for
@@ -315,7 +326,7 @@ NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts
   }
   for (const Collective& part : parts) {
     if (begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress) {
-      begun = api_->all_reduce(part.range.begin, floats_of(part), reduction, comm_, native);
+      begun = api_->all_reduce(part.range.begin, elements_of(part), part.type, reduction, comm_, native);
     }
   }
   // Also where one was refused: the thread's next call would be taken into the group.
@@ -328,9 +339,7 @@ Point NcclCommunicator::broadcast(StreamId stream, const Collective& collective,
   check_parts(who_, parts);
   check_root(who_, collective, root, options_.size);
   return submit(stream, parts, accesses_of_broadcast(collective, root == options_.rank), "ncclBroadcast",
-                [&](CudaStream native) {
-                  return api_->broadcast(collective.range.begin, floats_of(collective), root, comm_, native);
-                });
+                [&](CudaStream native) { return broadcast_alone(collective, root, native); });
 }
 
 template <class Call>
