@@ -209,7 +209,7 @@ Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& option
     lowered = lower(network, options,
                     precisions == ProductPrecisions() && !is_narrow(storage)
                         ? make_classic_catalog()
-                        : classic::make_tensor_core_catalog(profile, precisions));
+                        : classic::make_tensor_core_catalog(profile, precisions, storage));
   }
   lowered->precisions = precisions;
   return *std::move(lowered);

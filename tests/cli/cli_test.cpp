@@ -1601,7 +1601,7 @@ bool came_later(const std::string& key) {
          key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
          key == "fp32" || key == "engine_timings" || key == "engine_trial_seconds" || key == "profile" ||
          key == "graph" || key == "keep_algorithms" || key == "precision" || key == "fp32_layers" ||
-         key == "loss_scale";
+         key == "loss_scale" || key == "reduce_precision";
 }
 
 // Those from before there was --graph were once refused for want of it.
@@ -1609,8 +1609,9 @@ TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
   for (const char* key :
-       {"link_shared_by", "devices", "machines", "accumulate", "bucket", "sync_bn", "network_gbytes_per_s",
-        "tf32", "fp32", "engine_timings", "engine_trial_seconds", "profile", "graph", "keep_algorithms"}) {
+       {"link_shared_by", "devices", "machines", "accumulate", "bucket", "reduce_precision", "sync_bn",
+        "network_gbytes_per_s", "precision", "fp32_layers", "loss_scale", "tf32", "fp32", "engine_timings",
+        "engine_trial_seconds", "profile", "graph", "keep_algorithms"}) {
     ASSERT_EQ(schedule["origin"].erase(key), 1U) << key;
   }
   write("older.json", schedule.dump());

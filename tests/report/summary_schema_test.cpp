@@ -65,6 +65,7 @@ Json common_part() {
             {"machines", 1},
             {"accumulate", 1},
             {"bucket", "26214400"},
+            {"reduce_precision", "fp32"},
             {"sync_bn", false},
             {"network_gbytes_per_s", 12.5},
             {"threads", 2},

@@ -580,6 +580,9 @@ TEST_F(PlannedRunUnknownEngines, LeaveTheRatesOfTheTypesAsTheyAre) {
   EXPECT_EQ(all.algorithms_source(), "classic, tf32");
   EXPECT_EQ(all.product_precisions().matrix_products, ProductPrecision::kTf32);
   EXPECT_LT(all.prediction.step_seconds, usual.prediction.step_seconds);
+  run.training.precision.storage = DataType::kBf16;
+  EXPECT_EQ(plan_run(run).algorithms_source(), "classic, tf32, bf16 modelled");
+  run.training.precision.storage = DataType::kF32;
   run.tf32 = false;
   const PlannedRun fp32 = plan_run(run);
   EXPECT_EQ(fp32.algorithms_source(), "classic");

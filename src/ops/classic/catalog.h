@@ -20,9 +20,11 @@ using ConvolutionAlgorithms =
 std::unique_ptr<OpCatalog> make_catalog(ConvolutionAlgorithms algorithms, std::string source,
                                         ProductPrecision matrix_products = ProductPrecision::kFp32);
 
-// For a simulated GPU with tensor cores (its profile has a rate of TF32) whose engines are not known: the
-// classic algorithms, products in TF32 where that is permitted, in the order of the profile's rates.
+// For a simulated GPU with tensor cores (its profile has a rate of TF32 or of a narrow type) whose engines
+// are not known: the classic algorithms, products in TF32 where that is permitted, in the order of the
+// profile's rates. The paper knows no narrow types: `storage` is one where such maps are modelled, and the
+// source says so.
 std::unique_ptr<OpCatalog> make_tensor_core_catalog(const SimProfile& profile,
-                                                    const ProductPrecisions& precisions);
+                                                    const ProductPrecisions& precisions, DataType storage);
 
 }  // namespace vdnn::classic

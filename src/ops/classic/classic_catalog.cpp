@@ -96,15 +96,19 @@ std::unique_ptr<OpCatalog> classic::make_catalog(ConvolutionAlgorithms algorithm
 }
 
 std::unique_ptr<OpCatalog> classic::make_tensor_core_catalog(const SimProfile& profile,
-                                                             const ProductPrecisions& precisions) {
+                                                             const ProductPrecisions& precisions,
+                                                             DataType storage) {
   const bool tf32 = precisions.convolutions == ProductPrecision::kTf32;
   ConvolutionAlgorithms algorithms = [profile, tf32](const ops::Convolution& convolution, Direction pass,
                                                      DataType elements) {
     return tf32 || is_narrow(elements) ? tensor_core_algorithms(convolution, pass, profile, elements)
                                        : convolution_algorithms(convolution, pass);
   };
-  return make_catalog(std::move(algorithms), ops::source_with("classic", precisions),
-                      precisions.matrix_products);
+  std::string source = ops::source_with("classic", precisions);
+  if (is_narrow(storage)) {
+    source += std::string(", ") + to_string(storage) + " modelled";
+  }
+  return make_catalog(std::move(algorithms), std::move(source), precisions.matrix_products);
 }
 
 }  // namespace vdnn
