@@ -63,6 +63,7 @@ T choose(const char* option, const std::string& text, const Choices& choices) {
 template <class Choices>
 std::vector<std::string> names_of(const Choices& choices) {
   std::vector<std::string> names;
+  names.reserve(std::size(choices));
   for (const auto& [name, value] : choices) {
     names.emplace_back(name);
   }
