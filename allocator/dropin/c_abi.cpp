@@ -1,11 +1,8 @@
 #include "allocator/dropin/c_abi.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,44 +29,8 @@ namespace {
 // Without the heap, so that it works where that is exhausted, and while a thread ends.
 thread_local std::array<char, 4096> last_error{};
 
-// What `body` returns, or what it throws in the terms of C.
-template <class Body>
-vdnn_status guarded(const Body& body) noexcept {
-  try {
-    body();
-    return VDNN_OK;
-  } catch (const OutOfMemory& error) {
-    return fail(VDNN_OUT_OF_MEMORY, error.what());
-  } catch (const InvalidArgument& error) {
-    return fail(VDNN_INVALID_ARGUMENT, error.what());
-  } catch (const DeviceError& error) {
-    return fail(error.lost() ? VDNN_DEVICE_LOST : VDNN_DEVICE_ERROR, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(VDNN_NO_HOST_MEMORY, "no host memory");
-  } catch (const std::exception& error) {
-    return fail(VDNN_INTERNAL_ERROR, error.what());
-  } catch (...) {
-    return fail(VDNN_INTERNAL_ERROR, "something was thrown that is no exception of the standard library");
-  }
-}
-
-template <class T>
-T& given(T* pointer, const char* name) {
-  if (pointer == nullptr) {
-    throw InvalidArgument(std::string(name) + " is null");
-  }
-  return *pointer;
-}
-
 StreamPool& pool_of(vdnn_allocator* allocator) {
   return given(allocator, "allocator").pool;
-}
-
-void check_version(std::uint32_t version) {
-  if (version == 0 || version > VDNN_ALLOCATOR_VERSION) {
-    throw InvalidArgument("version " + std::to_string(version) + " is not known, but 1 to " +
-                          std::to_string(VDNN_ALLOCATOR_VERSION) + " are");
-  }
 }
 
 // --- what goes in ------------------------------------------------------------------------------------------
@@ -94,7 +55,7 @@ vdnn_allocator_options checked(const vdnn_allocator_options* options) {
   if (options == nullptr) {
     return default_options();
   }
-  check_version(options->version);
+  check_version(options->version, VDNN_ALLOCATOR_VERSION);
   if (options->device < 0) {
     throw InvalidArgument("there is no device " + std::to_string(options->device));
   }
@@ -185,7 +146,7 @@ std::size_t statistics_bytes(std::uint32_t version) {
 template <class Ask>
 void give_statistics(vdnn_allocator_statistics* to, const Ask& ask) {
   const std::uint32_t version = given(to, "statistics").version;
-  check_version(version);
+  check_version(version, VDNN_ALLOCATOR_VERSION);
   const vdnn_allocator_statistics found = to_c(ask(), version);
   std::memcpy(to, &found, statistics_bytes(version));
 }
@@ -206,23 +167,12 @@ void* block_or_throw(const StreamPool& pool, std::uint64_t bytes, std::optional<
   return pointer_to<void>(block->begin);
 }
 
-// Everything is checked before `make` is called, and nothing is written but in the end.
 template <class Make>
-vdnn_status give_text(vdnn_allocator* allocator, char* text, std::uint64_t capacity, std::uint64_t* needed,
-                      const Make& make) noexcept {
+vdnn_status give_text_of(vdnn_allocator* allocator, char* text, std::uint64_t capacity, std::uint64_t* needed,
+                         const Make& make) noexcept {
   return guarded([&] {
     const StreamPool& pool = pool_of(allocator);
-    std::uint64_t& length = given(needed, "needed");
-    if (capacity > 0) {
-      given(text, "text");
-    }
-    const std::string made = make(pool);
-    length = made.size() + 1;
-    if (capacity > 0) {
-      const std::uint64_t copied = std::min<std::uint64_t>(made.size(), capacity - 1);
-      std::memcpy(text, made.data(), copied);
-      text[copied] = '\0';
-    }
+    give_text(text, capacity, needed, [&] { return make(pool); });
   });
 }
 
@@ -287,7 +237,7 @@ const char* vdnn_last_error(void) {
 
 vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_t version) {
   return guarded([&] {
-    vdnn::check_version(version);
+    vdnn::check_version(version, VDNN_ALLOCATOR_VERSION);
     vdnn::given(options, "options") = vdnn::default_options(version);
   });
 }
@@ -411,7 +361,7 @@ vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, 
 
 vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version) {
   return guarded([&] {
-    vdnn::check_version(version);
+    vdnn::check_version(version, VDNN_ALLOCATOR_VERSION);
     const vdnn_allocator_statistics initial{.version = version};
     std::memcpy(&vdnn::given(statistics, "statistics"), &initial, vdnn::statistics_bytes(version));
   });
@@ -438,18 +388,18 @@ vdnn_status vdnn_allocator_reset_peaks(vdnn_allocator* allocator) {
 
 vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                    uint64_t* needed) {
-  return vdnn::give_text(allocator, text, capacity, needed,
-                         [](const vdnn::StreamPool& pool) { return pool.picture(); });
+  return vdnn::give_text_of(allocator, text, capacity, needed,
+                            [](const vdnn::StreamPool& pool) { return pool.picture(); });
 }
 
 vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                     uint64_t* needed) {
-  return vdnn::give_text(allocator, text, capacity, needed, vdnn::pool_snapshot_json);
+  return vdnn::give_text_of(allocator, text, capacity, needed, vdnn::pool_snapshot_json);
 }
 
 vdnn_status vdnn_allocator_torch_snapshot(vdnn_allocator* allocator, uint32_t device, char* text,
                                           uint64_t capacity, uint64_t* needed) {
-  return vdnn::give_text(allocator, text, capacity, needed, [device](const vdnn::StreamPool& pool) {
+  return vdnn::give_text_of(allocator, text, capacity, needed, [device](const vdnn::StreamPool& pool) {
     return vdnn::torch_snapshot_json(pool, device);
   });
 }

@@ -2,8 +2,8 @@
 // What C programs see of a pool, over any backend: for tests, and for drop-ins that are written in C++.
 
 #include <memory>
-#include <string_view>
 
+#include "allocator/dropin/c_status.h"
 #include "vdnn/allocator.h"
 #include "vdnn/pool_backend.h"
 
@@ -12,8 +12,5 @@ namespace vdnn {
 // As vdnn_allocator_create(), but over `backend` whatever options->device says. Streams are the backend's.
 vdnn_status create_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options,
                              vdnn_allocator** allocator) noexcept;
-
-// Makes `text` the calling thread's last error; returns `status`.
-vdnn_status fail(vdnn_status status, std::string_view text) noexcept;
 
 }  // namespace vdnn

@@ -10,12 +10,12 @@
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_memory.h"
+#include "streams/cuda/cuda_pinned_blocks.h"
 #include "streams/cuda/device_clock.h"
 #include "streams/cuda/event_pool.h"
 #include "streams/cuda/host_waits.h"
 #include "streams/failures.h"
 #include "streams/host_memory.h"
-#include "streams/pinned_blocks.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -196,7 +196,7 @@ class CudaDevice final : public Device {
         context_(std::move(context)),
         info_(info_of(*context_, context_->ordinal())),
         memory_(*context_, properties().granule_bytes, info_, options.peers),
-        pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kUntouched),
+        pinned_(*context_, properties().host_budget_bytes, info_.host_node),
         events_(*context_, {}),
         host_waits_(*context_),
         clock_(*context_) {}
@@ -214,8 +214,8 @@ class CudaDevice final : public Device {
   void do_unreserve(AddressRange reservation) override { memory_.unreserve(reservation); }
   void do_commit(AddressRange range) override { memory_.commit(range); }
   void do_decommit(AddressRange range) override { memory_.decommit(range); }
-  AddressRange do_allocate_pinned(std::uint64_t bytes) override;
-  void do_free_pinned(AddressRange range) override;
+  AddressRange do_allocate_pinned(std::uint64_t bytes) override { return pinned_.take(bytes); }
+  void do_free_pinned(AddressRange block) override { pinned_.give_back(block); }
   void do_create_stream(StreamId stream, const std::string& name) override;
   void do_wait(StreamId stream, Point point) override;
   void do_submit(Point point, const Frontier& frontier, const Work& work) override;
@@ -269,7 +269,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaContext> context_;
   const CudaDeviceInfo info_;
   CudaMemory memory_;
-  PinnedBlocks pinned_;
+  CudaPinnedBlocks pinned_;
   EventPool events_;
   HostWaits host_waits_;
   DeviceClock clock_;
@@ -290,41 +290,6 @@ CudaDevice::~CudaDevice() {
     context_->forget(api.stream_destroy(each->native));
   }
   streams_.clear();
-  for (const AddressRange block : pinned_.all()) {
-    const CudaStatus unlocked = api.host_unregister(block.begin);
-    context_->forget(unlocked);
-    if (unlocked != CudaStatus::kSuccess) {
-      pinned_.leave_to_driver(block);
-    }
-  }
-}
-
-// --- memory
-// --------------------------------------------------------------------------------------------------
-
-AddressRange CudaDevice::do_allocate_pinned(std::uint64_t bytes) {
-  const CudaContext::Scope scope = context_->enter();
-  const AddressRange block = pinned_.take(bytes);
-  if (info_.host_node) {
-    prefer_node(block, *info_.host_node);
-  }
-  try {
-    context_->check_memory(context_->api().host_register(block), "cudaHostRegister", [&] {
-      return MemoryShortage{.asked = bytes, .budget = properties().host_budget_bytes};
-    });
-  } catch (...) {
-    pinned_.give_back(block);
-    throw;
-  }
-  return block;
-}
-
-void CudaDevice::do_free_pinned(AddressRange block) {
-  const CudaContext::Scope scope = context_->enter();
-  pinned_.check(block);
-  context_->check(context_->api().host_unregister(block.begin), "cudaHostUnregister",
-                  [&] { return format_size(block.bytes); });
-  pinned_.give_back(block);
 }
 
 // --- streams

@@ -1,0 +1,180 @@
+#pragma once
+// The stash for programs in C, and for whatever calls C: the contract of vdnn/tensor_stash.h, which explains
+// how saved tensors leave a device and come back, in opaque handles and status codes.
+//
+// Every function but those that return text answers with a status, and no exception leaves any of them. A
+// call that fails has moved no tensor and changed no handle, except where its comment says otherwise; results
+// are written only with VDNN_OK. Null pointers and unknown versions are VDNN_INVALID_ARGUMENT, except where a
+// comment allows null. All functions may be called from any thread at any time, but a stash must not be used
+// any more once vdnn_stash_destroy() has been called with it.
+//
+// A stream is a cudaStream_t, null for the legacy default stream. In a stash on the host (`device`
+// VDNN_STASH_HOST) the calling thread stands in for the compute stream: streams are ignored, and where a
+// stream would be made to wait the calling thread waits. Sizes are bytes.
+//
+// The caller owns all device memory; the stash owns page-locked memory, its two streams and events. In one
+// step of a program, the caller
+//
+//  1. calls vdnn_stash_put() for each saved tensor and goes on holding it, the *source*. Where the answer has
+//     VDNN_STASH_LEAVING, it calls vdnn_stash_leaving() and vdnn_stash_leave() or vdnn_stash_stay() for each
+//     handle; where it has VDNN_STASH_RELEASED, vdnn_stash_released(), and lets go of the sources;
+//  2. calls vdnn_stash_read() when a saved tensor is needed. The answer says whether the source is still
+//  there
+//     (VDNN_STASH_IN_PLACE), is back (VDNN_STASH_BACK), or has to be fetched (VDNN_STASH_MISSING). Where it
+//     has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for each handle allocates a *target*
+//     on its own stream and calls vdnn_stash_fetch(); after VDNN_STASH_MISSING then vdnn_stash_ready();
+//  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last one ends the step.
+//
+// After fork() a stash belongs to the parent. In the child vdnn_stash_drop() and vdnn_stash_destroy() do
+// nothing, and the other functions answer VDNN_INVALID_ARGUMENT.
+
+#include <stdint.h>
+
+#include "vdnn/allocator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VDNN_STASH_VERSION 1
+
+// In the place of a GPU's ordinal: PyTorch on the CPU. Host memory is both ends of each copy.
+#define VDNN_STASH_HOST (-1)
+
+typedef struct vdnn_stash vdnn_stash;
+typedef uint64_t vdnn_stash_handle;  // 0: none
+
+typedef struct vdnn_stash_options {
+  uint32_t version;       // VDNN_STASH_VERSION
+  int32_t device;         // the GPU, as CUDA counts them, or VDNN_STASH_HOST (the default)
+  uint64_t budget_bytes;  // for the caller's tensors on the device; 0: every eligible tensor leaves
+  uint64_t host_bytes;    // for page-locked memory; 0: half of the machine's memory
+  uint64_t ahead_bytes;   // fetched and not yet read, at most; 0: the two largest tensors of the step
+  uint64_t flight_bytes;  // copied out and not yet released, at most; 0: the two largest tensors of the step
+  uint32_t release_at_put;  // 1: the device's memory follows the order of the offload stream by itself (the
+                            // allocator is vdnn's, and the caller calls vdnn_allocator_used_on() with that
+                            // stream), so that a source is let go of with the put; no handle is in
+                            // vdnn_stash_released() then
+  uint32_t reserved;        // 0
+  uint64_t delay_seed;      // of a stash on the host, for tests: random delays before copies; 0: none
+} vdnn_stash_options;
+
+// Fills in the defaults. `version`: VDNN_STASH_VERSION.
+vdnn_status vdnn_stash_options_init(vdnn_stash_options* options, uint32_t version);
+
+// With all defaults where `options` is null.
+vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** stash);
+// Waits for both streams and gives all host memory back. Null is allowed, and nothing.
+vdnn_status vdnn_stash_destroy(vdnn_stash* stash);
+
+// The stash's own streams; null in a stash on the host.
+vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetch);
+
+// What vdnn_stash_put() answers: one of the first three, and any of the others.
+#define VDNN_STASH_KEPT 0u      // stays on the device for now
+#define VDNN_STASH_LEAVES 1u    // its copy is under way
+#define VDNN_STASH_SHARED 2u    // the handle is that of an earlier put of the same storage and version
+#define VDNN_STASH_VERDICT 3u   // the bits of these three
+#define VDNN_STASH_RELEASED 4u  // vdnn_stash_released() has handles
+#define VDNN_STASH_LEAVING 8u   // vdnn_stash_leaving() has handles
+
+// A tensor is saved: `bytes` (> 0) at `source`, produced by what `stream` has been given so far. (storage,
+// version) names the contents: the caller keeps it from meaning anything else until the handle has been
+// dropped. `signature` (shape, type, whatever else tells saved tensors apart) is compared with that of
+// learned steps. `in_use_bytes`: what the caller's tensors take on the device now; 0: unknown, the stash then
+// counts the tensors in it.
+//
+// The caller holds the source until vdnn_stash_released() names the handle or the handle has been dropped. If
+// the copy cannot be made (no page-locked memory within the budget), the tensor is kept, and counted.
+vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes, void* stream,
+                           uint64_t storage, uint64_t version, uint64_t signature, uint64_t in_use_bytes,
+                           vdnn_stash_handle* handle, uint32_t* answer);
+
+// Kept handles that should leave now. Each is named once; the caller answers with vdnn_stash_leave() or
+// vdnn_stash_stay(), or not at all, and then it stays for this step.
+vdnn_status vdnn_stash_leaving(vdnn_stash* stash, vdnn_stash_handle* handles, uint32_t capacity,
+                               uint32_t* count);
+// Nobody but the caller of put holds the source of this kept handle, and its version has not changed. The
+// copy waits for what `stream` has been given so far. `answer` as of vdnn_stash_put(): VDNN_STASH_KEPT where
+// there is no page-locked memory for it, else VDNN_STASH_LEAVES; either may have VDNN_STASH_RELEASED.
+vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint32_t* answer);
+// Others hold the source, too, so that moving it would free no memory. It stays, in later steps as well.
+vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
+
+// Handles whose source the caller lets go of now, in the order of `stream`, which has been made to wait for
+// their copies.
+vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
+                                uint32_t capacity, uint32_t* count);
+
+// What vdnn_stash_read() answers: one of the first three, and any of the others.
+#define VDNN_STASH_IN_PLACE 1u  // the source has not been released, or `held` was given
+#define VDNN_STASH_BACK 2u      // the target holds it, for what `stream` is given from now on
+#define VDNN_STASH_MISSING 4u   // it is the first of vdnn_stash_fetches()
+#define VDNN_STASH_FETCHES 8u   // vdnn_stash_fetches() has handles
+// The stash counts on no further read in this pass: the caller forgets the target once this reader has it. A
+// later read answers VDNN_STASH_MISSING.
+#define VDNN_STASH_LAST 16u
+
+// A saved tensor is read by what `stream` is given next. `held`: 1 if others than the caller of put hold the
+// source, which is unchanged, so that the caller can use it whether it was released or not; moving such a
+// tensor frees no memory, and it stays in later steps.
+vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint64_t in_use_bytes,
+                            uint32_t held, uint32_t* answer);
+// What should be fetched now: `reading`, if it is missing, and then what the learned step reads next, as far
+// as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
+vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
+                               uint64_t* bytes, uint32_t capacity, uint32_t* count);
+// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the
+// target until a read answers VDNN_STASH_LAST or the handle has been dropped.
+vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
+// What `stream` is given from now on comes after the fetch.
+vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* stream);
+
+// Ends one put. With the last one of a handle, source and target may be let go of in the order of the streams
+// that they were given with, which have been made to wait where copies are under way. Host memory goes back
+// behind the copies. The handle is gone whatever the status is.
+vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle);
+
+// Ends the step although handles are alive, as those of a graph that is kept: they are served on demand.
+vdnn_status vdnn_stash_end_step(vdnn_stash* stash);
+// Forgets what has been learned: the next step is a first one.
+vdnn_status vdnn_stash_forget(vdnn_stash* stash);
+
+typedef struct vdnn_stash_statistics {
+  uint32_t version;             // VDNN_STASH_VERSION, set by the caller
+  uint32_t reserved;            // 0
+  uint64_t puts;                // handed out or shared
+  uint64_t shared;              // of these, by an earlier handle
+  uint64_t left;                // tensors copied to the host
+  uint64_t refused;             // tensors that stayed since the host's budget was exhausted
+  uint64_t fetched_ahead;       // tensors copied back before they were read
+  uint64_t fetched_late;        // tensors that a reader had to wait for from the start of their fetch
+  uint64_t late_when_repeated;  // of these, in steps that repeated a learned one
+  uint64_t out_bytes;           // copied to the host
+  uint64_t in_bytes;            // copied back
+  uint64_t live_handles;        // now
+  uint64_t host_bytes;          // page-locked now, in use or kept for reuse
+  uint64_t host_peak_bytes;
+  uint64_t device_peak_bytes;         // of what put and read were told is in use
+  uint64_t page_locks;                // blocks of page-locked memory that were made
+  uint64_t page_locks_when_repeated;  // of these, in steps that repeated a learned one
+  uint64_t steps;                     // ended
+  uint64_t repeated_steps;            // of these, that repeated a learned one
+  uint64_t diverged_steps;            // that began like a learned one and went on differently
+  uint64_t plans;                     // made; of a static network one for each kind of step
+  uint64_t copy_nanoseconds;          // that copies took, where it is measured (on the host), else 0
+  uint64_t wait_nanoseconds;          // of these, that the calling thread waited
+} vdnn_stash_statistics;
+
+// All that `version` has is 0 but for the version.
+vdnn_status vdnn_stash_statistics_init(vdnn_stash_statistics* statistics, uint32_t version);
+vdnn_status vdnn_stash_get_statistics(vdnn_stash* stash, vdnn_stash_statistics* statistics);
+
+// The step that was learned last, as JSON after docs/learned_step.schema.json; VDNN_INVALID_ARGUMENT before
+// the first step has ended. As snprintf(): `needed` bytes with the zero at its end, of which at most
+// `capacity` are written. `text` may be null where `capacity` is 0.
+vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,176 @@
+#pragma once
+// A stash of saved tensors: what a program saves in its forward pass for the backward pass leaves the device
+// for page-locked host memory and comes back before it is read (Rhu et al., "vDNN", MICRO 2016), for programs
+// whose network we do not know. The stash sees a tensor as an address, a size and an identity, when it is
+// saved, when it is read, and when its saved handle is dropped.
+//
+// *Order.* The copy out waits for what the compute stream was given before the tensor was saved. A source is
+// released once the compute stream waits for its copy, and that happens when more than `flight_bytes` are
+// being copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory
+// may have had another use there, and for the block's own copy out. The reader's stream waits for the copy
+// back. A block of host memory is used again once the offload stream waits for the last copy from it. All of
+// that is order on streams; the host waits nowhere, and what the stash decides does not depend on what has
+// happened to finish. So the same program makes the same decisions each time.
+//
+// *What leaves.* The first step of its kind learns: what is saved and read, in which order, and how many
+// bytes the caller's tensors take each time. Nothing moves while all fits the budget; as the budget is
+// approached, kept tensors leave, the oldest first, because backward reads them last (Belady's rule for a
+// last-in first-out order). From the second step on a plan decides at each save: nothing if all fits, else
+// the cheapest set of tensors that keeps the bytes in use within the budget (src/stash/step_plan.h). A step
+// that goes on otherwise than every learned one is served on demand, with the same contents, and learned
+// anew. Several kinds of steps are remembered (training and evaluation, a generator and a discriminator).
+//
+// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go. A
+// tensor that is read before its fetch was started is fetched late, which is counted.
+//
+// *Identity.* The same storage saved twice at one version is one copy. The caller names storages, and keeps a
+// name from meaning another storage until its handles have been dropped: an address cannot be such a name.
+//
+// *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
+// kept for a second pass, branches are never read, and exceptions unwind forwards. The step ends when its
+// last handle is dropped, or by end_step(). Host memory is in exact sizes and is kept for the next step: a
+// step that repeats a learned one locks no page.
+//
+// The caller owns all device memory; vdnn/stash.h describes the calls of one step.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "vdnn/stash_backend.h"
+
+namespace vdnn {
+
+using StashHandle = std::uint64_t;  // 0: none
+
+struct StashOptions {
+  // For the caller's tensors on the device. 0: every tensor leaves.
+  std::uint64_t budget_bytes = 0;
+  // For page-locked memory, in use or kept for reuse. 0: half of the machine's memory, or of what the
+  // process's control group may take of it.
+  std::uint64_t host_bytes = 0;
+  // Fetched and not yet read, at most; a single tensor may exceed it. Nothing: the two largest tensors.
+  std::optional<std::uint64_t> ahead_bytes;
+  // Being copied out and not yet released, at most. Nothing: the two largest tensors.
+  std::optional<std::uint64_t> flight_bytes;
+  // The device's allocator keeps memory that the offload stream uses by itself, so that a source is let go of
+  // as soon as put() or leave() has answered.
+  bool release_at_put = false;
+};
+
+struct SavedTensor {
+  AddressRange source;            // not empty
+  StreamHandle stream = nullptr;  // whose work so far produces it
+  StashIdentity contents;
+  std::uint64_t signature = 0;  // compared with that of learned steps
+};
+
+enum class StashVerdict : std::uint8_t { kKept, kLeaves, kShared };
+
+struct PutAnswer {
+  StashHandle handle = 0;
+  StashVerdict verdict = StashVerdict::kKept;
+  bool has_released = false;  // released() has handles
+  bool has_leaving = false;   // leaving() has handles
+};
+
+enum class StashPlace : std::uint8_t {
+  kInPlace,  // the source is there
+  kBack,     // the target is there, for what the reader's stream is given from now on
+  kMissing,  // it has to be fetched: fetches(), fetch(), ready()
+};
+
+struct ReadAnswer {
+  StashPlace place = StashPlace::kInPlace;
+  bool has_fetches = false;  // fetches() has handles
+  bool last = false;         // no further read is counted on: the caller forgets the target
+};
+
+struct DueFetch {
+  StashHandle handle = 0;
+  std::uint64_t bytes = 0;
+};
+
+// vdnn_stash_statistics says what each counts.
+struct StashStatistics {
+  std::uint64_t puts = 0;
+  std::uint64_t shared = 0;
+  std::uint64_t left = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t fetched_ahead = 0;
+  std::uint64_t fetched_late = 0;
+  std::uint64_t late_when_repeated = 0;
+  std::uint64_t out_bytes = 0;
+  std::uint64_t in_bytes = 0;
+  std::uint64_t live_handles = 0;
+  std::uint64_t host_bytes = 0;
+  std::uint64_t host_peak_bytes = 0;
+  std::uint64_t device_peak_bytes = 0;
+  std::uint64_t page_locks = 0;
+  std::uint64_t page_locks_when_repeated = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t repeated_steps = 0;
+  std::uint64_t diverged_steps = 0;
+  std::uint64_t plans = 0;
+  std::uint64_t copy_nanoseconds = 0;
+  std::uint64_t wait_nanoseconds = 0;
+};
+
+// Thread-safe. A call that throws has changed no handle, but for drop(). Throws InvalidArgument for a handle
+// that is not alive, and what the backend throws.
+class TensorStash {
+ public:
+  TensorStash(std::unique_ptr<StashBackend> backend, const StashOptions& options);
+  // Waits for copies in flight. Handles need not have been dropped.
+  ~TensorStash();
+  TensorStash(const TensorStash&) = delete;
+  TensorStash& operator=(const TensorStash&) = delete;
+
+  // `in_use_bytes`, here and in read(): what the caller's tensors take on the device; 0: unknown, the tensors
+  // in the stash are counted instead. Without page-locked memory for a copy, the tensor is kept.
+  PutAnswer put(const SavedTensor& tensor, std::uint64_t in_use_bytes);
+
+  // Kept handles that should leave now, at most `capacity`, each named once: the caller calls leave() or
+  // stay() for it, and then asks again.
+  std::vector<StashHandle> leaving(std::size_t capacity);
+  // Nobody but the caller holds the source, which is unchanged. The copy waits for what `stream` has been
+  // given so far. The answer's handle is `handle`.
+  PutAnswer leave(StashHandle handle, StreamHandle stream);
+  // Others hold the source, so that it frees no memory by leaving: it stays, in later steps as well.
+  void stay(StashHandle handle);
+  // Handles whose sources the caller lets go of, in the order of `stream`, which waits for their copies.
+  std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
+
+  // By what `stream` is given next. `held`: others hold the source, which is unchanged and can be used
+  // whether it was released or not; it stays in later steps.
+  ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held = false);
+  // What should be fetched now: `reading`, if it is missing, then what the learned step reads next. What is
+  // fetched ahead is named once, and the caller need not fetch it.
+  std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
+  // Copies it to `target`, which what `stream` is given from now on may write.
+  void fetch(StashHandle handle, std::uint64_t target, StreamHandle stream);
+  // What `stream` is given from now on comes after the fetch.
+  void ready(StashHandle handle, StreamHandle stream);
+
+  // Ends one put. With the last one of the handle, source and target may be let go of in the order of the
+  // streams that they were given with. The handle is gone even if this throws.
+  void drop(StashHandle handle);
+
+  // Ends the step although handles are alive: they are served on demand.
+  void end_step();
+  // Forgets all learned steps.
+  void forget();
+
+  StashStatistics statistics() const;
+  // The step that was learned last, as JSON after docs/learned_step.schema.json; empty before the first.
+  std::string learned_step() const;
+  const StashBackend& backend() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,13 @@
+#pragma once
+// make_cuda_stash_backend() on any table of CUDA's calls; see vdnn/stash_backend.h.
+
+#include <memory>
+
+#include "streams/cuda/cuda_api.h"
+#include "vdnn/stash_backend.h"
+
+namespace vdnn {
+
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, std::shared_ptr<CudaApi> api);
+
+}  // namespace vdnn

@@ -1,0 +1,65 @@
+#pragma once
+// Page-locked memory of a stash: exact sizes; a block that is given back is kept for the next request of that
+// size, with the event of its last copy. Page-locking is slow and stalls devices, so a step that repeats
+// another does none of it.
+//
+// It is the PinnedPool's idea for streams that are not a Device's. Where the budget does not allow a new
+// block, kept blocks of other sizes go back to the system, the one that was given back first of all first;
+// the host waits for their last copies.
+
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+#include "src/stash/stash_event.h"
+#include "vdnn/stash_backend.h"
+
+namespace vdnn::stash {
+
+struct HostBlock {
+  AddressRange range;
+  StashEvent last_use;      // none: it has not been used
+  std::uint64_t given = 0;  // when: counts upwards
+};
+
+// Not synchronised.
+class HostBlocks {
+ public:
+  // A block in use, or nothing: a list of one node, which moves between lists without asking for memory.
+  using Lease = std::list<HostBlock>;
+
+  HostBlocks(StashBackend& backend, std::uint64_t budget_bytes)
+      : backend_(backend), budget_bytes_(budget_bytes) {}
+  // Waits for copies in flight and frees all but what is leased.
+  ~HostBlocks();
+  HostBlocks(const HostBlocks&) = delete;
+  HostBlocks& operator=(const HostBlocks&) = delete;
+
+  // Whoever uses it waits for its last use. Empty where neither budget nor system have `bytes`.
+  Lease take(std::uint64_t bytes);
+  // `last_use`: the last copy that uses the block; none: nothing but what was so at its taking.
+  void give(Lease lease, StashEvent last_use) noexcept;
+  // A copy may use it of which there is no event: waits for all copies, or, where that fails, until the end.
+  void give_unordered(Lease lease) noexcept;
+
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }
+  std::uint64_t page_locks() const { return page_locks_; }
+
+ private:
+  Lease make(std::uint64_t bytes);
+  // Whether there was a block to be freed.
+  bool free_oldest();
+
+  StashBackend& backend_;
+  const std::uint64_t budget_bytes_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t peak_bytes_ = 0;
+  std::uint64_t page_locks_ = 0;
+  std::uint64_t gifts_ = 0;
+  // By size; has a list for each size of which there is a block, in use or not. The oldest is first.
+  std::unordered_map<std::uint64_t, Lease> kept_;
+  Lease stranded_;
+};
+
+}  // namespace vdnn::stash

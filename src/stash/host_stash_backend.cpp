@@ -1,0 +1,179 @@
+// The host as a device: work of the calling thread is done when it is recorded, so that its events are
+// reached from the start, and its waits are the thread's own.
+
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "streams/cpu/progress.h"
+#include "streams/cpu/worker.h"
+#include "streams/host_memory.h"
+#include "streams/pinned_blocks.h"
+#include "vdnn/stash_backend.h"
+
+namespace vdnn {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t nanoseconds_since(Clock::time_point begin) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+}
+
+// A thread that copies, and how far it is.
+class CopyStream {
+ public:
+  CopyStream(const std::string& name, std::optional<std::uint64_t> delay_seed) : worker_(name) {
+    if (delay_seed) {
+      delays_.emplace(*delay_seed);
+    }
+  }
+
+  template <class Task>
+  std::uint64_t enqueue(Task task) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t count = given_ + 1;
+    worker_.enqueue([this, count, task = std::move(task)] {
+      task();
+      progress_.reach(count);
+    });
+    given_ = count;
+    return count;
+  }
+  void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+    enqueue([this, to, from, bytes] {
+      delay();
+      const Clock::time_point begin = Clock::now();
+      std::memcpy(pointer_to<void>(to), pointer_to<void>(from), bytes);
+      copy_nanoseconds_ += nanoseconds_since(begin);
+    });
+  }
+  std::uint64_t given() const {
+    const std::lock_guard lock(mutex_);
+    return given_;
+  }
+  Progress& progress() { return progress_; }
+  std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
+
+ private:
+  // On the worker alone.
+  void delay() {
+    constexpr int kMostMicroseconds = 1000;
+    if (delays_) {
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(std::uniform_int_distribution<int>(0, kMostMicroseconds)(*delays_)));
+    }
+  }
+
+  mutable std::mutex mutex_;  // so that counts are given in the order of the queue
+  std::uint64_t given_ = 0;
+  Progress progress_;
+  std::atomic<std::uint64_t> copy_nanoseconds_{0};
+  std::optional<std::mt19937_64> delays_;
+  Worker worker_;  // goes first: its tasks use the others
+};
+
+// So much of a stream, null for a thread of the caller's, which has done all that it was given.
+struct HostEvent {
+  CopyStream* stream = nullptr;
+  std::uint64_t count = 0;
+};
+
+class HostStashBackend final : public StashBackend {
+ public:
+  explicit HostStashBackend(std::optional<std::uint64_t> delay_seed)
+      : blocks_("host", host_memory_bytes(), Mapping::Kind::kTouched),
+        offload_("vdnn offload", delay_seed),
+        prefetch_("vdnn prefetch", delay_seed ? std::optional(*delay_seed + 1) : std::nullopt) {}
+
+  std::string name() const override { return "host"; }
+  // Addresses of ours, which no stream of the caller's can be.
+  StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
+  StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }
+
+  bool is_capturing(StreamHandle) override { return false; }
+  EventHandle record(StreamHandle stream) override {
+    CopyStream* const own = own_stream(stream);
+    return new HostEvent{.stream = own, .count = own == nullptr ? 0 : own->given()};
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    const HostEvent& awaited = *static_cast<HostEvent*>(event);
+    if (awaited.stream == nullptr || awaited.stream->progress().reached(awaited.count)) {
+      return;
+    }
+    if (CopyStream* const own = own_stream(stream)) {
+      own->enqueue([awaited] { awaited.stream->progress().wait_for(awaited.count); });
+    } else {
+      wait_here(awaited);
+    }
+  }
+  void synchronize(EventHandle event) override {
+    const HostEvent& awaited = *static_cast<HostEvent*>(event);
+    if (awaited.stream != nullptr) {
+      wait_here(awaited);
+    }
+  }
+  void release(EventHandle event) noexcept override { delete static_cast<HostEvent*>(event); }
+  void synchronize_copies() override {
+    for (CopyStream* const stream : {&offload_, &prefetch_}) {
+      stream->progress().wait_for(stream->given());
+    }
+  }
+
+  AddressRange allocate_host(std::uint64_t bytes) override { return blocks_.take(bytes); }
+  void free_host(AddressRange block) override {
+    blocks_.check(block);
+    blocks_.give_back(block);
+  }
+
+  void copy_out(AddressRange block, AddressRange source, const StashIdentity&) override {
+    offload_.copy(block.begin, source.begin, source.bytes);
+  }
+  void copy_in(AddressRange target, AddressRange block, const StashIdentity&) override {
+    prefetch_.copy(target.begin, block.begin, target.bytes);
+  }
+
+  Times times() const override {
+    return {.copy_nanoseconds = offload_.copy_nanoseconds() + prefetch_.copy_nanoseconds(),
+            .wait_nanoseconds = wait_nanoseconds_};
+  }
+
+ private:
+  CopyStream* own_stream(StreamHandle stream) {
+    for (CopyStream* const own : {&offload_, &prefetch_}) {
+      if (stream == own) {
+        return own;
+      }
+    }
+    return nullptr;
+  }
+  void wait_here(const HostEvent& awaited) {
+    const Clock::time_point begin = Clock::now();
+    awaited.stream->progress().wait_for(awaited.count);
+    wait_nanoseconds_ += nanoseconds_since(begin);
+  }
+
+  PinnedBlocks blocks_;
+  std::atomic<std::uint64_t> wait_nanoseconds_{0};
+  CopyStream offload_;
+  CopyStream prefetch_;  // goes first: it waits for the other
+};
+
+}  // namespace
+
+std::unique_ptr<StashBackend> make_host_stash_backend(std::optional<std::uint64_t> delay_seed) {
+  return std::make_unique<HostStashBackend>(delay_seed);
+}
+
+}  // namespace vdnn

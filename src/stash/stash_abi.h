@@ -1,0 +1,15 @@
+#pragma once
+// What C programs see of a stash, over any backend: for tests, and for adapters that are written in C++.
+
+#include <memory>
+
+#include "vdnn/stash.h"
+#include "vdnn/stash_backend.h"
+
+namespace vdnn {
+
+// As vdnn_stash_create(), but over `backend` whatever options->device says. Streams are the backend's.
+vdnn_status create_stash(std::unique_ptr<StashBackend> backend, const vdnn_stash_options* options,
+                         vdnn_stash** stash) noexcept;
+
+}  // namespace vdnn

@@ -1,0 +1,35 @@
+#pragma once
+// Page-locked host memory of a GPU: blocks of the operating system's that CUDA is told to lock.
+
+#include <cstdint>
+#include <optional>
+
+#include "streams/cuda/cuda_context.h"
+#include "streams/pinned_blocks.h"
+
+namespace vdnn {
+
+// Thread-safe.
+class CudaPinnedBlocks {
+ public:
+  // `budget_bytes` is what errors say besides. Pages are of the NUMA node `node`, where there is one.
+  CudaPinnedBlocks(CudaContext& context, std::uint64_t budget_bytes, std::optional<int> node);
+  // Unlocks what was not given back, on which no copy runs. What CUDA refuses to unlock stays mapped.
+  ~CudaPinnedBlocks();
+  CudaPinnedBlocks(const CudaPinnedBlocks&) = delete;
+  CudaPinnedBlocks& operator=(const CudaPinnedBlocks&) = delete;
+
+  // As PinnedBlocks; throws OutOfMemory, too, where CUDA cannot lock as much.
+  AddressRange take(std::uint64_t bytes);
+  // Throws InvalidArgument for what is not a whole block; where CUDA refuses to unlock it, nothing changes.
+  void give_back(AddressRange block);
+  bool contain(AddressRange range) const { return blocks_.contain(range); }
+
+ private:
+  CudaContext& context_;
+  const std::uint64_t budget_bytes_;
+  const std::optional<int> node_;
+  PinnedBlocks blocks_;
+};
+
+}  // namespace vdnn
