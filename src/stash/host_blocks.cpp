@@ -10,8 +10,8 @@ namespace vdnn::stash {
 HostBlocks::~HostBlocks() {
   try {
     backend_.synchronize_copies();
-    for (auto& [bytes, kept] : kept_) {
-      stranded_.splice(stranded_.end(), kept);
+    for (auto& [bytes, size] : sizes_) {
+      stranded_.splice(stranded_.end(), size.kept);
     }
     for (const HostBlock& block : stranded_) {
       backend_.free_host(block.range);
@@ -23,20 +23,35 @@ HostBlocks::~HostBlocks() {
 
 HostBlocks::Lease HostBlocks::take(std::uint64_t bytes) {
   Lease lease;
-  Lease& kept = kept_[bytes];
+  Lease& kept = sizes_[bytes].kept;
   if (!kept.empty()) {
     lease.splice(lease.end(), kept, kept.begin());
     return lease;
   }
+  return has_room_for(bytes) ? make(bytes) : std::move(lease);
+}
+
+void HostBlocks::reserve(std::uint64_t bytes, std::size_t count) {
+  const Size& size = sizes_[bytes];
+  while (size.blocks < count && bytes <= budget_bytes_ - bytes_) {
+    Lease lease = make(bytes);
+    if (lease.empty()) {
+      return;
+    }
+    give(std::move(lease), {});
+  }
+}
+
+bool HostBlocks::has_room_for(std::uint64_t bytes) {
   if (bytes > budget_bytes_) {
-    return lease;
+    return false;
   }
   while (bytes_ > budget_bytes_ - bytes) {
     if (!free_oldest()) {
-      return lease;
+      return false;
     }
   }
-  return make(bytes);
+  return true;
 }
 
 HostBlocks::Lease HostBlocks::make(std::uint64_t bytes) {
@@ -50,6 +65,7 @@ HostBlocks::Lease HostBlocks::make(std::uint64_t bytes) {
       }
     }
   }
+  ++sizes_.at(bytes).blocks;
   bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes_);
   ++page_locks_;
@@ -62,7 +78,7 @@ void HostBlocks::give(Lease lease, StashEvent last_use) noexcept {
     block.last_use = std::move(last_use);
   }
   block.given = ++gifts_;
-  Lease& kept = kept_.find(block.range.bytes)->second;
+  Lease& kept = sizes_.find(block.range.bytes)->second.kept;
   kept.splice(kept.end(), lease);
 }
 
@@ -76,22 +92,23 @@ void HostBlocks::give_unordered(Lease lease) noexcept {
 }
 
 bool HostBlocks::free_oldest() {
-  Lease* oldest = nullptr;
-  for (auto& [bytes, kept] : kept_) {
-    if (!kept.empty() && (oldest == nullptr || kept.front().given < oldest->front().given)) {
-      oldest = &kept;
+  Size* oldest = nullptr;
+  for (auto& [bytes, size] : sizes_) {
+    if (!size.kept.empty() && (oldest == nullptr || size.kept.front().given < oldest->kept.front().given)) {
+      oldest = &size;
     }
   }
   if (oldest == nullptr) {
     return false;
   }
-  HostBlock& block = oldest->front();
+  const HostBlock& block = oldest->kept.front();
   if (block.last_use) {
     backend_.synchronize(block.last_use.get());
   }
   backend_.free_host(block.range);
   bytes_ -= block.range.bytes;
-  oldest->pop_front();
+  --oldest->blocks;
+  oldest->kept.pop_front();
   return true;
 }
 

@@ -7,6 +7,7 @@
 // block, kept blocks of other sizes go back to the system, the one that was given back first of all first;
 // the host waits for their last copies.
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <unordered_map>
@@ -37,6 +38,8 @@ class HostBlocks {
 
   // Whoever uses it waits for its last use. Empty where neither budget nor system have `bytes`.
   Lease take(std::uint64_t bytes);
+  // Afterwards there are at least `count` blocks of `bytes`, in use or kept, as far as the budget goes.
+  void reserve(std::uint64_t bytes, std::size_t count);
   // `last_use`: the last copy that uses the block; none: nothing but what was so at its taking.
   void give(Lease lease, StashEvent last_use) noexcept;
   // A copy may use it of which there is no event: waits for all copies, or, where that fails, until the end.
@@ -47,6 +50,13 @@ class HostBlocks {
   std::uint64_t page_locks() const { return page_locks_; }
 
  private:
+  // All blocks of one size.
+  struct Size {
+    Lease kept;              // the oldest is first
+    std::size_t blocks = 0;  // kept or in use
+  };
+
+  bool has_room_for(std::uint64_t bytes);
   Lease make(std::uint64_t bytes);
   // Whether there was a block to be freed.
   bool free_oldest();
@@ -57,8 +67,7 @@ class HostBlocks {
   std::uint64_t peak_bytes_ = 0;
   std::uint64_t page_locks_ = 0;
   std::uint64_t gifts_ = 0;
-  // By size; has a list for each size of which there is a block, in use or not. The oldest is first.
-  std::unordered_map<std::uint64_t, Lease> kept_;
+  std::unordered_map<std::uint64_t, Size> sizes_;  // of all blocks that there are
   Lease stranded_;
 };
 

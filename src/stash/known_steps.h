@@ -27,13 +27,13 @@ class KnownSteps {
   const KnownStep* find(const KnownStep* current, const std::vector<StepTensor>& begun,
                         const StepTensor& next) const;
 
-  // A step was another one of this kind, and found these tensors to stay. Whether it has a new plan.
+  // A step was another one of this kind. Whether the kind has a new plan, since tensors were found to stay.
   bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits);
   void learn(StepRecord step, const StepLimits& limits);
   void forget() { kinds_.clear(); }
 
-  // The record of the kind that was met last; null before the first.
-  const StepRecord* latest() const { return kinds_.empty() ? nullptr : &kinds_.front().record; }
+  // The kind that was met last; null before the first.
+  const KnownStep* latest() const { return kinds_.empty() ? nullptr : &kinds_.front(); }
 
  private:
   std::list<KnownStep> kinds_;  // the one that was met last is first

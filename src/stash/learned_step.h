@@ -1,7 +1,9 @@
 #pragma once
 // What a stash knows of a step: the tensors that were saved, and when each was saved and read.
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,8 @@ struct StepTensor {
   std::uint64_t signature = 0;
   // Others held it while it could have been away: moving it would have freed no memory.
   bool stays = false;
+  // How many events there were when its last handle was dropped; until then, more than any step has.
+  std::size_t dropped_after = std::numeric_limits<std::size_t>::max();
 };
 
 struct StepEvent {

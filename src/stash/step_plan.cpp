@@ -19,15 +19,18 @@ struct Candidate {
   bool is_away_at(std::size_t event) const { return begin <= event && event < end; }
 };
 
-// By tensor: the event of its first read; the end of the step where it is never read.
-std::vector<std::size_t> first_reads(const StepRecord& step) {
-  std::vector<std::size_t> first(step.tensors.size(), step.events.size());
+// By tensor: the event of its first read; where it is never read, the first event after its drop.
+std::vector<std::size_t> ends_of_absence(const StepRecord& step) {
+  std::vector<std::size_t> ends;
+  for (const StepTensor& tensor : step.tensors) {
+    ends.push_back(std::min(tensor.dropped_after, step.events.size()));
+  }
   for (std::size_t i = step.events.size(); i-- > 0;) {
     if (step.events[i].kind == StepEvent::Kind::kRead) {
-      first[step.events[i].tensor] = i;
+      ends[step.events[i].tensor] = i;
     }
   }
-  return first;
+  return ends;
 }
 
 // After the save at `event`: the first event at which its tensor has been released.
@@ -44,7 +47,7 @@ std::size_t release_of(const StepRecord& step, std::size_t event, std::uint64_t 
 }
 
 std::vector<Candidate> candidates_of(const StepRecord& step, std::uint64_t flight_bytes) {
-  const std::vector<std::size_t> first = first_reads(step);
+  const std::vector<std::size_t> ends = ends_of_absence(step);
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     const std::uint32_t tensor = step.events[i].tensor;
@@ -52,9 +55,9 @@ std::vector<Candidate> candidates_of(const StepRecord& step, std::uint64_t fligh
       continue;
     }
     const std::size_t begin = release_of(step, i, flight_bytes);
-    if (begin < first[tensor]) {
+    if (begin < ends[tensor]) {
       all.push_back(
-          {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = first[tensor]});
+          {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = ends[tensor]});
     }
   }
   return all;
@@ -287,6 +290,23 @@ std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limit
     leaves[candidates[i].tensor] = chosen[i];
   }
   return leaves;
+}
+
+std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves) {
+  std::map<std::uint64_t, std::size_t> needed;
+  std::map<std::uint64_t, std::vector<std::size_t>> in_use;  // by size: after which events each goes back
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    const std::uint32_t tensor = step.events[i].tensor;
+    if (step.events[i].kind == StepEvent::Kind::kRead || !leaves[tensor]) {
+      continue;
+    }
+    const std::uint64_t bytes = step.tensors[tensor].bytes;
+    std::vector<std::size_t>& ends = in_use[bytes];
+    std::erase_if(ends, [i](std::size_t dropped_after) { return dropped_after <= i; });
+    ends.push_back(step.tensors[tensor].dropped_after);
+    needed[bytes] = std::max(needed[bytes], ends.size());
+  }
+  return needed;
 }
 
 }  // namespace vdnn::stash

@@ -3,9 +3,9 @@
 //
 // The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away. A tensor
 // that leaves is released once more than `flight_bytes` have been saved, itself included, and is away from
-// the next event on until it is read first, that event excluded. What is fetched ahead of its read takes at
-// most `ahead_bytes`, which are reserved from the first read on, since a forward pass fetches nothing. So at
-// each event
+// the next event on until it is read first or dropped, the event of the read excluded. What is fetched ahead
+// of its read takes at most `ahead_bytes`, which are reserved from the first read on, since a forward pass
+// fetches nothing. So at each event
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //
@@ -23,7 +23,9 @@
 //
 // If the budget cannot be met, all tensors leave that lessen a demand.
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "src/stash/learned_step.h"
@@ -40,5 +42,8 @@ inline constexpr std::uint64_t kMostNodes = 20'000;
 
 // By tensor.
 std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limits);
+
+// By size: how many of the tensors that leave have a block of host memory at once, from save to drop.
+std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves);
 
 }  // namespace vdnn::stash

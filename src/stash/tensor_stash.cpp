@@ -152,6 +152,7 @@ class TensorStash::Impl {
   void forget_entry(StashHandle handle, Entry& entry) noexcept;
   void begin_step();
   void finish_step();
+  void reserve_for(const KnownStep& kind);
 
   void order_after(StreamHandle waiter, StreamHandle stream);
   void wait_for_fetch(Entry& entry, StreamHandle stream);
@@ -642,8 +643,11 @@ void TensorStash::Impl::drop(StashHandle handle) {
   };
   attempt([&] { order_releases(entry); });
   forget_entry(handle, entry);
-  if (is_in_step(entry) && --step_.live == 0) {
-    attempt([&] { finish_step(); });
+  if (is_in_step(entry)) {
+    step_.record.tensors[entry.index].dropped_after = step_.record.events.size();
+    if (--step_.live == 0) {
+      attempt([&] { finish_step(); });
+    }
   }
   if (failure) {
     std::rethrow_exception(failure);
@@ -703,15 +707,26 @@ void TensorStash::Impl::finish_step() {
     return;
   }
   ++statistics_.steps;
-  if (ended.kind == nullptr || !is_same_course(ended.record, ended.kind->record)) {
+  bool has_new_plan = true;
+  if (ended.kind != nullptr && is_same_course(ended.record, ended.kind->record)) {
+    ++statistics_.repeated_steps;
+    statistics_.late_when_repeated += ended.late;
+    statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
+    has_new_plan = known_.repeat(ended.kind, ended.record, limits());
+  } else {
     known_.learn(ended.record, limits());
-    ++statistics_.plans;
-    return;
   }
-  ++statistics_.repeated_steps;
-  statistics_.late_when_repeated += ended.late;
-  statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
-  statistics_.plans += known_.repeat(ended.kind, ended.record, limits()) ? 1U : 0U;
+  if (has_new_plan) {
+    ++statistics_.plans;
+    reserve_for(*known_.latest());
+  }
+}
+
+// So that the plan's first step locks no page.
+void TensorStash::Impl::reserve_for(const KnownStep& kind) {
+  for (const auto& [bytes, count] : host_blocks_of(kind.record, kind.leaves)) {
+    host_.reserve(bytes, count);
+  }
 }
 
 void TensorStash::Impl::forget() {
@@ -736,8 +751,8 @@ StashStatistics TensorStash::Impl::statistics() const {
 
 std::string TensorStash::Impl::learned_step() const {
   const std::lock_guard lock(mutex_);
-  const StepRecord* const latest = known_.latest();
-  return latest == nullptr ? "" : stash::to_json(*latest, backend_->name());
+  const KnownStep* const latest = known_.latest();
+  return latest == nullptr ? "" : stash::to_json(latest->record, backend_->name());
 }
 
 // --- the class ---------------------------------------------------------------------------------------------
