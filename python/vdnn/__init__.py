@@ -1,0 +1,1 @@
+"""vdnn: training inside a memory budget. `vdnn.torch` does it for PyTorch programs."""

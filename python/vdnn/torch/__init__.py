@@ -1,0 +1,102 @@
+"""Any PyTorch program trains inside a memory budget.
+
+    import vdnn.torch
+    vdnn.torch.enable(budget="10GiB")        # or: with vdnn.torch.offload(budget="10GiB"): loss = model(x)
+
+Tensors that autograd saves for backward leave the GPU while they are not needed, on a stream of their own, and come back
+before they are read. The first step learns what is saved and when it is read; from the second step on a plan for the budget
+decides what leaves. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+from . import _report
+from ._hooks import Hooks, make_hooks
+from ._library import StashError
+from ._report import Report
+from ._settings import Settings, make_settings
+
+__all__ = ["Report", "StashError", "disable", "enable", "export", "offload", "report"]
+
+_lock = threading.RLock()
+_hooks: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
+_enabled: Hooks | None = None
+_last: Hooks | None = None
+
+
+def _hooks_of(settings: Settings) -> Hooks:
+    global _last
+    with _lock:
+        hooks = _hooks.get(settings)
+        if hooks is None:
+            hooks = _hooks[settings] = make_hooks(settings)
+        _last = hooks
+        return hooks
+
+
+def enable(
+    *, budget: int | str, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+) -> None:
+    """From now on tensors that autograd saves leave the device where that is needed to keep it within `budget`.
+
+    budget: for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves.
+    host_budget: for page-locked memory on the host; None: half of the machine's memory. Once it is exhausted, tensors stay.
+    tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
+        "auto": native where it can be had, else one line of log and python.
+    min_size: smaller tensors stay.
+
+    Raises RuntimeError if it is enabled already, ValueError and TypeError for an option that cannot be.
+    """
+    global _enabled
+    settings = make_settings(budget, host_budget, tier, min_size)
+    with _lock:
+        if _enabled is not None:
+            raise RuntimeError("vdnn.torch is enabled already; call vdnn.torch.disable() first")
+        hooks = _hooks_of(settings)
+        hooks.start()
+        _enabled = hooks
+
+
+def disable() -> None:
+    """Ends enable(). Tensors that were saved before are served as long as their graphs live. Nothing if not enabled."""
+    global _enabled
+    with _lock:
+        if _enabled is not None:
+            _enabled.stop()
+            _enabled = None
+
+
+@contextlib.contextmanager
+def offload(
+    *, budget: int | str, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+) -> Iterator[None]:
+    """enable() for what is saved inside the block; backward may run outside. Blocks with equal options learn together."""
+    hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size))
+    hooks.start()
+    try:
+        yield
+    finally:
+        hooks.stop()
+
+
+def report(*, quiet: bool = False) -> Report:
+    """What the hooks that were started last have moved, per device. Prints it too, unless `quiet`."""
+    made = _report.report_of(_last)
+    if not quiet:
+        print(made)
+    return made
+
+
+def export(path: str | os.PathLike[str], *, device: str | None = None) -> None:
+    """Writes the step that was learned last as JSON (docs/learned_step.schema.json), which `vdnn plan --step` reads.
+
+    device: "cuda:1"; may be left out where tensors of one device only were saved.
+    """
+    text = _report.learned_step_of(_last, device)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,135 @@
+"""libvdnn_stash.so over ctypes: the declarations of vdnn/stash.h, and failures as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+
+VERSION = 1
+HOST = -1
+
+# What put and leave answer.
+KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING = 0, 1, 2, 3, 4, 8
+# What read answers.
+IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
+
+# Handles that one call names at most; callers ask again while it is full.
+BATCH = 64
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint32),
+        ("device", c_int32),
+        ("budget_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("ahead_bytes", c_uint64),
+        ("flight_bytes", c_uint64),
+        ("release_at_put", c_uint32),
+        ("reserved", c_uint32),
+        ("delay_seed", c_uint64),
+    ]
+
+
+STATISTICS = (
+    "puts shared left refused fetched_ahead fetched_late late_when_repeated out_bytes in_bytes live_handles host_bytes "
+    "host_peak_bytes device_peak_bytes page_locks page_locks_when_repeated steps repeated_steps diverged_steps plans "
+    "copy_nanoseconds wait_nanoseconds"
+).split()
+
+
+class Statistics(ctypes.Structure):
+    _fields_ = [("version", c_uint32), ("reserved", c_uint32), *((name, c_uint64) for name in STATISTICS)]
+
+
+# Name without vdnn_stash_, and the types of the arguments after the stash.
+_CALLS = {
+    "put": [c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint32)],
+    "leaving": [POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
+    "leave": [c_uint64, c_void_p, POINTER(c_uint32)],
+    "stay": [c_uint64],
+    "released": [c_void_p, POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
+    "read": [c_uint64, c_void_p, c_uint64, c_uint32, POINTER(c_uint32)],
+    "fetches": [c_uint64, POINTER(c_uint64), POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
+    "fetch": [c_uint64, c_void_p, c_void_p],
+    "ready": [c_uint64, c_void_p],
+    "drop": [c_uint64],
+    "forget": [],
+    "get_statistics": [POINTER(Statistics)],
+    "learned_step": [c_char_p, c_uint64, POINTER(c_uint64)],
+}
+
+ENVIRONMENT = "VDNN_STASH_LIBRARY"
+
+
+class StashError(RuntimeError):
+    """libvdnn_stash.so has refused a call; the text is its own."""
+
+
+def library_path() -> pathlib.Path:
+    """Where libvdnn_stash.so is: named by VDNN_STASH_LIBRARY, else beside this file, as in a wheel."""
+    if named := os.environ.get(ENVIRONMENT):
+        return pathlib.Path(named)
+    return pathlib.Path(__file__).parent / "lib" / "libvdnn_stash.so"
+
+
+def _load() -> ctypes.CDLL:
+    path = library_path()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"vdnn.torch needs libvdnn_stash.so, which cannot be opened: {error}. A wheel holds it; from a source tree, "
+            f"build the target vdnn_stash_shared and set {ENVIRONMENT} to its path."
+        ) from None
+    for name, arguments in _CALLS.items():
+        function = getattr(library, f"vdnn_stash_{name}")
+        function.argtypes = [c_void_p, *arguments]
+        function.restype = c_int
+    library.vdnn_stash_options_init.argtypes = [POINTER(Options), c_uint32]
+    library.vdnn_stash_statistics_init.argtypes = [POINTER(Statistics), c_uint32]
+    library.vdnn_stash_create.argtypes = [POINTER(Options), POINTER(c_void_p)]
+    library.vdnn_stash_destroy.argtypes = [c_void_p]
+    library.vdnn_last_error.restype = c_char_p
+    return library
+
+
+LIBRARY = _load()
+
+
+def check(status: int) -> None:
+    if status != 0:
+        raise StashError(f"vdnn: {LIBRARY.vdnn_last_error().decode(errors='replace')}")
+
+
+class NativeStash:
+    """One vdnn_stash. It is destroyed with this object, which saved tensors hold."""
+
+    def __init__(self, device: int, **options_of_stash: int) -> None:
+        options = Options()
+        check(LIBRARY.vdnn_stash_options_init(byref(options), VERSION))
+        options.device = device
+        for name, value in options_of_stash.items():
+            setattr(options, name, value)
+        self.pointer = c_void_p()
+        check(LIBRARY.vdnn_stash_create(byref(options), byref(self.pointer)))
+        self._destroy = LIBRARY.vdnn_stash_destroy  # modules are emptied before the last objects at the end of a program
+
+    def __del__(self) -> None:
+        if pointer := getattr(self, "pointer", None):
+            self._destroy(pointer)
+
+    def statistics(self) -> dict[str, int]:
+        figures = Statistics()
+        check(LIBRARY.vdnn_stash_statistics_init(byref(figures), VERSION))
+        check(LIBRARY.vdnn_stash_get_statistics(self.pointer, byref(figures)))
+        return {name: getattr(figures, name) for name in STATISTICS}
+
+    def learned_step(self) -> str:
+        needed = c_uint64()
+        check(LIBRARY.vdnn_stash_learned_step(self.pointer, None, 0, byref(needed)))
+        text = ctypes.create_string_buffer(needed.value)
+        check(LIBRARY.vdnn_stash_learned_step(self.pointer, text, needed.value, byref(needed)))
+        return text.value.decode()

@@ -1,0 +1,280 @@
+"""Tier A: saved-tensor hooks in Python, for every PyTorch from 2.4 on.
+
+A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). What may not leave is
+kept as PyTorch would keep it. For the others the contract of vdnn/stash.h is followed: one `Block` for each storage at one
+version, one handle of the stash for it, and one `Saved` for each tensor that autograd saves of it.
+
+Identity is a weak reference to the storage: while a block holds one, PyTorch gives the address of the StorageImpl to no
+other storage, so that (address, version) names the contents for as long as the handle lives.
+
+Hooks in Python switch off PyTorch's check that a saved tensor has not been changed in place. These hooks check by
+themselves: `detach()` shares the version counter of its tensor, and goes on sharing it after `.data` has been replaced by an
+empty tensor, which lets the storage go.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from ctypes import byref, c_uint32, c_uint64
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from . import _library
+from ._library import BATCH, LIBRARY, NativeStash, check
+from ._settings import Settings
+
+_PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
+_SIGNATURE_MASK = (1 << 63) - 1
+
+
+def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
+    """Raises what PyTorch raises where it checks by itself."""
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind} {list(shape)}] is at version {found}; expected version {expected} instead. Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+class Block:
+    """A storage at one version, and where its contents are: `source` until it is released, then `target` when it is back."""
+
+    __slots__ = ("handle", "key", "weak", "source", "target", "bytes", "counter", "version", "users", "__weakref__")
+
+    def __init__(self, handle: int, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
+        self.handle = handle
+        self.key = key
+        self.weak = StorageWeakRef(storage)
+        self.source: torch.UntypedStorage | None = storage
+        self.target: torch.UntypedStorage | None = None
+        self.bytes = storage.nbytes()
+        self.counter = _version_counter_of(tensor)
+        self.version = key[1]
+        self.users = 0
+
+    def is_unchanged(self) -> bool:
+        return self.counter._version == self.version
+
+    def held_by_others(self) -> torch.UntypedStorage | None:
+        """The source, if somebody besides this block holds it."""
+        if self.source is not None:
+            return self.source if torch._C._storage_Use_Count(self.source._cdata) > 1 else None
+        return torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
+
+
+class Saved:
+    """A tensor that autograd has saved, as a view of a block."""
+
+    __slots__ = ("stash", "block", "shape", "stride", "offset", "dtype")
+
+    def __init__(self, stash: DeviceStash, block: Block, tensor: torch.Tensor) -> None:
+        self.stash = stash
+        self.block = block
+        self.shape = tensor.shape
+        self.stride = tensor.stride()
+        self.offset = tensor.storage_offset()
+        self.dtype = tensor.dtype
+
+    def __del__(self) -> None:
+        self.stash.drop(self.block)
+
+
+_empty: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+
+
+def _version_counter_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without storage whose `_version` is that of `tensor` for good."""
+    key = (tensor.dtype, tensor.device)
+    empty = _empty.get(key)
+    if empty is None:
+        empty = _empty[key] = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    counter = tensor.detach()
+    counter.data = empty
+    return counter
+
+
+class DeviceStash:
+    """The stash of one device, as the hooks of all threads use it."""
+
+    def __init__(self, device: torch.device, settings: Settings) -> None:
+        on_gpu = device.type == "cuda"
+        self.device = device
+        self.native = NativeStash(device.index if on_gpu else _library.HOST, **settings.stash_options())
+        self._pointer = self.native.pointer
+        self._lock = threading.Lock()
+        self._blocks: dict[tuple[int, int], Block] = {}
+        self._by_handle: dict[int, Block] = {}
+        self._dropped: collections.deque[Block] = collections.deque()
+        self._handle, self._answer, self._count = c_uint64(), c_uint32(), c_uint32()
+        self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
+        if on_gpu:
+            self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
+            self._bytes_in_use = lambda: torch.cuda.memory_allocated(device.index)
+        else:  # the calling thread is the compute stream, and the stash counts the tensors that it knows
+            self._stream = lambda: None
+            self._bytes_in_use = lambda: 0
+
+    def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
+        key = (storage._cdata, tensor._version)
+        signature = hash((tensor.shape, tensor.dtype, storage.nbytes())) & _SIGNATURE_MASK
+        with self._lock:
+            stream = self._stream()
+            check(LIBRARY.vdnn_stash_put(
+                self._pointer, storage.data_ptr(), storage.nbytes(), stream, *key, signature, self._bytes_in_use(),
+                byref(self._handle), byref(self._answer)))  # fmt: skip
+            answer = self._answer.value
+            if answer & _library.VERDICT == _library.SHARED:
+                block = self._by_handle[self._handle.value]
+            else:
+                block = Block(self._handle.value, key, storage, tensor)
+                self._by_handle[block.handle] = block
+            block.users += 1
+            saved = Saved(self, block, tensor)
+            self._follow(answer, stream)
+        self._drain()
+        return saved
+
+    def load(self, saved: Saved) -> torch.Tensor:
+        block = saved.block
+        if not block.is_unchanged():
+            kind = torch.empty(0, dtype=saved.dtype, device=self.device).type()
+            refuse_changed_tensor(kind, saved.shape, block.counter._version, block.version)
+        with self._lock:
+            storage = self._read(block)
+        self._drain()
+        return torch.empty(0, dtype=saved.dtype, device=self.device).set_(storage, saved.offset, saved.shape, saved.stride)
+
+    def drop(self, block: Block) -> None:
+        """Called by destructors, at any point of any thread, and by the garbage collector while this thread has the lock."""
+        self._dropped.append(block)
+        self._drain()
+
+    def _read(self, block: Block) -> torch.UntypedStorage:
+        stream = self._stream()
+        held = block.held_by_others()
+        check(LIBRARY.vdnn_stash_read(
+            self._pointer, block.handle, stream, self._bytes_in_use(), held is not None, byref(self._answer)))  # fmt: skip
+        answer = self._answer.value
+        if answer & _library.FETCHES:
+            self._fetch(block, stream)
+        if answer & _library.MISSING:
+            check(LIBRARY.vdnn_stash_ready(self._pointer, block.handle, stream))
+        found = (block.source or held) if answer & _library.IN_PLACE else block.target
+        assert found is not None
+        if answer & _library.LAST:
+            block.target = None
+        return found
+
+    def _fetch(self, reading: Block, stream: int | None) -> None:
+        full = True
+        while full:
+            check(LIBRARY.vdnn_stash_fetches(
+                self._pointer, reading.handle, self._handles, self._sizes, BATCH, byref(self._count)))  # fmt: skip
+            count = self._count.value
+            full = count == BATCH
+            for handle in dict.fromkeys(self._handles[:count]):
+                block = self._by_handle[handle]
+                block.target = torch.empty(block.bytes, dtype=torch.uint8, device=self.device).untyped_storage()
+                check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
+
+    def _follow(self, answer: int, stream: int | None) -> None:
+        if answer & _library.LEAVING:
+            answer |= self._let_leave(stream)
+        if answer & _library.RELEASED:
+            for handle in self._named(LIBRARY.vdnn_stash_released, stream):
+                if block := self._by_handle.get(handle):
+                    block.source = None
+
+    def _let_leave(self, stream: int | None) -> int:
+        answers = 0
+        for handle in self._named(LIBRARY.vdnn_stash_leaving):
+            block = self._by_handle[handle]
+            if block.held_by_others() is not None or not block.is_unchanged():
+                check(LIBRARY.vdnn_stash_stay(self._pointer, handle))
+                continue
+            check(LIBRARY.vdnn_stash_leave(self._pointer, handle, stream, byref(self._answer)))
+            answers |= self._answer.value
+        return answers
+
+    def _named(self, ask: Any, *arguments: Any) -> list[int]:
+        """The handles that vdnn_stash_leaving() or vdnn_stash_released() has."""
+        names: list[int] = []
+        while True:
+            check(ask(self._pointer, *arguments, self._handles, BATCH, byref(self._count)))
+            names += self._handles[: self._count.value]
+            if self._count.value < BATCH:
+                return names
+
+    def _drain(self) -> None:
+        # Whoever has the lock drains after it has given it back, so that a drop is never left over.
+        while self._dropped and self._lock.acquire(blocking=False):
+            try:
+                while self._dropped:
+                    self._end_put(self._dropped.popleft())
+            finally:
+                self._lock.release()
+
+    def _end_put(self, block: Block) -> None:
+        block.users -= 1
+        if block.users == 0:
+            del self._by_handle[block.handle]
+        LIBRARY.vdnn_stash_drop(self._pointer, block.handle)
+        if block.users == 0:
+            block.source = block.target = None
+
+
+class PythonHooks:
+    """The two hooks, for all devices of one kind."""
+
+    tier = "python"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._device_type = settings.device_type
+        self._min_bytes = settings.min_bytes
+        self._stashes: dict[torch.device, DeviceStash] = {}
+        self._making = threading.Lock()
+
+    def stashes(self) -> dict[str, NativeStash]:
+        return {str(device): stash.native for device, stash in sorted(self._stashes.items(), key=lambda item: str(item[0]))}
+
+    def start(self) -> None:
+        torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+
+    def stop(self) -> None:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+    def pack(self, tensor: torch.Tensor) -> Saved | tuple[torch.Tensor, int]:
+        if type(tensor) in _PLAIN_TYPES and tensor.nbytes >= self._min_bytes and self._may_leave(tensor):
+            storage = tensor.untyped_storage()
+            if storage.nbytes() >= self._min_bytes:
+                return self._stash_of(tensor.device).save(tensor, storage)
+        return tensor.detach(), tensor._version
+
+    def unpack(self, packed: Saved | tuple[torch.Tensor, int]) -> torch.Tensor:
+        if type(packed) is Saved:
+            return packed.stash.load(packed)
+        tensor, version = packed
+        if tensor._version != version:
+            refuse_changed_tensor(tensor.type(), tensor.shape, tensor._version, version)
+        return tensor
+
+    def _may_leave(self, tensor: torch.Tensor) -> bool:
+        if tensor.layout is not torch.strided or tensor.device.type != self._device_type:
+            return False
+        if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+            return False
+        base = tensor._base if tensor._is_view() else tensor
+        return not (base.is_leaf and base.requires_grad)  # a parameter, or a view of one
+
+    def _stash_of(self, device: torch.device) -> DeviceStash:
+        stash = self._stashes.get(device)
+        if stash is None:
+            with self._making:
+                stash = self._stashes.setdefault(device, None) or DeviceStash(device, self._settings)
+                self._stashes[device] = stash
+        return stash

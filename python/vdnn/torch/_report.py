@@ -1,0 +1,64 @@
+"""The figures of the stashes, and the learned step."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ._hooks import Hooks
+from ._library import NativeStash
+from ._sizes import format_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """`devices`: the statistics of vdnn/stash.h by name of the device ("cuda:0"), since the program began."""
+
+    tier: str
+    devices: dict[str, dict[str, int]]
+
+    def __str__(self) -> str:
+        if not self.devices:
+            return f"vdnn.torch: tier {self.tier}, no tensor was large enough to leave so far"
+        return "\n".join(_lines_of(self.tier, device, figures) for device, figures in self.devices.items())
+
+
+def overlap_of(figures: dict[str, int]) -> float | None:
+    """The part of the copies' time during which the compute stream did not wait; None where it is not measured."""
+    copied = figures["copy_nanoseconds"]
+    return max(0.0, 1 - figures["wait_nanoseconds"] / copied) if copied else None
+
+
+def _lines_of(tier: str, device: str, figures: dict[str, int]) -> str:
+    overlap = overlap_of(figures)
+    lines = [
+        f"vdnn.torch: {device}, tier {tier}: {figures['steps']} steps, {figures['repeated_steps']} as learned, "
+        f"{figures['diverged_steps']} that went on differently",
+        f"  moved out {format_size(figures['out_bytes'])} ({figures['left']} tensors), "
+        f"back {format_size(figures['in_bytes'])}: {figures['fetched_ahead']} ahead of their reader, "
+        f"{figures['fetched_late']} late ({figures['late_when_repeated']} in steps as learned)",
+        f"  peaks: device {format_size(figures['device_peak_bytes'])}, host {format_size(figures['host_peak_bytes'])} "
+        f"in {figures['page_locks']} blocks ({figures['page_locks_when_repeated']} made in steps as learned)",
+    ]
+    if overlap is not None:
+        lines.append(f"  overlap: {overlap:.0%} of the copies' time the compute stream did not wait")
+    if figures["refused"]:
+        lines.append(f"  {figures['refused']} tensors stayed since the host budget was exhausted")
+    return "\n".join(lines)
+
+
+def report_of(hooks: Hooks | None) -> Report:
+    if hooks is None:
+        raise RuntimeError("vdnn.torch was not enabled yet: there is nothing to report")
+    return Report(hooks.tier, {device: stash.statistics() for device, stash in hooks.stashes().items()})
+
+
+def learned_step_of(hooks: Hooks | None, device: str | None) -> str:
+    stashes: dict[str, NativeStash] = hooks.stashes() if hooks else {}
+    if not stashes:
+        raise RuntimeError("no step was learned: enable vdnn.torch and train one step, forward and backward")
+    if device is None and len(stashes) > 1:
+        raise ValueError(f"steps were learned on {', '.join(stashes)}: name one with device=")
+    name = device or next(iter(stashes))
+    if name not in stashes:
+        raise ValueError(f"no step was learned on {name}, but on {', '.join(stashes)}")
+    return stashes[name].learned_step()

@@ -1,0 +1,148 @@
+"""Networks that the tests of vdnn.torch train, each with a batch and a loss. `make(name)` is the same at each call."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import checkpoint
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut = None
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        identity = x if self.shortcut is None else self.shortcut(x)
+        y = self.relu(self.first_norm(self.first(x)))
+        y = self.second_norm(self.second(y))
+        y += identity
+        return self.relu(y)
+
+
+class ResNet18(nn.Module):
+    def __init__(self, classes=100):
+        super().__init__()
+        blocks, inputs = [], 64
+        for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            blocks += [ResidualBlock(inputs, outputs, stride), ResidualBlock(outputs, outputs, 1)]
+            inputs = outputs
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+        )
+        self.blocks = nn.Sequential(*blocks)
+        self.classifier = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = functional.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1)
+        return self.classifier(torch.flatten(x, 1))
+
+
+class UNet(nn.Module):
+    """In two or three dimensions. `checkpointed`: the encoder's stages are recomputed by PyTorch."""
+
+    def __init__(self, channels=16, depth=4, classes=2, dimensions=2, checkpointed=False):
+        super().__init__()
+        convolution = (nn.Conv2d, nn.Conv3d)[dimensions - 2]
+        norm = (nn.BatchNorm2d, nn.BatchNorm3d)[dimensions - 2]
+        transposed = (nn.ConvTranspose2d, nn.ConvTranspose3d)[dimensions - 2]
+
+        def stage(inputs, outputs):
+            return nn.Sequential(
+                convolution(inputs, outputs, 3, 1, 1), norm(outputs), nn.ReLU(True),
+                convolution(outputs, outputs, 3, 1, 1), norm(outputs), nn.ReLU(True),
+            )  # fmt: skip
+
+        widths = [channels << level for level in range(depth)]
+        self.encoder = nn.ModuleList(stage(i, o) for i, o in zip([3, *widths], widths))
+        self.bottom = stage(widths[-1], 2 * widths[-1])
+        self.up = nn.ModuleList(transposed(2 * width, width, 2, 2) for width in reversed(widths))
+        self.decoder = nn.ModuleList(stage(2 * width, width) for width in reversed(widths))
+        self.head = convolution(channels, classes, 1)
+        self.pool = (nn.MaxPool2d, nn.MaxPool3d)[dimensions - 2](2)
+        self.checkpointed = checkpointed
+
+    def forward(self, x):
+        skipped = []
+        for stage in self.encoder:
+            x = checkpoint.checkpoint(stage, x, use_reentrant=False) if self.checkpointed else stage(x)
+            skipped.append(x)
+            x = self.pool(x)
+        x = self.bottom(x)
+        for up, stage in zip(self.up, self.decoder):
+            x = stage(torch.cat([skipped.pop(), up(x)], 1))
+        return self.head(x)
+
+
+class SequenceNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.LSTM(32, 64, 2)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.recurrent(x)[0]).mean(0)
+
+
+class TransformerNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.block(x).mean(1))
+
+
+def _image_batch(*shape, classes):
+    return torch.randn(*shape), torch.randint(classes, shape[:1])
+
+
+def _pixel_batch(*shape):
+    return torch.randn(*shape), torch.randint(2, (shape[0], *shape[2:]))
+
+
+_MAKERS = {
+    "resnet18": lambda: (ResNet18(), *_image_batch(4, 3, 64, 64, classes=100)),
+    "unet": lambda: (UNet(), *_pixel_batch(2, 3, 64, 64)),
+    "unet3d": lambda: (UNet(8, 2, dimensions=3), *_pixel_batch(1, 3, 16, 16, 16)),
+    "checkpointed": lambda: (UNet(8, 3, checkpointed=True), *_pixel_batch(2, 3, 32, 32)),
+    "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
+    "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),
+}
+NAMES = tuple(_MAKERS)
+
+
+def make(name, seed=0):
+    """The network, inputs and targets; the loss is cross entropy."""
+    torch.manual_seed(seed)
+    return _MAKERS[name]()
+
+
+def state_of(network):
+    """Gradients, weights and buffers, as bytes."""
+    tensors = [*network.parameters(), *network.buffers(), *(p.grad for p in network.parameters() if p.grad is not None)]
+    return b"".join(tensor.detach().contiguous().view(torch.uint8).numpy().tobytes() for tensor in map(torch.atleast_1d, tensors))
+
+
+def train(name, around_forward, steps=4, memory_format=None, autocast=False):
+    """The state after each step. `around_forward()` is the context of each forward pass."""
+    network, inputs, targets = make(name)
+    if memory_format is not None:
+        network, inputs = network.to(memory_format=memory_format), inputs.to(memory_format=memory_format)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    states = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with around_forward(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            loss = functional.cross_entropy(network(inputs).float(), targets)
+        loss.backward()
+        states.append(state_of(network))
+        optimizer.step()
+    return states
