@@ -102,6 +102,13 @@ TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   EXPECT_EQ(wrong.calls.at("cudaMalloc"), 3U);
 }
 
+// Failed before: the exception left the call, so the process was terminated.
+TEST_F(StandInTest, WhatTheStandInCannotHoldIsAnErrorAndReported) {
+  const ProgramRun pushed = run("many_contexts", "");
+  EXPECT_EQ(pushed.outcome.status, 0) << pushed.outcome.text;
+  EXPECT_THAT(pushed.wrong, ElementsAre(StartsWith("misuse cuCtxPushCurrent: ")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, DropinTest,
                          Values("one_stream", "many_streams", "pinned", "out_of_memory", "threads",
                                 "per_thread", "graph", "graph_memory", "beside_capture", "kernels"),

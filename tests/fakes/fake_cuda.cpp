@@ -1755,10 +1755,13 @@ CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes
   if (thread().context == nullptr) {
     return finish(CudaStatus::kInvalidContext);
   }
-  if (bytes == 0 || bytes % kPageBytes != 0 || !std::has_single_bit(alignment)) {
+  if (bytes == 0 || bytes % kPageBytes != 0 || (alignment != 0 && !std::has_single_bit(alignment))) {
     return misuse("cuMemAddressReserve", "not whole pages, or an alignment that is no power of two");
   }
-  std::optional<Mapping> space = Mapping::make(bytes, alignment, Mapping::Kind::kReserved);
+  // With alignment 0 the driver chooses; memory can be mapped in whole granules from the beginning on either
+  // way.
+  std::optional<Mapping> space =
+      Mapping::make(bytes, std::max(alignment, options_.granule_bytes), Mapping::Kind::kReserved);
   if (!space) {
     return finish(CudaStatus::kMemoryAllocation);
   }

@@ -429,6 +429,29 @@ TEST(DefaultStreams, NeedNotBeDestroyedAndCannotBe) {
   EXPECT_EQ(fake.stream_query(before), CudaStatus::kInvalidValue) << "it went with the context";
 }
 
+// Failed before: the fake refused alignment 0, which PyTorch's expandable segments ask for, and one below a
+// page was an arithmetic overflow.
+TEST(FakeCudaTest, AReservationOfAnyAlignmentCanBeMapped) {
+  FakeCuda fake;
+  expect(fake.set_device(0));
+  constexpr std::uint64_t kBytes = std::uint64_t{2} << 20;
+  for (const std::uint64_t alignment : {std::uint64_t{0}, std::uint64_t{512}, 8 * kBytes}) {
+    AddressRange space{.bytes = kBytes};
+    expect(fake.address_reserve(space.begin, space.bytes, alignment));
+    EXPECT_EQ(space.begin % std::max(alignment, kBytes), 0U) << alignment;
+    std::uint64_t handle = 0;
+    expect(fake.memory_create(handle, kBytes, {.ordinal = 0}));
+    expect(fake.memory_map(space, handle));
+    expect(fake.memory_unmap(space));
+    expect(fake.memory_release(handle));
+    expect(fake.address_free(space));
+  }
+  EXPECT_THAT(fake.misuses(), IsEmpty());
+  std::uint64_t address = 0;
+  EXPECT_EQ(fake.address_reserve(address, kBytes, 3), CudaStatus::kInvalidValue);
+  EXPECT_THAT(fake.misuses(), ElementsAre(HasSubstr("alignment")));
+}
+
 // --- memory at several places ------------------------------------------------------------------------------
 
 // An allocation that is mapped at x and at y.

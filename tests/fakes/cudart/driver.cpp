@@ -50,6 +50,12 @@ CudaStatus find_primary(CUcontext& context, int ordinal) {
 struct Contexts {
   std::array<CUcontext, 16> below{};
   std::size_t count = 0;
+
+  // An exception where there is no room changes nothing.
+  void push(CUcontext context) {
+    below.at(count) = context;
+    ++count;
+  }
 };
 thread_local Contexts contexts;
 
@@ -68,7 +74,7 @@ CUresult set_context(CUcontext context) {
 
 CUresult push_context(CUcontext context) {
   return call("cuCtxPushCurrent", [&] {
-    contexts.below.at(contexts.count++) = current();
+    contexts.push(current());
     return cuda().fake().set_current_context(context);
   });
 }
@@ -76,6 +82,9 @@ CUresult push_context(CUcontext context) {
 // Never made to fail: who has pushed one has no other way to get rid of it.
 CUresult pop_context(CUcontext* context) {
   return static_cast<CUresult>(cuda().quietly([&] {
+    if (contexts.count == 0) {
+      return CudaStatus::kInvalidContext;
+    }
     *context = current();
     return cuda().fake().set_current_context(contexts.below.at(--contexts.count));
   }));
@@ -83,7 +92,7 @@ CUresult pop_context(CUcontext* context) {
 
 CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
   return call("cuCtxCreate", [&] {
-    contexts.below.at(contexts.count++) = current();
+    contexts.push(current());
     *context = static_cast<CUcontext>(cuda().fake().make_context(device));
     return cuda().fake().set_current_context(*context);
   });

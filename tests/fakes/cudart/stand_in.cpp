@@ -405,6 +405,9 @@ void StandIn::write_report() {
   for (const std::string& misuse : fake_.misuses()) {
     file << "misuse " << misuse << '\n';
   }
+  for (const std::string& thrown : thrown_) {
+    file << "misuse " << thrown << '\n';
+  }
   for (const SimFinding& finding : fake_.findings()) {
     file << "finding " << finding.text << '\n';
   }

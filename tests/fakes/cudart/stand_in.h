@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,7 +75,7 @@ class StandIn {
 
   // The program's call `name`, which may be one that fails. `work` returns a CudaStatus. `releases` is the
   // fake's name for what the call gives back: a failure then is the fake's own, so that it excuses what stays
-  // behind.
+  // behind. No exception passes the C interface: the call fails, and the report has a misuse with its text.
   template <class Work>
   cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
     if (is_in_child(name)) {
@@ -90,7 +91,7 @@ class StandIn {
     if (failure != CudaStatus::kSuccess) {
       fake_.fail_call(1, failure, releases);
     }
-    const cudaError_t error = finish(name, work());
+    const cudaError_t error = finish(name, without_exceptions(name, work));
     fake_.fail_call(0, CudaStatus::kSuccess);  // where it was not reached
     return error;
   }
@@ -145,6 +146,15 @@ class StandIn {
   template <class Make>
   CudaStatus allocate_by(void** address, std::size_t bytes, int ordinal, const Make& make);
   CudaStatus next_failure(std::string_view name);
+  template <class Work>
+  CudaStatus without_exceptions(std::string_view name, const Work& work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      thrown_.push_back(std::string(name) + ": " + error.what());
+      return CudaStatus::kUnknown;
+    }
+  }
   cudaError_t finish(std::string_view name, CudaStatus status);
   CudaStatus synchronize_used();
   Stream* find_made(cudaStream_t handle);
@@ -157,6 +167,7 @@ class StandIn {
   std::uint64_t failable_calls_ = 0;
   std::map<std::string, std::uint64_t> calls_;
   std::vector<std::string> failed_;
+  std::vector<std::string> thrown_;                   // what calls of ours threw
   std::map<std::uint64_t, cudaError_t> last_errors_;  // by thread_number()
   std::set<std::uint64_t> threads_;
   std::vector<std::unique_ptr<Stream>> streams_;
