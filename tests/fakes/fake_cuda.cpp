@@ -193,6 +193,11 @@ std::vector<SimFinding> FakeCuda::findings() const {
   return order_.findings();
 }
 
+std::size_t FakeCuda::wrong() const {
+  const std::lock_guard lock(mutex_);
+  return misuses_.size() + order_.findings().size();
+}
+
 std::vector<std::string> FakeCuda::leaks() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> leaks;

@@ -197,6 +197,8 @@ class FakeCuda final : public CudaApi {
   std::set<std::string> dear_events() const;
   // Accesses that nothing orders, and kernels that were given memory that is not there.
   std::vector<SimFinding> findings() const;
+  // Misuses and findings, so far.
+  std::size_t wrong() const;
   // What has not been given back, but for what a call that was made to fail should have given back.
   std::vector<std::string> leaks() const;
   // Of memory_bytes, on all GPUs: each allocation once, however many places it has; and of the host.

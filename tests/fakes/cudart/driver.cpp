@@ -123,6 +123,11 @@ CUresult primary_retain(CUcontext* context, CUdevice device) {
   return call("cuDevicePrimaryCtxRetain", [&] { return find_primary(*context, device); });
 }
 
+CUresult error_string(CUresult error, const char** text) {
+  *text = cudaGetErrorString(static_cast<cudaError_t>(error));
+  return CUDA_SUCCESS;
+}
+
 CUresult primary_release(CUdevice) {
   return CUDA_SUCCESS;
 }
@@ -277,6 +282,10 @@ CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDes
   });
 }
 
+CUresult refused() {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 template <class Function>
 void* pointer(Function* function) {
   return reinterpret_cast<void*>(function);
@@ -301,6 +310,7 @@ void* vdnn::stand_in::find_driver_function(std::string_view name) {
       {"cuDevicePrimaryCtxGetState", pointer(primary_state)},
       {"cuDevicePrimaryCtxRelease", pointer(primary_release)},
       {"cuDevicePrimaryCtxRetain", pointer(primary_retain)},
+      {"cuGetErrorString", pointer(error_string)},
       {"cuMemGetInfo", pointer(memory_info)},
       {"cuMemGetAllocationGranularity", pointer(granularity)},
       {"cuMemAddressReserve", pointer(address_reserve)},
@@ -309,7 +319,28 @@ void* vdnn::stand_in::find_driver_function(std::string_view name) {
       {"cuMemRelease", pointer(release)},
       {"cuMemMap", pointer(map)},
       {"cuMemUnmap", pointer(unmap)},
-      {"cuMemSetAccess", pointer(set_access)}};
+      {"cuMemSetAccess", pointer(set_access)},
+      // What PyTorch has to find, whether or not it calls it.
+      {"cuCtxFromGreenCtx", pointer(refused)},
+      {"cuDevResourceGenerateDesc", pointer(refused)},
+      {"cuDevSmResourceSplitByCount", pointer(refused)},
+      {"cuDeviceGetDevResource", pointer(refused)},
+      {"cuGreenCtxCreate", pointer(refused)},
+      {"cuGreenCtxDestroy", pointer(refused)},
+      {"cuGreenCtxStreamCreate", pointer(refused)},
+      {"cuLogsRegisterCallback", pointer(refused)},
+      {"cuLogsUnregisterCallback", pointer(refused)},
+      {"cuMemExportToShareableHandle", pointer(refused)},
+      {"cuMemGetAddressRange", pointer(refused)},
+      {"cuMemGetAllocationPropertiesFromHandle", pointer(refused)},
+      {"cuMemImportFromShareableHandle", pointer(refused)},
+      {"cuMemRetainAllocationHandle", pointer(refused)},
+      {"cuMemsetD32Async", pointer(refused)},
+      {"cuMulticastAddDevice", pointer(refused)},
+      {"cuMulticastBindMem", pointer(refused)},
+      {"cuMulticastCreate", pointer(refused)},
+      {"cuMulticastUnbind", pointer(refused)},
+      {"cuStreamWriteValue32", pointer(refused)}};
   const auto it = functions.find(name);
   return it == functions.end() ? nullptr : it->second;
 }

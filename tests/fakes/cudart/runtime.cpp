@@ -56,6 +56,8 @@ int attribute_of_gpu(cudaDeviceAttr attribute) {
       return 32;
     case cudaDevAttrMaxThreadsPerBlock:
       return vdnn::stand_in::kThreadsPerBlock;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return 2 * vdnn::stand_in::kThreadsPerBlock;
     case cudaDevAttrMaxGridDimX:
       return std::numeric_limits<int>::max();
     case cudaDevAttrMaxSharedMemoryPerBlock:
@@ -79,6 +81,7 @@ cudaDeviceProp properties_of_gpu(const vdnn::CudaDeviceInfo& info) {
   properties.minor = attribute_of_gpu(cudaDevAttrComputeCapabilityMinor);
   properties.warpSize = attribute_of_gpu(cudaDevAttrWarpSize);
   properties.maxThreadsPerBlock = attribute_of_gpu(cudaDevAttrMaxThreadsPerBlock);
+  properties.maxThreadsPerMultiProcessor = attribute_of_gpu(cudaDevAttrMaxThreadsPerMultiProcessor);
   properties.maxGridSize[0] = attribute_of_gpu(cudaDevAttrMaxGridDimX);
   properties.sharedMemPerBlock =
       static_cast<std::size_t>(attribute_of_gpu(cudaDevAttrMaxSharedMemoryPerBlock));
@@ -315,9 +318,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cuda().call("cudaStreamCreateWithFlags",
                      [&] { return cuda().create(*stream, (flags & cudaStreamNonBlocking) == 0); });
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   return cuda().call("cudaStreamCreateWithPriority",
-                     [&] { return cuda().create(*stream, (flags & cudaStreamNonBlocking) == 0); });
+                     [&] { return cuda().create(*stream, (flags & cudaStreamNonBlocking) == 0, priority); });
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cuda().call(

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 #include "fakes/thread_number.h"
@@ -54,7 +53,11 @@ StandIn& StandIn::instance() {
 }
 
 StandIn::StandIn(Settings settings)
-    : settings_(std::move(settings)), fake_(settings_.fake), random_(settings_.fake.seed) {}
+    : settings_(std::move(settings)), fake_(settings_.fake), random_(settings_.fake.seed) {
+  if (!settings_.report.empty()) {
+    report_.open(settings_.report);
+  }
+}
 
 bool StandIn::is_in_child(std::string_view name) const {
   const bool is_child = getpid() != process_;
@@ -123,7 +126,7 @@ CudaStream StandIn::find(cudaStream_t handle) {
   return made == nullptr ? nullptr : made->fake;
 }
 
-CudaStatus StandIn::create(cudaStream_t& handle, bool blocking) {
+CudaStatus StandIn::create(cudaStream_t& handle, bool blocking, int priority) {
   CudaStream made = nullptr;
   const CudaStatus status = blocking ? fake_.stream_create_blocking(made) : fake_.stream_create(made);
   if (status != CudaStatus::kSuccess) {
@@ -132,7 +135,10 @@ CudaStatus StandIn::create(cudaStream_t& handle, bool blocking) {
   const auto free = std::ranges::find(streams_, nullptr, [](const auto& each) { return each->fake; });
   std::unique_ptr<Stream>& place =
       free == streams_.end() ? streams_.emplace_back(std::make_unique<Stream>()) : *free;
-  *place = {.fake = made, .ordinal = ordinal(), .blocking = blocking};
+  *place = {.fake = made,
+            .ordinal = ordinal(),
+            .blocking = blocking,
+            .priority = std::clamp(priority, kGreatestPriority, 0)};
   handle = reinterpret_cast<cudaStream_t>(place.get());
   return CudaStatus::kSuccess;
 }
@@ -155,6 +161,15 @@ CudaStatus StandIn::flags_of(cudaStream_t handle, unsigned& flags) {
   }
   const Stream* const made = find_made(handle);
   flags = made == nullptr || made->blocking ? cudaStreamDefault : cudaStreamNonBlocking;
+  return CudaStatus::kSuccess;
+}
+
+CudaStatus StandIn::priority_of(cudaStream_t handle, int& priority) {
+  if (find(handle) == nullptr) {
+    return CudaStatus::kInvalidResourceHandle;
+  }
+  const Stream* const made = find_made(handle);
+  priority = made == nullptr ? 0 : made->priority;
   return CudaStatus::kSuccess;
 }
 
@@ -386,31 +401,41 @@ CudaStatus StandIn::reset() {
 
 // --- the end -----------------------------------------------------------------------------------------------
 
+void StandIn::report_misuse(const std::string& text) {
+  report_ << "misuse " << text << std::endl;
+}
+
+void StandIn::report_what_is_wrong() {
+  if (!report_.is_open() || fake_.wrong() == misuses_reported_ + findings_reported_) {
+    return;
+  }
+  const std::vector<std::string> misuses = fake_.misuses();
+  for (; misuses_reported_ < misuses.size(); ++misuses_reported_) {
+    report_misuse(misuses[misuses_reported_]);
+  }
+  const std::vector<SimFinding> findings = fake_.findings();
+  for (; findings_reported_ < findings.size(); ++findings_reported_) {
+    report_ << "finding " << findings[findings_reported_].text << std::endl;
+  }
+}
+
 void StandIn::write_report() {
-  if (settings_.report.empty() || getpid() != process_) {
+  if (!report_.is_open() || getpid() != process_) {
     return;
   }
   const std::lock_guard lock(mutex_);
   fake_.rest();
-  std::ofstream file(settings_.report);
+  report_what_is_wrong();
   for (const auto& [name, count] : calls_) {
-    file << "call " << name << ' ' << count << '\n';
+    report_ << "call " << name << ' ' << count << '\n';
   }
   for (const std::string& name : failed_) {
-    file << "failed " << name << '\n';
+    report_ << "failed " << name << '\n';
   }
   for (const std::string& leak : fake_.leaks()) {
-    file << "leak " << leak << '\n';
+    report_ << "leak " << leak << '\n';
   }
-  for (const std::string& misuse : fake_.misuses()) {
-    file << "misuse " << misuse << '\n';
-  }
-  for (const std::string& thrown : thrown_) {
-    file << "misuse " << thrown << '\n';
-  }
-  for (const SimFinding& finding : fake_.findings()) {
-    file << "finding " << finding.text << '\n';
-  }
+  report_.close();
 }
 
 }  // namespace vdnn::stand_in

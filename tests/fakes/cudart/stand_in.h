@@ -10,16 +10,19 @@
 //   VDNN_STAND_IN_VIRTUAL_MEMORY=0  the GPUs have no virtual memory management
 //   VDNN_STAND_IN_FAIL_EVERY=50     every 50th call fails
 //   VDNN_STAND_IN_FAIL_PERCENT=2    so many fail, by seed
-//   VDNN_STAND_IN_REPORT=FILE       lines: "call NAME COUNT", "failed NAME", "leak ...", "misuse ...",
-//   "finding ..."
+//   VDNN_STAND_IN_REPORT=FILE       lines: "misuse ..." and "finding ...", written as they occur, and at the
+//   end of
+//                                   the process "call NAME COUNT", "failed NAME" and "leak ..."
 //
-// Kernels are not computed: a launch orders what its stream is given and no more.
+// Kernels are not computed: a launch orders what its stream is given and no more. declared_launch.h is for
+// who computes them.
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <exception>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,12 +41,14 @@ namespace vdnn::stand_in {
 // What the GPUs say of themselves.
 inline constexpr int kComputeCapability = 90;
 inline constexpr int kThreadsPerBlock = 1024;
+inline constexpr int kGreatestPriority = -5;  // of streams; the least is 0
 
 // A stream of the program: its handle is this object's address, which another stream has after it.
 struct Stream {
   CudaStream fake = nullptr;  // null: none
   int ordinal = 0;
   bool blocking = false;  // takes turns with the legacy default stream
+  int priority = 0;
 };
 
 // Marks memory of a device that no other process can be given: what cuMemMap() maps, and what is a graph's.
@@ -93,6 +98,7 @@ class StandIn {
     }
     const cudaError_t error = finish(name, without_exceptions(name, work));
     fake_.fail_call(0, CudaStatus::kSuccess);  // where it was not reached
+    report_what_is_wrong();
     return error;
   }
   // A call that cannot fail; it is not counted.
@@ -108,9 +114,10 @@ class StandIn {
   int ordinal();
   // The fake's stream; null: there is no such stream.
   CudaStream find(cudaStream_t handle);
-  CudaStatus create(cudaStream_t& handle, bool blocking);
+  CudaStatus create(cudaStream_t& handle, bool blocking, int priority = 0);
   CudaStatus destroy(cudaStream_t handle);
   CudaStatus flags_of(cudaStream_t handle, unsigned& flags);
+  CudaStatus priority_of(cudaStream_t handle, int& priority);
   // The GPU of a stream, which is the thread's of default ones.
   int ordinal_of(cudaStream_t handle);
 
@@ -151,23 +158,28 @@ class StandIn {
     try {
       return work();
     } catch (const std::exception& error) {
-      thrown_.push_back(std::string(name) + ": " + error.what());
+      report_misuse(std::string(name) + ": " + error.what());
       return CudaStatus::kUnknown;
     }
   }
   cudaError_t finish(std::string_view name, CudaStatus status);
+  // At once, so that nothing is lost with the process.
+  void report_what_is_wrong();
+  void report_misuse(const std::string& text);
   CudaStatus synchronize_used();
   Stream* find_made(cudaStream_t handle);
 
   const Settings settings_;
   const pid_t process_ = getpid();
   std::mutex mutex_;  // guards what follows
+  std::ofstream report_;
+  std::size_t misuses_reported_ = 0;
+  std::size_t findings_reported_ = 0;
   FakeCuda fake_;
   std::mt19937_64 random_;
   std::uint64_t failable_calls_ = 0;
   std::map<std::string, std::uint64_t> calls_;
   std::vector<std::string> failed_;
-  std::vector<std::string> thrown_;                   // what calls of ours threw
   std::map<std::uint64_t, cudaError_t> last_errors_;  // by thread_number()
   std::set<std::uint64_t> threads_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -20,6 +20,9 @@ constexpr int kNotFound = 6;
 
 constexpr unsigned long long kGiB = 1ULL << 30U;
 
+// Where the first GPU of the stand-in runtime is; programs write domains in four digits or eight.
+constexpr std::string_view kFirstOfRuntime = "0000:01:00.0";
+
 struct Device {
   unsigned long long total;
   unsigned long long free;
@@ -58,7 +61,8 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, Device** device) {
     return kUninitialized;
   }
   *device = &gpu;
-  return std::string_view(bus_id) == "0000:3b:00.0" ? kSuccess : kNotFound;
+  const std::string_view id(bus_id);
+  return id == "0000:3b:00.0" || id.ends_with(kFirstOfRuntime) ? kSuccess : kNotFound;
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Device** device) {
   if (users == 0) {
@@ -88,6 +92,25 @@ int nvmlDeviceGetMemoryInfo(const Device* device, Memory* memory) {
   }
   *memory = {.total = device->total, .free = device->free, .used = device->total - device->free};
   return kSuccess;
+}
+
+// --- what PyTorch has to find
+int nvmlDeviceGetComputeRunningProcesses(const Device*, unsigned* count, void*) {
+  *count = 0;
+  return kSuccess;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+int nvmlDeviceGetGpuFabricInfoV(const Device*, void*) {
+  return kNotSupported;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(const Device*, unsigned, void*) {
+  return kNotSupported;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(const Device*, unsigned, void*) {
+  return kNotSupported;
 }
 
 }  // extern "C"

@@ -1,0 +1,25 @@
+// What is linked with the driver's library for modules that are compiled at run time, of which there are
+// none.
+
+#include "fakes/cudart/refused.h"
+
+int vdnn::stand_in::refuse(const char*) {
+  return 801;  // CUDA_ERROR_NOT_SUPPORTED
+}
+
+VDNN_REFUSED(cuFuncGetAttribute)
+VDNN_REFUSED(cuFuncSetAttribute)
+VDNN_REFUSED(cuFuncSetCacheConfig)
+VDNN_REFUSED(cuLaunchCooperativeKernel)
+VDNN_REFUSED(cuLaunchKernel)
+VDNN_REFUSED(cuLinkAddData_v2)
+VDNN_REFUSED(cuLinkComplete)
+VDNN_REFUSED(cuLinkCreate_v2)
+VDNN_REFUSED(cuModuleGetFunction)
+VDNN_REFUSED(cuModuleLoad)
+VDNN_REFUSED(cuModuleLoadData)
+VDNN_REFUSED(cuModuleLoadDataEx)
+VDNN_REFUSED(cuModuleUnload)
+VDNN_REFUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+VDNN_REFUSED(cuPointerGetAttribute)
+VDNN_REFUSED(cuTensorMapEncodeTiled)
