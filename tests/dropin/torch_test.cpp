@@ -16,6 +16,9 @@
 namespace vdnn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ProgramRun;
 using ::testing::StartsWith;
@@ -95,6 +98,26 @@ TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
                        "VDNN_STAND_IN_FAIL_EVERY=" + std::to_string(calls - i * calls / tried) + " ");
     }
   }
+}
+
+// Failed before: a refusal was null, which PyTorch takes for an address.
+TEST_F(TorchTest, ARefusalIsTheExceptionOfThePyTorchInTheProcess) {
+  const auto refusal = [&](const std::string& libraries) {
+    return testing::run_program("torch_refusal " VDNN_TORCH_LIBRARY + libraries, "VDNN_STAND_IN_MEMORY=64MiB",
+                                directory_)
+        .outcome.text;
+  };
+  const std::string stubs = " " VDNN_TORCH_STUBS;
+  const std::string of_device =
+      "\nSt13runtime_error: cuda:99: there is no such GPU; the last of 1 is cuda:0\n";
+  const auto out_of_memory = AllOf(StartsWith("N3c1016OutOfMemoryErrorE: CUDA out of memory. "),
+                                   HasSubstr("asked 1 TiB"), HasSubstr("budget 64 MiB"));
+  EXPECT_EQ(refusal(""), "null\nnull\n");
+  EXPECT_THAT(refusal(stubs + "/newer/libc10.so"), AllOf(out_of_memory, EndsWith(of_device)));
+  EXPECT_THAT(refusal(stubs + "/older/libc10.so" + stubs + "/older/libc10_cuda.so"),
+              AllOf(out_of_memory, EndsWith(of_device)));
+  EXPECT_THAT(refusal(stubs + "/other/libc10.so"),
+              AllOf(StartsWith("St13runtime_error: CUDA out of memory. "), EndsWith(of_device)));
 }
 
 // What takes memory of CUDA or gives it back; the test's output is the table of docs/allocator.md.

@@ -87,8 +87,8 @@ void TorchAllocator::make_allocator(Gpu& gpu, int device, Pool& pool) {
   std::unique_ptr<PoolBackend> backend = make_backend_(device);
   vdnn_allocator_options options;
   vdnn_allocator_options_init(&options, VDNN_ALLOCATOR_VERSION);
-  options.budget_bytes =
-      static_cast<std::uint64_t>(gpu.fraction * static_cast<double>(backend->properties().memory_bytes));
+  options.budget_bytes = gpu.budget_bytes.value_or(
+      static_cast<std::uint64_t>(gpu.fraction * static_cast<double>(backend->properties().memory_bytes)));
   options.on_exhausted = [](void* exhausted, std::uint64_t) {
     return trim(*static_cast<Gpu*>(exhausted)) ? 1 : 0;
   };
@@ -198,9 +198,9 @@ void TorchAllocator::drop_unused(Gpu& gpu) {
   gpu.pools.erase(first, gpu.pools.end());
 }
 
-void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream) noexcept {
+void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream, vdnn_status* status) noexcept {
   void* block = nullptr;
-  guarded([&] {
+  const vdnn_status found = guarded([&] {
     if (bytes < 0) {
       throw InvalidArgument("a block of " + std::to_string(bytes) + " bytes");
     }
@@ -208,6 +208,9 @@ void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream) noe
     return vdnn_allocator_allocate(pool->allocator.get(), static_cast<std::uint64_t>(bytes), stream,
                                    VDNN_TRANSIENT, &block);
   });
+  if (status != nullptr) {
+    *status = found;
+  }
   return block;
 }
 
@@ -306,18 +309,34 @@ void TorchAllocator::empty_caches() noexcept {
   });
 }
 
-void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
-  guarded([&] {
+template <class Change>
+vdnn_status TorchAllocator::change_budget(int device, const Change& change) noexcept {
+  return guarded([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
+    if (std::ranges::any_of(of.pools, [](const auto& pool) { return pool->allocator != nullptr; })) {
+      throw InvalidArgument("the budget of GPU " + std::to_string(device) + " is fixed with its first block");
+    }
+    change(of);
+    return VDNN_OK;
+  });
+}
+
+void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
+  change_budget(device, [&](Gpu& of) {
     if (!(fraction > 0 && fraction <= 1)) {
       throw InvalidArgument("a fraction of " + std::to_string(fraction) + " of the memory");
     }
-    if (std::ranges::any_of(of.pools, [](const auto& pool) { return pool->allocator != nullptr; })) {
-      throw InvalidArgument("the fraction of the memory is fixed with the first block");
-    }
     of.fraction = fraction;
-    return VDNN_OK;
+  });
+}
+
+vdnn_status TorchAllocator::set_budget(std::uint64_t bytes, int device) noexcept {
+  return change_budget(device, [&](Gpu& of) {
+    if (bytes == 0) {
+      throw InvalidArgument("a budget of 0 bytes");
+    }
+    of.budget_bytes = bytes;
   });
 }
 

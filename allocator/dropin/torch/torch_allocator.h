@@ -5,13 +5,15 @@
 // and its last block was freed. When a pool has no memory left, the others of its GPU give back what they
 // cache.
 //
-// Nothing is thrown; what cannot be had is null, and vdnn_last_error() says why. Thread-safe.
+// Nothing is thrown; what cannot be had is null, and vdnn_last_error() says why (torch_error.h is what
+// throws). Thread-safe.
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,7 +33,8 @@ class TorchAllocator {
 
   // There are GPUs 0 to `devices` - 1; before that is known, all from 0 on.
   void init(int devices) noexcept;
-  void* allocate(std::int64_t bytes, int device, void* stream) noexcept;
+  // `status`, if not null: whether there is a block, or why not.
+  void* allocate(std::int64_t bytes, int device, void* stream, vdnn_status* status = nullptr) noexcept;
   // A block that the device refuses to take back stays in use.
   void give_back(void* block) noexcept;
   // PyTorch is not told where it is refused; it is tried again before the block goes back. Of a stream that
@@ -42,6 +45,8 @@ class TorchAllocator {
   void empty_caches() noexcept;
   // Of what its backend offers a pool. Before the first block of the GPU only.
   void set_memory_fraction(double fraction, int device) noexcept;
+  // Likewise, in bytes, whatever fraction is set. Of the pool that is nobody's own.
+  vdnn_status set_budget(std::uint64_t bytes, int device) noexcept;
 
   // From now on what is allocated for streams that `filter` names comes from the pool `id`; until end().
   // Where the pool cannot be made, each block tries again, and none is another pool's: that would give the
@@ -67,6 +72,7 @@ class TorchAllocator {
   struct Gpu {
     std::mutex mutex;  // guards what follows
     double fraction = 1;
+    std::optional<std::uint64_t> budget_bytes;
     std::vector<std::shared_ptr<Pool>> pools;
   };
 
@@ -85,6 +91,9 @@ class TorchAllocator {
   static std::shared_ptr<Pool> find(Gpu& gpu, TorchPoolId id);
   static std::shared_ptr<Pool> find_or_add(Gpu& gpu, TorchPoolId id);
   static bool trim(Gpu& gpu);
+  // change(gpu), unless a pool of the GPU is there already.
+  template <class Change>
+  vdnn_status change_budget(int device, const Change& change) noexcept;
   // With gpu.mutex: nobody has it, or is going to.
   static bool is_unused(const std::shared_ptr<Pool>& pool);
   static std::vector<std::shared_ptr<Pool>> cached_unused(Gpu& gpu);

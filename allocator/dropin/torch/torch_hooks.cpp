@@ -1,6 +1,9 @@
 #include "allocator/dropin/torch/torch_hooks.h"
 
+#include <string>
 #include <utility>
+
+#include "allocator/dropin/torch/torch_error.h"
 
 namespace {
 
@@ -14,7 +17,15 @@ vdnn::TorchAllocator& allocator() {
 }  // namespace
 
 void* vdnn_torch_malloc(ssize_t bytes, int device, void* stream) {
-  return allocator().allocate(bytes, device, stream);
+  vdnn_status status = VDNN_OK;
+  void* const block = allocator().allocate(bytes, device, stream, &status);
+  if (status == VDNN_OUT_OF_MEMORY) {
+    // Programs look for these first words, as those that try a smaller batch do.
+    vdnn::throw_torch_out_of_memory(("CUDA out of memory. " + std::string(vdnn_last_error())).c_str());
+  } else if (status != VDNN_OK) {
+    vdnn::throw_torch_runtime_error(vdnn_last_error());
+  }
+  return block;
 }
 
 void vdnn_torch_free(void* block, ssize_t /*bytes*/, int /*device*/, void* /*stream*/) {
@@ -31,6 +42,10 @@ void vdnn_torch_reset() {
 
 void vdnn_torch_set_memory_fraction(double fraction, int device) {
   allocator().set_memory_fraction(fraction, device);
+}
+
+vdnn_status vdnn_torch_set_budget(std::uint64_t bytes, int device) {
+  return allocator().set_budget(bytes, device);
 }
 
 void* vdnn_torch_get_base_allocation(void* block, std::size_t* bytes) {

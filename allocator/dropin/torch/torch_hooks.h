@@ -12,16 +12,21 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "allocator/dropin/torch/torch_allocator.h"
 
 #define VDNN_TORCH_HOOK extern "C" __attribute__((visibility("default")))
 
+// A block, or an exception: torch.OutOfMemoryError with the pool's numbers where there is no memory,
+// RuntimeError where the device refuses. In a process without PyTorch: null.
 VDNN_TORCH_HOOK void* vdnn_torch_malloc(ssize_t bytes, int device, void* stream);
 VDNN_TORCH_HOOK void vdnn_torch_free(void* block, ssize_t bytes, int device, void* stream);
 VDNN_TORCH_HOOK void vdnn_torch_init(int devices);
 VDNN_TORCH_HOOK void vdnn_torch_reset();  // empties the caches
 VDNN_TORCH_HOOK void vdnn_torch_set_memory_fraction(double fraction, int device);
+// PyTorch has no hook for it: the budget in bytes, before the GPU's first block.
+VDNN_TORCH_HOOK vdnn_status vdnn_torch_set_budget(std::uint64_t bytes, int device);
 VDNN_TORCH_HOOK void* vdnn_torch_get_base_allocation(void* block, std::size_t* bytes);
 VDNN_TORCH_HOOK void vdnn_torch_record_stream(void* block, void* stream);
 VDNN_TORCH_HOOK void vdnn_torch_begin_allocate_to_pool(int device, vdnn::TorchPoolId id,

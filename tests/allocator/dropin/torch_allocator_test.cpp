@@ -160,6 +160,19 @@ TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
   torch_.give_back(block);
 }
 
+TEST_F(TorchAllocatorTest, ABudgetInBytesGoesBeforeTheFraction) {
+  EXPECT_EQ(torch_.set_budget(kBudget / 4, 0), VDNN_OK);
+  torch_.set_memory_fraction(0.5, 0);
+  vdnn_status status = VDNN_OK;
+  EXPECT_EQ(torch_.allocate(kBudget / 4 + 1, 0, one_, &status), nullptr);
+  EXPECT_EQ(status, VDNN_OUT_OF_MEMORY);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("budget 2 MiB"));
+  EXPECT_NE(torch_.allocate(kBudget / 4, 0, one_, &status), nullptr);
+  EXPECT_EQ(status, VDNN_OK);
+  EXPECT_EQ(torch_.set_budget(kBudget, 0), VDNN_INVALID_ARGUMENT) << "its first block is there";
+  EXPECT_EQ(torch_.set_budget(0, 1), VDNN_INVALID_ARGUMENT);
+}
+
 TEST_F(TorchAllocatorTest, MemoryFractionIsTheBudget) {
   torch_.set_memory_fraction(0.5, 0);
   EXPECT_EQ(torch_.allocate(kBudget / 2 + 1, 0, one_), nullptr);

@@ -1,0 +1,7 @@
+// Compiled with _GLIBCXX_USE_CXX11_ABI=0.
+#include "allocator/dropin/torch/construct_error.h"
+#include "allocator/dropin/torch/torch_error.h"
+
+void vdnn::construct_error_with_cow_string(void* constructor, void* error, const char* text) {
+  construct_error(constructor, error, text);
+}

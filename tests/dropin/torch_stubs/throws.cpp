@@ -1,0 +1,6 @@
+// What throws the exception has its type and its table of virtual functions.
+#include "error.h"
+
+extern "C" __attribute__((visibility("default"))) void throw_out_of_memory() {
+  throw c10::OutOfMemoryError({"function", "file", 1}, "theirs");
+}
