@@ -50,7 +50,7 @@ bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const Ste
 }
 
 void KnownSteps::learn(StepRecord step, const StepLimits& limits) {
-  std::vector<std::uint32_t> reads = read_order(step);
+  std::vector<StepRead> reads = read_order(step);
   std::vector<bool> leaves = choose_leaving(step, limits);
   kinds_.push_front({.record = std::move(step), .reads = std::move(reads), .leaves = std::move(leaves)});
   if (kinds_.size() > kMostKinds) {

@@ -13,8 +13,8 @@ namespace vdnn::stash {
 
 struct KnownStep {
   StepRecord record;
-  std::vector<std::uint32_t> reads;  // read_order(record)
-  std::vector<bool> leaves;          // by tensor
+  std::vector<StepRead> reads;  // read_order(record)
+  std::vector<bool> leaves;     // by tensor
 };
 
 // Not synchronised. At most kMostKinds: the one that was not met for longest is forgotten.

@@ -55,11 +55,12 @@ bool is_same_course(const StepRecord& a, const StepRecord& b) {
          });
 }
 
-std::vector<std::uint32_t> read_order(const StepRecord& step) {
-  std::vector<std::uint32_t> order;
+std::vector<StepRead> read_order(const StepRecord& step) {
+  std::vector<StepRead> order;
+  std::vector<std::uint32_t> counts(step.tensors.size(), 0);
   for (const StepEvent& event : step.events) {
     if (event.kind == StepEvent::Kind::kRead) {
-      order.push_back(event.tensor);
+      order.push_back({.tensor = event.tensor, .earlier = counts[event.tensor]++});
     }
   }
   return order;

@@ -37,8 +37,11 @@ inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
 }
 // The same tensors, saved and read in the same order.
 bool is_same_course(const StepRecord& a, const StepRecord& b);
-// The tensors in the order of their reads; one that is read again stands there again.
-std::vector<std::uint32_t> read_order(const StepRecord& step);
+struct StepRead {
+  std::uint32_t tensor = 0;
+  std::uint32_t earlier = 0;  // reads of the same tensor
+};
+std::vector<StepRead> read_order(const StepRecord& step);
 
 // After docs/learned_step.schema.json. The stash does not know the program and its framework: whoever does
 // replaces their names.

@@ -54,9 +54,11 @@ struct Entry {
   std::uint32_t index = 0;    // in the step
   std::uint64_t users = 1;    // puts that were not dropped
   std::uint64_t unread = 1;   // of them, in the current pass
+  std::uint64_t reads = 0;    // ever
   std::uint64_t sent_at = 0;  // what had been saved before it, when its copy began
   Where where = Where::kKept;
   bool is_counted_away = false;  // its bytes are in away_bytes_
+  bool is_named = false;         // fetches() has named it, and it was not fetched since
   bool is_missing = false;       // a reader waits for its fetch
   bool is_ahead = false;         // its bytes are in ahead_bytes_
   bool ends_with_ready = false;  // the reader that waits is the last of its pass
@@ -68,7 +70,11 @@ struct Entry {
   bool has_target_joined = false;  // target_stream comes after the fetch
 
   std::uint64_t bytes() const { return tensor.source.bytes; }
-  bool is_on_source() const { return where == Where::kKept || where == Where::kInFlight; }
+  // Whether it may be fetched ahead of this read: it is away, nobody is fetching it, and this read is to
+  // come.
+  bool may_come_back_for(const stash::StepRead& read) const {
+    return where == Where::kAway && !is_missing && !is_named && reads <= read.earlier;
+  }
 };
 
 // The step that is under way.
@@ -176,8 +182,9 @@ class TensorStash::Impl {
   bool is_in_step(const Entry& entry) const { return entry.step == step_.serial; }
   // Kept, and not offered; nothing: no tensor of the step is so.
   std::optional<StashHandle> next_offer();
-  // The tensor to be fetched ahead next; nothing: there is none, or it does not fit beside `listed` bytes.
-  std::optional<StashHandle> next_ahead(std::uint64_t listed);
+  // The tensor to be fetched ahead next while `reading` is read; nothing: there is none now, or it does not
+  // fit beside `listed` bytes.
+  std::optional<StashHandle> next_ahead(StashHandle reading, std::uint64_t listed);
   bool has_released() const {
     return !flight_.empty() && is_due(entries_.at(flight_.front()), flight_bytes_);
   }
@@ -504,13 +511,14 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
     let_go_of_target(entry);
   }
   note_read(entry, told_bytes, held);
-  answer.has_fetches = answer.place == StashPlace::kMissing || next_ahead(0).has_value();
+  answer.has_fetches = answer.place == StashPlace::kMissing || next_ahead(handle, 0).has_value();
   return answer;
 }
 
 void TensorStash::Impl::note_read(Entry& entry, std::uint64_t told_bytes, bool held) {
   note_in_use(told_bytes == 0 ? live_bytes_ - away_bytes_ : told_bytes);
   count_ahead(entry, false);
+  ++entry.reads;
   entry.unread = entry.unread <= 1 ? entry.users : entry.unread - 1;
   if (held) {
     mark_staying(entry);
@@ -521,24 +529,25 @@ void TensorStash::Impl::note_read(Entry& entry, std::uint64_t told_bytes, bool h
   }
 }
 
-std::optional<StashHandle> TensorStash::Impl::next_ahead(std::uint64_t listed) {
+std::optional<StashHandle> TensorStash::Impl::next_ahead(StashHandle reading, std::uint64_t listed) {
   if (step_.kind == nullptr) {
     return std::nullopt;
   }
-  const std::vector<std::uint32_t>& reads = step_.kind->reads;
+  const std::vector<stash::StepRead>& reads = step_.kind->reads;
   step_.next_ahead = std::max(step_.next_ahead, step_.reads);
   for (; step_.next_ahead < reads.size(); ++step_.next_ahead) {
-    const std::uint32_t tensor = reads[step_.next_ahead];
-    if (tensor >= step_.handles.size()) {
+    const stash::StepRead& read = reads[step_.next_ahead];
+    if (read.tensor >= step_.handles.size()) {
       return std::nullopt;  // not saved yet
     }
-    const auto found = entries_.find(step_.handles[tensor]);
-    if (found == entries_.end() || found->second.where != Where::kAway || found->second.is_missing) {
+    const auto found = entries_.find(step_.handles[read.tensor]);
+    if (found == entries_.end() || !found->second.may_come_back_for(read)) {
       continue;
     }
     const std::uint64_t ahead = ahead_bytes_ + listed;
     const bool fits = ahead == 0 || ahead + found->second.bytes() <= ahead_limit();
-    return fits ? std::optional(found->first) : std::nullopt;
+    // The caller still holds the target of what it reads.
+    return fits && found->first != reading ? std::optional(found->first) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -552,12 +561,13 @@ std::vector<DueFetch> TensorStash::Impl::fetches(StashHandle reading, std::size_
   }
   std::uint64_t listed = 0;
   while (due.size() < capacity) {
-    const std::optional<StashHandle> next = next_ahead(listed);
+    const std::optional<StashHandle> next = next_ahead(reading, listed);
     if (!next) {
       break;
     }
     due.push_back({.handle = *next, .bytes = entries_.at(*next).bytes()});
     listed += due.back().bytes;
+    entries_.at(*next).is_named = true;
     ++step_.next_ahead;
   }
   return due;
@@ -572,6 +582,7 @@ void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHa
   }
   copy_in(entry, target, stream);
   entry.where = Where::kFetched;
+  entry.is_named = false;
   entry.target_stream = stream;
   entry.has_target_joined = false;
   statistics_.in_bytes += entry.bytes();

@@ -1,0 +1,276 @@
+// Order: random irregular steps of a program that saves its tensors through a stash, on devices that judge
+// each access. Nothing races, and readers find what was saved; where a wait is taken out of the stash, or its
+// caller names tensors wrongly, that is found.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/extent.h"
+#include "tests/stash/forwarding_stash_backend.h"
+#include "tests/stash/stash_judge.h"
+#include "tests/stash/stash_program.h"
+
+namespace vdnn::testing {
+namespace {
+
+using Wrap = std::function<std::unique_ptr<StashBackend>(std::unique_ptr<StashBackend>)>;
+
+struct Trial {
+  std::uint64_t seed = 0;
+  std::uint64_t order_seed = 0;
+  int steps = 12;
+  bool by_order = false;
+  AdapterDefect defect = AdapterDefect::kNone;
+  Wrap wrap = {};
+  std::uint64_t fail_call = 0;  // 0: none
+};
+
+struct Outcome {
+  std::vector<std::string> findings;
+  std::vector<std::uint64_t> decisions;
+  std::vector<std::string> failures;
+  StashStatistics statistics;
+  std::uint64_t calls = 0;
+
+  std::string first() const { return findings.empty() ? "" : findings.front(); }
+};
+
+Outcome run(JudgeKind kind, const Trial& trial) {
+  std::mt19937_64 random(trial.seed);
+  const auto judge = make_stash_judge(kind, trial.order_seed, trial.by_order);
+  CachingMemory memory(*judge);
+  const StashOptions options = random_stash_options(random);
+  const bool tells_bytes = random() % 2 == 0;
+  StashAdapter adapter(*judge, memory, options, tells_bytes, trial.defect, trial.wrap);
+  StashProgram program(*judge, adapter, memory, trial.seed);
+  const std::uint64_t calls_before = judge->calls();
+  if (trial.fail_call > 0) {
+    judge->fail_call(trial.fail_call);
+  }
+  for (int i = 0; i < trial.steps; ++i) {
+    program.step();
+  }
+  Outcome outcome{.decisions = adapter.decisions(),
+                  .failures = adapter.failures(),
+                  .statistics = adapter.stash().statistics(),
+                  .calls = judge->calls() - calls_before};
+  adapter.end();
+  outcome.findings = judge->finish();
+  EXPECT_EQ(outcome.statistics.live_handles, 0U);
+  EXPECT_EQ(memory.in_use_bytes(), 0U);
+  return outcome;
+}
+
+std::uint64_t seeds() {
+  return extent({.usual = 1000, .under_sanitizers = 60, .in_long_run = 10000});
+}
+
+class StashOrder : public ::testing::TestWithParam<JudgeKind> {};
+
+INSTANTIATE_TEST_SUITE_P(Judges, StashOrder, ::testing::Values(JudgeKind::kSim, JudgeKind::kCuda),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(StashOrder, NoRaceInRandomSteps) {
+  StashStatistics total;
+  for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed) {
+    const Outcome outcome = run(GetParam(), {.seed = seed, .order_seed = seed});
+    EXPECT_TRUE(outcome.failures.empty());
+    EXPECT_EQ(outcome.first(), "") << "run(" << GetParam() << ", {.seed = " << seed << "})";
+    total.fetched_ahead += outcome.statistics.fetched_ahead;
+    total.fetched_late += outcome.statistics.fetched_late;
+    total.shared += outcome.statistics.shared;
+    total.refused += outcome.statistics.refused;
+    total.repeated_steps += outcome.statistics.repeated_steps;
+    total.diverged_steps += outcome.statistics.diverged_steps;
+  }
+  // The programs do what is to be judged.
+  EXPECT_GT(total.fetched_ahead, seeds());
+  EXPECT_GT(total.fetched_late, seeds());
+  EXPECT_GT(total.shared, seeds());
+  EXPECT_GT(total.refused, seeds());
+  EXPECT_GT(total.repeated_steps, seeds());
+  EXPECT_GT(total.diverged_steps, seeds() / 10);
+}
+
+// Knows nothing of what is ordered: any order that the waits permit must read what was written for the
+// reader.
+TEST(StashOrderOnSim, EveryPermittedOrderReadsWhatWasSaved) {
+  for (std::uint64_t seed = 0; seed < seeds() / 2 && !::testing::Test::HasFailure(); ++seed) {
+    const Outcome outcome = run(JudgeKind::kSim, {.seed = seed, .order_seed = seed + 1, .by_order = true});
+    EXPECT_EQ(outcome.first(), "") << "seed " << seed << ", in an order of " << seed + 1;
+  }
+}
+
+// --- decisions ---------------------------------------------------------------------------------------------
+
+// How often another order of the device's leads the same program to other decisions.
+std::uint64_t differing(AdapterDefect defect) {
+  std::uint64_t differ = 0;
+  for (std::uint64_t seed = 0; seed < seeds() / 10; ++seed) {
+    const Outcome one = run(JudgeKind::kCuda, {.seed = seed, .order_seed = 1, .defect = defect});
+    const Outcome other = run(JudgeKind::kCuda, {.seed = seed, .order_seed = 2, .defect = defect});
+    differ += one.decisions == other.decisions ? 0U : 1U;
+  }
+  return differ;
+}
+
+TEST(StashDecisions, DoNotDependOnWhatHasFinished) {
+  EXPECT_EQ(differing(AdapterDefect::kNone), 0U);
+}
+
+TEST(StashDecisions, ByPollingDifferFromRunToRun) {
+  EXPECT_GT(differing(AdapterDefect::kDecidesByPolling), seeds() / 10 / 10);
+}
+
+// --- mutations ---------------------------------------------------------------------------------------------
+
+enum class StreamRole : std::uint8_t { kProgram, kOffload, kPrefetch };
+
+struct DroppedWait {
+  const char* name;
+  StreamRole waiter;
+  StreamRole awaited;
+};
+std::ostream& operator<<(std::ostream& out, const DroppedWait& wait) {
+  return out << wait.name;
+}
+
+// Every wait of streams of these roles is gone.
+class WithoutWait final : public ForwardingStashBackend {
+ public:
+  WithoutWait(std::unique_ptr<StashBackend> target, const DroppedWait& dropped)
+      : ForwardingStashBackend(std::move(target)), dropped_(dropped) {}
+
+  EventHandle record(StreamHandle stream) override {
+    const EventHandle event = ForwardingStashBackend::record(stream);
+    recorded_[event] = role_of(stream);
+    return event;
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    if (role_of(stream) != dropped_.waiter || recorded_.at(event) != dropped_.awaited) {
+      ForwardingStashBackend::wait(stream, event);
+    }
+  }
+
+ private:
+  StreamRole role_of(StreamHandle stream) const {
+    return stream == offload_stream()    ? StreamRole::kOffload
+           : stream == prefetch_stream() ? StreamRole::kPrefetch
+                                         : StreamRole::kProgram;
+  }
+
+  const DroppedWait dropped_;
+  std::map<EventHandle, StreamRole> recorded_;
+};
+
+constexpr DroppedWait kDroppedWaits[] = {
+    {"CopyOutDoesNotWaitForTheSource", StreamRole::kOffload, StreamRole::kProgram},
+    {"SourceIsReleasedBeforeItsCopy", StreamRole::kProgram, StreamRole::kOffload},
+    {"FetchDoesNotWaitForTheTarget", StreamRole::kPrefetch, StreamRole::kProgram},
+    {"FetchIgnoresItsOwnCopyOut", StreamRole::kPrefetch, StreamRole::kOffload},
+    {"ReaderDoesNotWaitForTheFetch", StreamRole::kProgram, StreamRole::kPrefetch},
+    {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch}};
+
+class StashMutation : public ::testing::TestWithParam<std::tuple<JudgeKind, DroppedWait>> {};
+
+std::string name_of_mutation(const ::testing::TestParamInfo<StashMutation::ParamType>& info) {
+  return ::testing::PrintToString(std::get<0>(info.param)) + std::get<1>(info.param).name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Judges, StashMutation,
+                         ::testing::Combine(::testing::Values(JudgeKind::kSim, JudgeKind::kCuda),
+                                            ::testing::ValuesIn(kDroppedWaits)),
+                         name_of_mutation);
+
+// In how many programs something is found.
+std::uint64_t found_in(JudgeKind kind, const Trial& of, std::uint64_t tried) {
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 0; seed < tried; ++seed) {
+    Trial trial = of;
+    trial.seed = seed;
+    trial.order_seed = seed;
+    found += run(kind, trial).findings.empty() ? 0U : 1U;
+  }
+  return found;
+}
+
+TEST_P(StashMutation, IsFound) {
+  const auto& [kind, dropped] = GetParam();
+  const Wrap wrap = [&](std::unique_ptr<StashBackend> target) {
+    return std::make_unique<WithoutWait>(std::move(target), dropped);
+  };
+  const std::uint64_t tried = seeds() / 10;
+  EXPECT_GT(found_in(kind, {.wrap = wrap}, tried), tried / 25);
+}
+
+TEST_P(StashOrder, TensorsNamedByTheirAddressesAreMistakenForOthers) {
+  const std::uint64_t tried = seeds() / 20;
+  EXPECT_GT(found_in(GetParam(), {.defect = AdapterDefect::kIdentityByAddress}, tried), tried / 5);
+}
+
+// A storage is written in place between two saves of it; the first handle is never read.
+Outcome save_changed_storage(JudgeKind kind, AdapterDefect defect) {
+  const auto judge = make_stash_judge(kind, 0);
+  CachingMemory memory(*judge);
+  StashAdapter adapter(*judge, memory, {.ahead_bytes = 0, .flight_bytes = 0}, false, defect);
+  const StreamHandle stream = judge->stream(0);
+  const auto write = [&](const Tensor& tensor) {
+    judge->work(stream, "write", {}, {{.range = tensor->range, .version = contents_of(*tensor)}});
+  };
+  auto tensor = std::make_shared<Storage>(memory, 1024, stream, 1);
+  write(tensor);
+  const SavedHandle first = adapter.save(tensor, stream);
+  ++tensor->version;
+  write(tensor);
+  const SavedHandle second = adapter.save(tensor, stream);
+  tensor.reset();
+  Tensor read = adapter.read(second, stream);
+  judge->work(stream, "backward", {{.range = read->range, .version = second.contents}}, {});
+  read.reset();
+  adapter.drop(second);
+  adapter.drop(first);
+  Outcome outcome{.statistics = adapter.stash().statistics()};
+  adapter.end();
+  outcome.findings = judge->finish();
+  return outcome;
+}
+
+TEST_P(StashOrder, AStorageThatWasChangedIsAnotherTensor) {
+  const Outcome right = save_changed_storage(GetParam(), AdapterDefect::kNone);
+  EXPECT_EQ(right.first(), "");
+  EXPECT_EQ(right.statistics.left, 2U);
+  EXPECT_FALSE(save_changed_storage(GetParam(), AdapterDefect::kVersionIgnored).findings.empty());
+}
+
+// --- failures ----------------------------------------------------------------------------------------------
+
+// Every call of the device is refused in turn, once. The caller is told or the tensor stays; the call works
+// when it is repeated, readers find what was saved, and nothing is left behind.
+TEST_P(StashOrder, EveryCallFailsInTurn) {
+  std::uint64_t told = 0;
+  std::uint64_t tried = 0;
+  for (std::uint64_t seed = 0; seed < extent({.usual = 4, .under_sanitizers = 1, .in_long_run = 100});
+       ++seed) {
+    Trial trial{.seed = seed, .order_seed = seed, .steps = 5};
+    const std::uint64_t calls = run(GetParam(), trial).calls;
+    for (std::uint64_t fail = 1; fail <= calls && !HasFailure(); ++fail) {
+      trial.fail_call = fail;
+      const Outcome outcome = run(GetParam(), trial);
+      EXPECT_EQ(outcome.first(), "") << "seed " << seed << ", call " << fail;
+      told += outcome.failures.empty() ? 0U : 1U;
+      ++tried;
+    }
+  }
+  EXPECT_GT(told, tried / 8)
+      << "of the others, the program's own are repeated and those of page-locking done without";
+}
+
+}  // namespace
+}  // namespace vdnn::testing
