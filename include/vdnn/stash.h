@@ -90,15 +90,16 @@ vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes
                            uint64_t storage, uint64_t version, uint64_t signature, uint64_t in_use_bytes,
                            vdnn_stash_handle* handle, uint32_t* answer);
 
-// Kept handles that should leave now. Each is named once; the caller answers with vdnn_stash_leave() or
-// vdnn_stash_stay(), or not at all, and then it stays for this step.
+// Kept handles that should leave now, the oldest first. The caller answers each with vdnn_stash_leave() or
+// vdnn_stash_stay() and calls again, until there are none. A handle is named once between two puts.
 vdnn_status vdnn_stash_leaving(vdnn_stash* stash, vdnn_stash_handle* handles, uint32_t capacity,
                                uint32_t* count);
 // Nobody but the caller of put holds the source of this kept handle, and its version has not changed. The
 // copy waits for what `stream` has been given so far. `answer` as of vdnn_stash_put(): VDNN_STASH_KEPT where
 // there is no page-locked memory for it, else VDNN_STASH_LEAVES; either may have VDNN_STASH_RELEASED.
 vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint32_t* answer);
-// Others hold the source, too, so that moving it would free no memory. It stays, in later steps as well.
+// Others hold the source, too, so that moving it would free no memory yet. It may be named again after the
+// next put; later steps know how long it was held.
 vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
 
 // Handles whose source the caller lets go of now, in the order of `stream`, which has been made to wait for

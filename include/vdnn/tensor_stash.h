@@ -132,13 +132,14 @@ class TensorStash {
   // in the stash are counted instead. Without page-locked memory for a copy, the tensor is kept.
   PutAnswer put(const SavedTensor& tensor, std::uint64_t in_use_bytes);
 
-  // Kept handles that should leave now, at most `capacity`, each named once: the caller calls leave() or
-  // stay() for it, and then asks again.
+  // Kept handles that should leave now, at most `capacity`, the oldest first. The caller calls leave() or
+  // stay() for each and asks again, until there are none. A handle is named once between two puts.
   std::vector<StashHandle> leaving(std::size_t capacity);
   // Nobody but the caller holds the source, which is unchanged. The copy waits for what `stream` has been
   // given so far. The answer's handle is `handle`.
   PutAnswer leave(StashHandle handle, StreamHandle stream);
-  // Others hold the source, so that it frees no memory by leaving: it stays, in later steps as well.
+  // Others hold the source, so that it would free no memory yet by leaving. It may be named again after the
+  // next put; plans know how long it was held.
   void stay(StashHandle handle);
   // Handles whose sources the caller lets go of, in the order of `stream`, which waits for their copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);

@@ -23,12 +23,20 @@ std::vector<std::optional<std::size_t>> first_reads(const StepRecord& step) {
   return first;
 }
 
+// The first event at which the tensor could leave; nothing: at the one after its save.
+std::optional<std::size_t> held_until(const StepTensor& tensor, std::optional<std::size_t> first_read) {
+  if (tensor.stays && first_read) {
+    return first_read;
+  }
+  return tensor.held_until > 0 ? std::optional(tensor.held_until) : std::nullopt;
+}
+
 Json event_to_json(const StepEvent& event, const StepTensor& tensor, std::optional<std::size_t> first_read) {
   Json json;
   if (event.kind == StepEvent::Kind::kSave) {
     json["save"] = tensor.bytes;
-    if (tensor.stays && first_read) {
-      json["held_until"] = *first_read;
+    if (const std::optional<std::size_t> until = held_until(tensor, first_read)) {
+      json["held_until"] = *until;
     }
   } else {
     json["read"] = event.tensor;

@@ -14,6 +14,8 @@ struct StepTensor {
   std::uint64_t signature = 0;
   // Others held it while it could have been away: moving it would have freed no memory.
   bool stays = false;
+  // The first event, by index, at which nobody else was seen to hold it; 0: nobody was seen at all.
+  std::size_t held_until = 0;
   // How many events there were when its last handle was dropped; until then, more than any step has.
   std::size_t dropped_after = std::numeric_limits<std::size_t>::max();
 };

@@ -54,7 +54,7 @@ std::vector<Candidate> candidates_of(const StepRecord& step, std::uint64_t fligh
     if (step.events[i].kind == StepEvent::Kind::kRead || step.tensors[tensor].stays) {
       continue;
     }
-    const std::size_t begin = release_of(step, i, flight_bytes);
+    const std::size_t begin = std::max(release_of(step, i, flight_bytes), step.tensors[tensor].held_until);
     if (begin < ends[tensor]) {
       all.push_back(
           {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = ends[tensor]});

@@ -2,10 +2,10 @@
 // Which of a step's tensors leave the device, so that what is in use stays within a budget.
 //
 // The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away. A tensor
-// that leaves is released once more than `flight_bytes` have been saved, itself included, and is away from
-// the next event on until it is read first or dropped, the event of the read excluded. What is fetched ahead
-// of its read takes at most `ahead_bytes`, which are reserved from the first read on, since a forward pass
-// fetches nothing. So at each event
+// that leaves is released once more than `flight_bytes` have been saved, itself included. It is away from the
+// next event on, or from where the program holds it no longer, until it is read first or dropped, the event
+// of the read excluded. What is fetched ahead of its read takes at most `ahead_bytes`, which are reserved
+// from the first read on, since a forward pass fetches nothing. So at each event
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //

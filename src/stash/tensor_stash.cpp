@@ -85,7 +85,8 @@ struct Step {
   Clock::time_point begin;
   const KnownStep* kind = nullptr;  // it has gone like that one so far
   std::uint64_t live = 0;           // handles
-  std::size_t next_offer = 0;       // of kept tensors: all before it have been offered or need not be
+  std::size_t first_kept = 0;       // no tensor before it is kept
+  std::size_t next_offer = 0;       // all before it are not kept, or have been named since the last put
   std::size_t reads = 0;            // that were recorded
   std::size_t next_ahead = 0;       // in kind->reads
   std::uint64_t late = 0;
@@ -336,6 +337,7 @@ void TensorStash::Impl::put_new(StashHandle handle, Entry& entry, const SavedTen
   follow(kind);
   step_.record.tensors.push_back(known_by);
   step_.handles.push_back(handle);
+  step_.next_offer = step_.first_kept;
   record_event(StepEvent::Kind::kSave, entry.index, with_all);
   ++step_.live;
   ++statistics_.puts;
@@ -427,15 +429,19 @@ std::uint64_t TensorStash::Impl::excess(std::uint64_t named_bytes) const {
 }
 
 std::optional<StashHandle> TensorStash::Impl::next_offer() {
-  for (; step_.next_offer < step_.handles.size(); ++step_.next_offer) {
-    const StashHandle handle = step_.handles[step_.next_offer];
-    const auto found = entries_.find(handle);
-    if (found != entries_.end() && found->second.where == Where::kKept &&
-        !step_.record.tensors[step_.next_offer].stays) {
-      return handle;
-    }
+  const auto is_kept = [this](std::size_t tensor) {
+    const auto found = entries_.find(step_.handles[tensor]);
+    return found != entries_.end() && found->second.where == Where::kKept;
+  };
+  while (step_.first_kept < step_.handles.size() && !is_kept(step_.first_kept)) {
+    ++step_.first_kept;
   }
-  return std::nullopt;
+  step_.next_offer = std::max(step_.next_offer, step_.first_kept);
+  while (step_.next_offer < step_.handles.size() && !is_kept(step_.next_offer)) {
+    ++step_.next_offer;
+  }
+  return step_.next_offer < step_.handles.size() ? std::optional(step_.handles[step_.next_offer])
+                                                 : std::nullopt;
 }
 
 std::vector<StashHandle> TensorStash::Impl::leaving(std::size_t capacity) {
@@ -466,7 +472,10 @@ PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
 
 void TensorStash::Impl::stay(StashHandle handle) {
   const std::lock_guard lock(mutex_);
-  mark_staying(find(handle));
+  const Entry& entry = find(handle);
+  if (is_in_step(entry)) {
+    step_.record.tensors[entry.index].held_until = step_.record.events.size();
+  }
 }
 
 // Copies end in the order of their beginnings: to come after one is to come after those before it.

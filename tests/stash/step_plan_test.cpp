@@ -33,6 +33,7 @@ StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise) 
   };
   for (std::uint32_t i = 0; i < count; ++i) {
     step.tensors.push_back({.bytes = 1 + random() % 40, .signature = i, .stays = random() % 8 == 0});
+    step.tensors.back().held_until = random() % 4 == 0 ? random() % (2 * count) : 0;
     in_use += step.tensors.back().bytes;
     add(StepEvent::Kind::kSave, i);
   }
@@ -85,7 +86,9 @@ std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const 
       }
     }
     for (std::size_t i = 0; i < step.tensors.size(); ++i) {
-      is_away[i] = is_away[i] || (is_saved[i] && !is_read[i] && saved_since[i] > limits.flight_bytes);
+      const bool is_released = is_saved[i] && saved_since[i] > limits.flight_bytes;
+      const bool is_held = at + 1 < step.tensors[i].held_until;
+      is_away[i] = is_away[i] || (is_released && !is_held && !is_read[i]);
     }
   }
   return peak;

@@ -1,0 +1,365 @@
+// What a stash decides and counts: static networks, budgets, host memory, kinds of steps, ends of handles.
+
+#include "vdnn/tensor_stash.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/stash/stash_judge.h"
+#include "tests/stash/stash_program.h"
+#include "vdnn/error.h"
+
+namespace vdnn::testing {
+namespace {
+
+constexpr std::uint64_t kUnit = 256;
+
+// A network whose largest maps come first, as convolutional ones have them.
+Chain network() {
+  Chain chain;
+  for (const std::uint64_t units : {8, 8, 8, 4, 4, 4, 2, 2, 2, 1, 1, 1}) {
+    chain.push_back({.bytes = units * kUnit});
+  }
+  return chain;
+}
+constexpr std::uint64_t kSavedBytes = 45 * kUnit;
+
+// A program on `sim` that tells its bytes in use.
+class Training {
+ public:
+  explicit Training(const StashOptions& options) : adapter_(*judge_, memory_, options, true, {}) {}
+
+  // Its figures alone.
+  StashStatistics step(const Chain& chain) {
+    const StashStatistics before = adapter_.stash().statistics();
+    program_.step(chain, false);
+    StashStatistics after = adapter_.stash().statistics();
+    after.out_bytes -= before.out_bytes;
+    after.in_bytes -= before.in_bytes;
+    after.left -= before.left;
+    after.refused -= before.refused;
+    after.fetched_ahead -= before.fetched_ahead;
+    after.fetched_late -= before.fetched_late;
+    after.page_locks -= before.page_locks;
+    return after;
+  }
+  TensorStash& stash() { return adapter_.stash(); }
+  const std::vector<std::uint64_t>& decisions() const { return adapter_.decisions(); }
+  void finish() {
+    adapter_.end();
+    EXPECT_THAT(judge_->finish(), ::testing::IsEmpty());
+  }
+
+ private:
+  std::unique_ptr<StashJudge> judge_ = make_stash_judge(JudgeKind::kSim, 0);
+  CachingMemory memory_{*judge_};
+  StashAdapter adapter_;
+  StashProgram program_{*judge_, adapter_, memory_, 0};
+};
+
+// --- static networks ---------------------------------------------------------------------------------------
+
+TEST(TensorStash, ARunThatFitsMovesNothing) {
+  Training training({.budget_bytes = 100 * kUnit});
+  for (int i = 0; i < 4; ++i) {
+    const StashStatistics step = training.step(network());
+    EXPECT_EQ(step.out_bytes + step.in_bytes + step.page_locks, 0U);
+    EXPECT_EQ(step.repeated_steps, static_cast<std::uint64_t>(i));
+  }
+  training.finish();
+}
+
+class TensorStashBudgets : public ::testing::TestWithParam<std::uint64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(All, TensorStashBudgets, ::testing::Values(0, 36, 40, 44));
+
+// Tensors that are held by nobody are 45 units, the work of a layer takes up to 16 more, the windows two
+// times 16.
+TEST_P(TensorStashBudgets, FromTheSecondStepOnThePlanDecidesAndStays) {
+  const std::uint64_t budget = GetParam() * kUnit;
+  Training training({.budget_bytes = budget});
+  training.step(network());
+  const StashStatistics second = training.step(network());
+  for (int i = 0; i < 4; ++i) {
+    const StashStatistics later = training.step(network());
+    EXPECT_EQ(later.out_bytes, second.out_bytes);
+    EXPECT_EQ(later.out_bytes, later.in_bytes);
+    EXPECT_EQ(later.left, second.left);
+    EXPECT_EQ(later.page_locks, 0U);
+    EXPECT_LE(later.fetched_late, 2U);
+  }
+  const StashStatistics all = training.stash().statistics();
+  EXPECT_EQ(all.plans, 1U);
+  EXPECT_EQ(all.page_locks_when_repeated, 0U);
+  EXPECT_EQ(all.repeated_steps, 5U);
+  EXPECT_GT(second.out_bytes, 0U);
+  EXPECT_LT(second.out_bytes, kSavedBytes);
+  if (budget > 0) {
+    EXPECT_LE(all.device_peak_bytes, budget);
+  }
+  training.finish();
+}
+
+TEST(TensorStash, ASmallerBudgetMovesMore) {
+  std::uint64_t moved = 0;
+  for (const std::uint64_t units : {44, 40, 36}) {
+    Training training({.budget_bytes = units * kUnit});
+    training.step(network());
+    const std::uint64_t out = training.step(network()).out_bytes;
+    EXPECT_GT(out, moved) << units << " units";
+    moved = out;
+    training.finish();
+  }
+}
+
+// In the first step, too, bytes in use stay within the budget: kept tensors leave, the oldest first.
+TEST(TensorStash, TheFirstStepMovesNoMoreThanItHasTo) {
+  Training training({.budget_bytes = 60 * kUnit});
+  EXPECT_EQ(training.step(network()).out_bytes, 24 * kUnit) << "45 and the windows exceed it by 17";
+  EXPECT_LE(training.stash().statistics().device_peak_bytes, 60 * kUnit);
+  training.finish();
+}
+
+// --- kinds of steps ----------------------------------------------------------------------------------------
+
+TEST(TensorStash, EachKindOfStepHasItsPlan) {
+  Chain other = network();
+  other.erase(other.begin() + 3, other.begin() + 6);
+  Training training({.budget_bytes = 40 * kUnit});
+  for (int i = 0; i < 2; ++i) {
+    training.step(network());
+    training.step(other);
+  }
+  const StashStatistics learned = training.stash().statistics();
+  EXPECT_EQ(learned.plans, 2U);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(training.step(network()).page_locks, 0U);
+    EXPECT_EQ(training.step(other).page_locks, 0U);
+  }
+  const StashStatistics all = training.stash().statistics();
+  EXPECT_EQ(all.plans, 2U);
+  EXPECT_EQ(all.repeated_steps, learned.repeated_steps + 6);
+  EXPECT_EQ(all.diverged_steps, learned.diverged_steps);
+  training.finish();
+}
+
+TEST(TensorStash, AStepThatGoesOnOtherwiseIsLearned) {
+  Training training({.budget_bytes = 40 * kUnit});
+  training.step(network());
+  Chain longer = network();
+  longer[6].bytes += kUnit;
+  EXPECT_EQ(training.step(longer).diverged_steps, 1U);
+  EXPECT_EQ(training.step(longer).repeated_steps, 1U);
+  EXPECT_EQ(training.stash().statistics().plans, 2U);
+  training.finish();
+}
+
+TEST(TensorStash, AfterForgetTheNextStepIsAFirstOne) {
+  Training training({.budget_bytes = 60 * kUnit});
+  training.step(network());
+  training.stash().forget();
+  EXPECT_EQ(training.stash().learned_step(), "");
+  training.step(network());
+  EXPECT_EQ(training.stash().statistics().repeated_steps, 0U);
+  EXPECT_EQ(training.stash().statistics().plans, 2U);
+  training.finish();
+}
+
+// --- host memory -------------------------------------------------------------------------------------------
+
+TEST(TensorStash, WithoutHostMemoryTensorsStay) {
+  Training training({.host_bytes = 20 * kUnit});
+  for (int i = 0; i < 3; ++i) {
+    const StashStatistics step = training.step(network());
+    EXPECT_GT(step.refused, 0U);
+    EXPECT_GT(step.out_bytes, 0U);
+    EXPECT_LE(step.host_peak_bytes, 20 * kUnit);
+  }
+  training.finish();
+}
+
+// --- one handle at a time ----------------------------------------------------------------------------------
+
+// On the host, with delays, so that copies are under way where calls do not wait for them.
+class StashOnHost : public ::testing::Test {
+ protected:
+  using Bytes = std::vector<unsigned char>;
+
+  explicit StashOnHost() : stash_(make_host_stash_backend(1), {.ahead_bytes = 2000, .flight_bytes = 0}) {}
+
+  static AddressRange range_of(const Bytes& bytes) {
+    return {.begin = reinterpret_cast<std::uintptr_t>(bytes.data()), .bytes = bytes.size()};
+  }
+  PutAnswer put(const Bytes& bytes, std::uint64_t storage) {
+    return stash_.put({.source = range_of(bytes), .contents = {.storage = storage}}, 0);
+  }
+  // Lets go of the source, whose memory is used otherwise.
+  void release(Bytes& bytes) {
+    EXPECT_EQ(stash_.released(nullptr, 10).size(), 1U);
+    std::ranges::fill(bytes, 0xff);
+  }
+  Bytes fetch(StashHandle handle, std::uint64_t bytes) {
+    Bytes target(bytes);
+    stash_.fetch(handle, range_of(target).begin, nullptr);
+    stash_.ready(handle, nullptr);
+    return target;
+  }
+
+  TensorStash stash_;
+};
+
+TEST_F(StashOnHost, ATensorLeavesAndComesBack) {
+  Bytes source(1000, 7);
+  const PutAnswer put_answer = put(source, 1);
+  EXPECT_EQ(put_answer.verdict, StashVerdict::kLeaves);
+  EXPECT_TRUE(put_answer.has_released);
+  release(source);
+  const ReadAnswer read = stash_.read(put_answer.handle, nullptr, 0);
+  EXPECT_EQ(read.place, StashPlace::kMissing);
+  EXPECT_TRUE(read.has_fetches);
+  EXPECT_TRUE(read.last);
+  EXPECT_EQ(fetch(put_answer.handle, 1000), Bytes(1000, 7));
+  stash_.drop(put_answer.handle);
+  EXPECT_EQ(stash_.statistics().live_handles, 0U);
+}
+
+// A retained graph: the second pass fetches again.
+TEST_F(StashOnHost, ATensorIsReadInEachPass) {
+  Bytes source(1000, 7);
+  const StashHandle handle = put(source, 1).handle;
+  release(source);
+  for (int pass = 0; pass < 3; ++pass) {
+    EXPECT_EQ(stash_.read(handle, nullptr, 0).place, StashPlace::kMissing);
+    EXPECT_EQ(fetch(handle, 1000), Bytes(1000, 7));
+  }
+  EXPECT_EQ(stash_.statistics().out_bytes, 1000U);
+  EXPECT_EQ(stash_.statistics().in_bytes, 3000U);
+  stash_.drop(handle);
+}
+
+TEST_F(StashOnHost, ASharedTensorIsCopiedOnceAndStaysUntilItsLastReader) {
+  Bytes source(1000, 7);
+  const StashHandle handle = put(source, 1).handle;
+  EXPECT_EQ(put(source, 1).verdict, StashVerdict::kShared);
+  release(source);
+  const ReadAnswer first = stash_.read(handle, nullptr, 0);
+  EXPECT_FALSE(first.last);
+  const Bytes target = fetch(handle, 1000);
+  const ReadAnswer second = stash_.read(handle, nullptr, 0);
+  EXPECT_EQ(second.place, StashPlace::kBack);
+  EXPECT_TRUE(second.last);
+  EXPECT_EQ(target, Bytes(1000, 7));
+  stash_.drop(handle);
+  EXPECT_EQ(stash_.statistics().live_handles, 1U);
+  stash_.drop(handle);
+  EXPECT_EQ(stash_.statistics().live_handles, 0U);
+  EXPECT_EQ(stash_.statistics().out_bytes, 1000U);
+}
+
+// While a copy is under way the source is still there.
+TEST(TensorStashInFlight, IsReadInPlace) {
+  TensorStash stash(make_host_stash_backend(1), {.flight_bytes = 10000});
+  std::vector<unsigned char> source(1000, 7);
+  const PutAnswer put = stash.put(
+      {.source = {.begin = reinterpret_cast<std::uintptr_t>(source.data()), .bytes = 1000}, .contents = {}},
+      0);
+  EXPECT_EQ(put.verdict, StashVerdict::kLeaves);
+  EXPECT_FALSE(put.has_released);
+  EXPECT_EQ(stash.read(put.handle, nullptr, 0).place, StashPlace::kInPlace);
+  // The caller frees it now: the thread has waited for the copy.
+  stash.drop(put.handle);
+  std::ranges::fill(source, 0xff);
+}
+
+// What others have kept alive need not come back, and does not leave again.
+TEST_F(StashOnHost, WhatOthersHoldStaysInLaterSteps) {
+  Bytes held(1000, 7);
+  Bytes other(1000, 8);
+  for (int step = 0; step < 3; ++step) {
+    const StashHandle first = put(held, 1).handle;
+    const StashHandle second = put(other, 2).handle;
+    stash_.released(nullptr, 10);
+    EXPECT_EQ(stash_.read(second, nullptr, 0, true).place, StashPlace::kInPlace);
+    EXPECT_EQ(stash_.read(first, nullptr, 0, true).place, StashPlace::kInPlace);
+    stash_.drop(first);
+    stash_.drop(second);
+  }
+  EXPECT_EQ(stash_.statistics().left, 2U);
+  EXPECT_EQ(stash_.statistics().in_bytes, 0U);
+}
+
+TEST_F(StashOnHost, HandlesOutliveTheirStep) {
+  Bytes source(1000, 7);
+  const StashHandle handle = put(source, 1).handle;
+  release(source);
+  stash_.end_step();
+  Bytes next(500, 9);
+  const StashHandle later = put(next, 2).handle;
+  stash_.read(handle, nullptr, 0);
+  EXPECT_EQ(fetch(handle, 1000), Bytes(1000, 7));
+  stash_.drop(later);
+  EXPECT_EQ(stash_.statistics().steps, 2U);
+  stash_.drop(handle);
+  EXPECT_EQ(stash_.statistics().steps, 2U);
+}
+
+TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
+  EXPECT_THROW(stash_.drop(1), InvalidArgument);
+  Bytes source(1000, 7);
+  const StashHandle handle = put(source, 1).handle;
+  EXPECT_THROW(stash_.ready(handle, nullptr), InvalidArgument) << "it was not fetched";
+  EXPECT_THROW(stash_.put({.source = {.begin = 1, .bytes = 0}}, 0), InvalidArgument);
+  stash_.drop(handle);
+  EXPECT_THROW(stash_.read(handle, nullptr, 0), InvalidArgument);
+  EXPECT_THROW(stash_.fetches(handle, 10), InvalidArgument);
+}
+
+// --- threads -----------------------------------------------------------------------------------------------
+
+// Each thread is a program of its own, as PyTorch's threads are that train replicas.
+TEST(TensorStashThreads, MayAllCallAtOnce) {
+  TensorStash stash(make_host_stash_backend(3), {.ahead_bytes = 3000, .flight_bytes = 2000});
+  const auto program = [&stash](unsigned thread) {
+    std::mt19937 random(thread);
+    for (int step = 0; step < 30; ++step) {
+      std::vector<std::vector<unsigned char>> sources;
+      std::vector<StashHandle> handles;
+      for (unsigned i = 0; i < 5; ++i) {
+        sources.emplace_back(500 + 100 * i, static_cast<unsigned char>(thread * 8 + i));
+        const AddressRange source{.begin = reinterpret_cast<std::uintptr_t>(sources.back().data()),
+                                  .bytes = sources.back().size()};
+        handles.push_back(stash.put({.source = source, .contents = {.storage = source.begin}}, 0).handle);
+      }
+      for (unsigned i = 5; i-- > 0;) {
+        if (random() % 4 != 0 && stash.read(handles[i], nullptr, 0).place == StashPlace::kMissing) {
+          std::vector<unsigned char> target(sources[i].size());
+          stash.fetch(handles[i], reinterpret_cast<std::uintptr_t>(target.data()), nullptr);
+          stash.ready(handles[i], nullptr);
+          EXPECT_EQ(target, sources[i]);
+        }
+        stash.drop(handles[i]);
+      }
+      // Another thread's source may be named here. It is that thread's to be let go of.
+      stash.released(nullptr, 100);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned thread = 0; thread < 4; ++thread) {
+    threads.emplace_back(program, thread);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(stash.statistics().live_handles, 0U);
+}
+
+}  // namespace
+}  // namespace vdnn::testing
