@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from ._library import NativeStash
+from ._native_hooks import DoesNotFit, NativeHooks
 from ._python_hooks import PythonHooks
 from ._settings import Settings
 
@@ -25,4 +27,13 @@ class Hooks(Protocol):
 
 
 def make_hooks(settings: Settings) -> Hooks:
-    return PythonHooks(settings)
+    """Raises RuntimeError if tier "native" was asked for and does not fit."""
+    if settings.tier == "python":
+        return PythonHooks(settings)
+    try:
+        return NativeHooks(settings)
+    except DoesNotFit as reason:
+        if settings.tier == "native":
+            raise RuntimeError(f"vdnn.torch: tier native does not fit: {reason}") from None
+        logging.getLogger("vdnn.torch").warning("tier native does not fit, tier python serves: %s", reason)
+        return PythonHooks(settings)

@@ -104,22 +104,20 @@ def check(status: int) -> None:
         raise StashError(f"vdnn: {LIBRARY.vdnn_last_error().decode(errors='replace')}")
 
 
+def make_options(device: int, **values: int) -> Options:
+    options = Options()
+    check(LIBRARY.vdnn_stash_options_init(byref(options), VERSION))
+    options.device = device
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
+
+
 class NativeStash:
-    """One vdnn_stash. It is destroyed with this object, which saved tensors hold."""
+    """A vdnn_stash, whoever owns it."""
 
-    def __init__(self, device: int, **options_of_stash: int) -> None:
-        options = Options()
-        check(LIBRARY.vdnn_stash_options_init(byref(options), VERSION))
-        options.device = device
-        for name, value in options_of_stash.items():
-            setattr(options, name, value)
-        self.pointer = c_void_p()
-        check(LIBRARY.vdnn_stash_create(byref(options), byref(self.pointer)))
-        self._destroy = LIBRARY.vdnn_stash_destroy  # modules are emptied before the last objects at the end of a program
-
-    def __del__(self) -> None:
-        if pointer := getattr(self, "pointer", None):
-            self._destroy(pointer)
+    def __init__(self, pointer: int | c_void_p) -> None:
+        self.pointer = pointer
 
     def statistics(self) -> dict[str, int]:
         figures = Statistics()
@@ -133,3 +131,16 @@ class NativeStash:
         text = ctypes.create_string_buffer(needed.value)
         check(LIBRARY.vdnn_stash_learned_step(self.pointer, text, needed.value, byref(needed)))
         return text.value.decode()
+
+
+class OwnedStash(NativeStash):
+    """Is destroyed with this object, which saved tensors hold."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(c_void_p())
+        check(LIBRARY.vdnn_stash_create(byref(options), byref(self.pointer)))
+        self._destroy = LIBRARY.vdnn_stash_destroy  # modules are emptied before the last objects at the end of a program
+
+    def __del__(self) -> None:
+        if self.pointer:
+            self._destroy(self.pointer)

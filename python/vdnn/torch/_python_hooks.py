@@ -23,7 +23,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _library
-from ._library import BATCH, LIBRARY, NativeStash, check
+from ._library import BATCH, LIBRARY, NativeStash, OwnedStash, check, make_options
 from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -103,7 +103,7 @@ class DeviceStash:
     def __init__(self, device: torch.device, settings: Settings) -> None:
         on_gpu = device.type == "cuda"
         self.device = device
-        self.native = NativeStash(device.index if on_gpu else _library.HOST, **settings.stash_options())
+        self.native = OwnedStash(make_options(device.index if on_gpu else _library.HOST, **settings.stash_options()))
         self._pointer = self.native.pointer
         self._lock = threading.Lock()
         self._blocks: dict[tuple[int, int], Block] = {}
@@ -176,7 +176,7 @@ class DeviceStash:
                 self._pointer, reading.handle, self._handles, self._sizes, BATCH, byref(self._count)))  # fmt: skip
             count = self._count.value
             full = count == BATCH
-            for handle in dict.fromkeys(self._handles[:count]):
+            for handle in self._handles[:count]:
                 block = self._by_handle[handle]
                 block.target = torch.empty(block.bytes, dtype=torch.uint8, device=self.device).untyped_storage()
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))

@@ -1,0 +1,86 @@
+"""Tier B: saved-tensor hooks in C++ (door/), which this file opens with ctypes and switches on and off."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint64, c_void_p
+
+import torch
+
+from . import _library, door
+from ._library import NativeStash, Options
+from ._settings import Settings
+
+
+class DoesNotFit(Exception):
+    """Tier "native" cannot serve; the text says why."""
+
+
+@functools.cache
+def open_door() -> ctypes.CDLL:
+    """The binary, compiled if need be, in PyTorch's engine. Raises DoesNotFit."""
+    try:
+        binary = ctypes.CDLL(str(door.build()))
+    except (door.CannotBuild, OSError) as error:
+        raise DoesNotFit(str(error)) from None
+    binary.vdnn_door_last_error.restype = c_char_p
+    binary.vdnn_door_open.argtypes = [c_char_p]
+    binary.vdnn_door_create.argtypes = [POINTER(Options), c_uint64]
+    binary.vdnn_door_create.restype = c_void_p
+    binary.vdnn_door_start.argtypes = [c_void_p]
+    binary.vdnn_door_stash.argtypes = [c_void_p, c_int]
+    binary.vdnn_door_stash.restype = c_void_p
+    binary.vdnn_door_count_cpu.argtypes = [c_int64]
+    binary.vdnn_door_cpu_bytes.restype = c_int64
+    binary.vdnn_door_cpu_peak.restype = c_int64
+    if binary.vdnn_door_open(str(_library.library_path()).encode()) != 0:
+        raise DoesNotFit(binary.vdnn_door_last_error().decode(errors="replace"))
+    return binary
+
+
+def count_cpu_memory() -> None:
+    """From now on the memory of tensors on the CPU is known: those that Python sees now, and all that come."""
+    storages = {}
+    for thing in gc.get_objects():
+        if type(thing) in (torch.Tensor, torch.nn.Parameter) and thing.device.type == "cpu" and thing.layout is torch.strided:
+            storage = thing.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    open_door().vdnn_door_count_cpu(sum(storages.values()))
+
+
+class NativeHooks:
+    """Hooks for the tensors of all threads."""
+
+    tier = "native"
+
+    # Of the hooks that were started and not stopped the last ones serve.
+    _started: list[NativeHooks] = []
+
+    def __init__(self, settings: Settings) -> None:
+        self._door = open_door()
+        self._on_gpu = settings.device_type == "cuda"
+        if self._on_gpu and not self._door.vdnn_door_knows_gpus():
+            raise DoesNotFit(f"PyTorch {torch.__version__} does not tell C++ about streams")
+        if not self._on_gpu:
+            count_cpu_memory()
+        options = _library.make_options(0 if self._on_gpu else _library.HOST, **settings.stash_options())
+        self._hooks = self._door.vdnn_door_create(ctypes.byref(options), settings.min_bytes)
+
+    def start(self) -> None:
+        self._started.append(self)
+        self._serve()
+
+    def stop(self) -> None:
+        last = len(self._started) - 1 - self._started[::-1].index(self)
+        del self._started[last]
+        self._serve()
+
+    def stashes(self) -> dict[str, NativeStash]:
+        names = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if self._on_gpu else ["cpu"]
+        pointers = {name: self._door.vdnn_door_stash(self._hooks, index) for index, name in enumerate(names)}
+        return {name: NativeStash(pointer) for name, pointer in pointers.items() if pointer}
+
+    def _serve(self) -> None:
+        self._door.vdnn_door_start(self._started[-1]._hooks if self._started else None)

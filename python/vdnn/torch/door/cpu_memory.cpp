@@ -1,0 +1,66 @@
+#include "cpu_memory.h"
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstring>
+
+namespace vdnn::door {
+namespace {
+
+// Before each block; as long as the alignment that PyTorch's kernels rely on.
+struct alignas(64) Header {
+  std::size_t bytes;
+};
+
+c10::Allocator* inner = nullptr;
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* const block = inner->raw_allocate(sizeof(Header) + bytes);
+    auto* const header = new (block) Header{bytes};
+    CpuMemory::add(static_cast<std::int64_t>(bytes));
+    void* const data = header + 1;
+    return {data, data, &release, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* target, const void* source, std::size_t bytes) const override {
+    std::memcpy(target, source, bytes);
+  }
+
+ private:
+  static void release(void* data) {
+    if (data == nullptr) {
+      return;
+    }
+    Header* const header = static_cast<Header*>(data) - 1;
+    CpuMemory::add(-static_cast<std::int64_t>(header->bytes));
+    inner->raw_deallocate(header);
+  }
+};
+
+}  // namespace
+
+std::atomic<std::int64_t> CpuMemory::bytes_{0};
+std::atomic<std::int64_t> CpuMemory::peak_{0};
+
+void CpuMemory::add(std::int64_t bytes) {
+  const std::int64_t now = bytes_ += bytes;
+  std::int64_t seen = peak_.load(std::memory_order_relaxed);
+  while (now > seen && !peak_.compare_exchange_weak(seen, now)) {
+  }
+}
+
+void CpuMemory::count(std::int64_t already) {
+  static const bool once = [already] {
+    inner = c10::GetAllocator(c10::kCPU);
+    add(already);
+    // Lives as long as the blocks that it hands out, which the end of the process outlives.
+    c10::SetAllocator(c10::kCPU, new CountingAllocator, /*priority=*/255);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+}  // namespace vdnn::door

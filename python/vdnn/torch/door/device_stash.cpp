@@ -1,0 +1,184 @@
+#include "device_stash.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <array>
+#include <utility>
+
+#include "cpu_memory.h"
+#include "gpu_figures.h"
+
+namespace vdnn::door {
+namespace {
+
+// Handles that one call names at most; the caller asks again while it is full.
+constexpr std::size_t kBatch = 64;
+using Handles = std::array<vdnn_stash_handle, kBatch>;
+
+std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
+  std::uint64_t hash = bytes;
+  const auto mix = [&hash](std::uint64_t value) {  // FNV-1a
+    hash = (hash ^ value) * 1099511628211ULL;
+  };
+  mix(static_cast<std::uint64_t>(tensor.scalar_type()));
+  for (const std::int64_t size : tensor.sizes()) {
+    mix(static_cast<std::uint64_t>(size));
+  }
+  return hash;
+}
+
+}  // namespace
+
+Block::Block(vdnn_stash_handle handle_, const at::Tensor& tensor)
+    : handle(handle_),
+      weak(tensor.storage().getWeakStorageImpl()),
+      source(weak.lock()),
+      allocator(source->allocator()),
+      bytes(source->nbytes()),
+      counter(torch::autograd::impl::version_counter(tensor)),
+      version(static_cast<std::uint32_t>(tensor._version())) {
+  if (allocator == nullptr) {  // memory from elsewhere, for example NumPy's
+    allocator = c10::GetAllocator(source->device_type());
+  }
+}
+
+c10::intrusive_ptr<c10::StorageImpl> Block::held_by_others() const {
+  if (source) {
+    return source.use_count() > 1 ? source : c10::intrusive_ptr<c10::StorageImpl>();
+  }
+  return weak.lock();
+}
+
+DeviceStash::DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options,
+                         c10::Device device)
+    : functions_(functions), device_(device) {
+  vdnn_stash_options own = options;
+  if (device.is_cuda()) {
+    own.device = device.index();
+    tells_bytes_ = gpu_bytes_in_use(device).has_value();
+  }
+  check(functions_.create(&own, &stash_));
+}
+
+void DeviceStash::check(vdnn_status status) const {
+  TORCH_CHECK(status == VDNN_OK, "vdnn: ", functions_.last_error());
+}
+
+void* DeviceStash::current_stream() const {
+  return device_.is_cuda() ? current_gpu_stream(device_) : nullptr;
+}
+
+std::uint64_t DeviceStash::bytes_in_use() const {
+  if (device_.is_cpu()) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(CpuMemory::bytes(), 0));
+  }
+  return tells_bytes_ ? gpu_bytes_in_use(device_).value_or(0) : 0;
+}
+
+Block& DeviceStash::save(const at::Tensor& tensor) {
+  Trash trash;
+  const std::lock_guard lock(mutex_);
+  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  void* const stream = current_stream();
+  vdnn_stash_handle handle = 0;
+  std::uint32_t answer = 0;
+  check(functions_.put(stash_, storage->data(), storage->nbytes(), stream,
+                       reinterpret_cast<std::uintptr_t>(storage), tensor._version(),
+                       signature_of(tensor, storage->nbytes()), bytes_in_use(), &handle, &answer));
+  Block& block = blocks_.try_emplace(handle, handle, tensor).first->second;
+  ++block.users;
+  follow(answer, stream, trash);
+  return block;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
+  Trash trash;
+  const std::lock_guard lock(mutex_);
+  void* const stream = current_stream();
+  c10::intrusive_ptr<c10::StorageImpl> held = block.held_by_others();
+  std::uint32_t answer = 0;
+  check(functions_.read(stash_, block.handle, stream, bytes_in_use(), held ? 1 : 0, &answer));
+  if ((answer & VDNN_STASH_FETCHES) != 0) {
+    fetch(block, stream);
+  }
+  if ((answer & VDNN_STASH_MISSING) != 0) {
+    check(functions_.ready(stash_, block.handle, stream));
+  }
+  if ((answer & VDNN_STASH_IN_PLACE) != 0) {
+    return block.source ? block.source : std::move(held);
+  }
+  trash.push_back(std::move(held));
+  return (answer & VDNN_STASH_LAST) != 0 ? std::move(block.target) : block.target;
+}
+
+void DeviceStash::drop(Block& block) {
+  Trash trash;
+  const std::lock_guard lock(mutex_);
+  functions_.drop(stash_, block.handle);  // the handle is gone whatever the status is
+  if (--block.users == 0) {
+    trash.push_back(std::move(block.source));
+    trash.push_back(std::move(block.target));
+    blocks_.erase(block.handle);
+  }
+}
+
+void DeviceStash::follow(std::uint32_t answer, void* stream, Trash& trash) {
+  if ((answer & VDNN_STASH_LEAVING) != 0) {
+    answer |= let_leave(stream, trash);
+  }
+  if ((answer & VDNN_STASH_RELEASED) != 0) {
+    release(stream, trash);
+  }
+}
+
+std::uint32_t DeviceStash::let_leave(void* stream, Trash& trash) {
+  std::uint32_t answers = 0;
+  Handles handles;
+  std::uint32_t count = kBatch;
+  while (count == kBatch) {
+    check(functions_.leaving(stash_, handles.data(), kBatch, &count));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Block& block = blocks_.at(handles[i]);
+      trash.push_back(block.held_by_others());
+      if (trash.back() || !block.is_unchanged()) {
+        check(functions_.stay(stash_, block.handle));
+        continue;
+      }
+      std::uint32_t answer = 0;
+      check(functions_.leave(stash_, block.handle, stream, &answer));
+      answers |= answer;
+    }
+  }
+  return answers;
+}
+
+void DeviceStash::release(void* stream, Trash& trash) {
+  Handles handles;
+  std::uint32_t count = kBatch;
+  while (count == kBatch) {
+    check(functions_.released(stash_, stream, handles.data(), kBatch, &count));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (const auto found = blocks_.find(handles[i]); found != blocks_.end()) {
+        trash.push_back(std::move(found->second.source));
+      }
+    }
+  }
+}
+
+void DeviceStash::fetch(Block& reading, void* stream) {
+  Handles handles;
+  std::array<std::uint64_t, kBatch> sizes;
+  std::uint32_t count = kBatch;
+  while (count == kBatch) {
+    check(functions_.fetches(stash_, reading.handle, handles.data(), sizes.data(), kBatch, &count));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Block& block = blocks_.at(handles[i]);
+      block.target = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), block.bytes,
+                                                           block.allocator, /*resizable=*/true);
+      check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));
+    }
+  }
+}
+
+}  // namespace vdnn::door

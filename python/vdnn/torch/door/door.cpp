@@ -1,0 +1,151 @@
+// How the hooks get in: SavedVariable asks Engine::get_default_engine() for hooks, a virtual function of an
+// engine that anybody may replace (set_default_engine_stub). DoorEngine forwards everything to the engine
+// that was there, and answers this one question itself where that engine has no hooks: a program's own hooks
+// and those of torch.utils.checkpoint win, as the innermost do in PyTorch.
+
+#include "door.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "cpu_memory.h"
+#include "gpu_figures.h"
+#include "saved_tensor.h"
+
+struct vdnn_door_hooks {
+  vdnn::door::TensorStashes stashes;
+};
+
+namespace vdnn::door {
+namespace {
+
+namespace autograd = torch::autograd;
+
+// How nodes are held differs between versions.
+using NodePointer = decltype(autograd::get_current_node());
+
+StashFunctions functions{};
+std::atomic<vdnn_door_hooks*> active{nullptr};
+thread_local std::string last_error;
+
+// While PyTorch traces a program for torch.compile, hooks wait for the compiled program to run.
+template <class State>
+bool is_tracing(const State& state) {
+  if constexpr (requires { state.is_tracing; }) {
+    return state.is_tracing;
+  } else {
+    return false;
+  }
+}
+
+// torch.func switches hooks off.
+bool may_hook() {
+  const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+  return !state.disabled_error_message.has_value() && !is_tracing(state);
+}
+
+class DoorEngine final : public autograd::Engine {
+ public:
+  explicit DoorEngine(autograd::Engine& inner) : inner_(inner) {}
+
+  autograd::variable_list execute(const autograd::edge_list& roots, const autograd::variable_list& inputs,
+                                  bool keep_graph, bool create_graph, bool accumulate_grad,
+                                  const autograd::edge_list& outputs) override {
+    return inner_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<autograd::GraphTask>& task, NodePointer root,
+      autograd::InputBuffer&& buffer) override {
+    return inner_.execute_with_graph_task(task, std::move(root), std::move(buffer));
+  }
+  std::unique_ptr<autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return inner_.make_anomaly_metadata();
+  }
+  std::unique_ptr<autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (auto hooks = inner_.get_default_saved_variable_hooks()) {
+      return hooks;
+    }
+    vdnn_door_hooks* const hooks = active.load(std::memory_order_acquire);
+    return hooks != nullptr && may_hook() ? std::make_unique<SavedTensor>(hooks->stashes) : nullptr;
+  }
+#ifdef VDNN_DOOR_NODE_CREATION_HOOKS  // the headers of this PyTorch have them
+  std::vector<std::unique_ptr<autograd::NodeCreationHook>> get_node_creation_hooks() override {
+    return inner_.get_node_creation_hooks();
+  }
+#endif
+  void thread_on_exception(const std::shared_ptr<autograd::GraphTask>& task, const NodePointer& node,
+                           std::exception& error) override {
+    inner_.thread_on_exception(task, node, error);
+  }
+  void thread_init(int device, const std::shared_ptr<autograd::ReadyQueue>& queue,
+                   bool should_increment) override {
+    inner_.thread_init(device, queue, should_increment);
+  }
+
+ private:
+  autograd::Engine& inner_;
+};
+
+// Never destroyed: PyTorch's threads may outlive any moment at which it could be.
+autograd::Engine& door_engine() {
+  static auto* const engine = new DoorEngine(autograd::Engine::get_default_engine());
+  return *engine;
+}
+
+}  // namespace
+}  // namespace vdnn::door
+
+namespace door = vdnn::door;
+
+const char* vdnn_door_last_error() {
+  return door::last_error.c_str();
+}
+
+int vdnn_door_open(const char* path) {
+  try {
+    door::functions = door::StashFunctions::of_library(path);
+    door::door_engine();  // asks for the engine that is there before it takes its place
+    torch::autograd::set_default_engine_stub(&door::door_engine);
+    return 0;
+  } catch (const std::exception& error) {
+    door::last_error = error.what();
+    return 1;
+  }
+}
+
+int vdnn_door_knows_gpus() {
+  return door::knows_gpus() ? 1 : 0;
+}
+
+vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes) {
+  return new vdnn_door_hooks{door::TensorStashes(door::functions, *options, min_bytes)};
+}
+
+void vdnn_door_start(vdnn_door_hooks* hooks) {
+  door::active.store(hooks, std::memory_order_release);
+}
+
+vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device) {
+  auto* const stash = hooks->stashes.stash_of(static_cast<c10::DeviceIndex>(device));
+  return stash == nullptr ? nullptr : stash->get();
+}
+
+void vdnn_door_count_cpu(int64_t already) {
+  door::CpuMemory::count(already);
+}
+int64_t vdnn_door_cpu_bytes() {
+  return door::CpuMemory::bytes();
+}
+int64_t vdnn_door_cpu_peak() {
+  return door::CpuMemory::peak();
+}
+void vdnn_door_reset_cpu_peak() {
+  door::CpuMemory::reset_peak();
+}

@@ -1,0 +1,39 @@
+#pragma once
+// What Python calls of the binary of tier "native" (ctypes). Functions that can fail answer 0, or 1 with a
+// text in vdnn_door_last_error(). No exception leaves any of them.
+
+#include <cstdint>
+
+#include "vdnn/stash.h"
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+typedef struct vdnn_door_hooks vdnn_door_hooks;
+
+// Of the last failure of this thread.
+const char* vdnn_door_last_error();
+
+// Takes the functions of the stash from the library at `path`, and puts the hooks into PyTorch's autograd
+// engine, where they do nothing until vdnn_door_start(). Once in a process.
+int vdnn_door_open(const char* path);
+
+// Whether this PyTorch tells C++ without its CUDA libraries about streams and memory of GPUs.
+int vdnn_door_knows_gpus();
+
+// Hooks for tensors of at least `min_bytes` on GPUs, or on the CPU where `options->device` is
+// VDNN_STASH_HOST. A stash with `options` is made for each device when its first tensor is saved. The hooks
+// live as long as the process.
+vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes);
+// Tensors that any thread saves go through `hooks`; null: through none.
+void vdnn_door_start(vdnn_door_hooks* hooks);
+// Null if no tensor of the device was saved so far. `device`: 0 for the CPU.
+vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device);
+
+// From now on what PyTorch takes on the CPU is counted; `already` bytes are in use.
+void vdnn_door_count_cpu(int64_t already);
+int64_t vdnn_door_cpu_bytes();
+int64_t vdnn_door_cpu_peak();
+void vdnn_door_reset_cpu_peak();
+}
+#pragma GCC visibility pop

@@ -1,0 +1,61 @@
+#include "gpu_figures.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#if __has_include(<c10/core/CachingDeviceAllocator.h>)
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
+
+namespace vdnn::door {
+namespace {
+
+// Templates, so that only what this version of PyTorch has is compiled.
+template <class Guard>
+constexpr bool kHasStreams = requires(const Guard& guard, c10::Stream stream) {
+  guard.getStreamNativeHandle(stream);
+};
+
+template <class Guard>
+void* native_stream(c10::Device device) {
+  if constexpr (kHasStreams<Guard>) {
+    const Guard guard(device.type());
+    return guard.getStreamNativeHandle(guard.getStream(device));
+  } else {
+    TORCH_CHECK(false, "vdnn: this PyTorch does not tell C++ about streams");
+  }
+}
+
+template <class Allocator>
+std::optional<std::uint64_t> bytes_of(Allocator* allocator, c10::Device device) {
+  if constexpr (requires { allocator->getDeviceStats(device.index()); }) {
+    if (allocator != nullptr && allocator->initialized()) {
+      return static_cast<std::uint64_t>(allocator->getDeviceStats(device.index()).allocated_bytes[0].current);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool knows_gpus() {
+  return kHasStreams<c10::impl::VirtualGuardImpl>;
+}
+
+void* current_gpu_stream(c10::Device device) {
+  return native_stream<c10::impl::VirtualGuardImpl>(device);
+}
+
+std::optional<std::uint64_t> gpu_bytes_in_use(c10::Device device) {
+#if __has_include(<c10/core/CachingDeviceAllocator.h>)
+  try {
+    return bytes_of(dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())), device);
+  } catch (const c10::Error&) {  // CUDAPluggableAllocator has none
+    return std::nullopt;
+  }
+#else
+  static_cast<void>(device);
+  return std::nullopt;
+#endif
+}
+
+}  // namespace vdnn::door

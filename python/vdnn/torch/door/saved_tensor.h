@@ -1,0 +1,84 @@
+#pragma once
+// The hooks of one saved tensor, without Python: PyTorch makes one object for each tensor that autograd
+// saves.
+//
+// Hooks switch off PyTorch's check that a saved tensor has not been changed in place. These hooks check by
+// themselves, with PyTorch's words: a version counter can be held without the storage. They hold the variable
+// weakly, as PyTorch's message names the operation that changed it.
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "device_stash.h"
+
+namespace vdnn::door {
+
+// Which tensors may leave, and the stashes of their devices. Thread-safe; lives as long as the process.
+class TensorStashes {
+ public:
+  TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options, std::uint64_t min_bytes);
+
+  // Null if the tensor stays where it is.
+  DeviceStash* stash_for(const at::Tensor& tensor);
+  // Null if none was made.
+  DeviceStash* stash_of(c10::DeviceIndex device);
+
+ private:
+  bool may_leave(const at::Tensor& tensor) const;
+
+  const StashFunctions& functions_;
+  vdnn_stash_options options_;
+  std::uint64_t min_bytes_;
+  c10::DeviceType type_;
+  std::mutex mutex_;
+  std::unordered_map<int, DeviceStash> stashes_;
+};
+
+class SavedTensor final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit SavedTensor(TensorStashes& stashes) : stashes_(stashes) {}
+  ~SavedTensor() override;
+
+  void call_pack_hook(const at::Tensor& tensor) override;
+  at::Tensor call_unpack_hook() override;
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override;
+
+ private:
+  // How the tensor lies in its storage.
+  struct View {
+    explicit View(const at::Tensor& tensor);
+    at::Tensor of(c10::intrusive_ptr<c10::StorageImpl> storage) const;
+
+    c10::DispatchKeySet keys;
+    caffe2::TypeMeta type;
+    c10::SmallVector<std::int64_t, 5> sizes;
+    c10::SmallVector<std::int64_t, 5> strides;
+    std::int64_t offset;
+  };
+
+  void remember(const at::Tensor& tensor);
+  std::uint32_t current_version() const;
+  [[noreturn]] void refuse_changed_tensor() const;
+  std::string changed_by() const;
+
+  TensorStashes& stashes_;
+  // One of the two: a tensor that stays, or a view of a block.
+  at::Tensor kept_;
+  std::optional<View> view_;
+  DeviceStash* stash_ = nullptr;
+  Block* block_ = nullptr;
+  // For the check.
+  c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
+  const torch::autograd::Node* maker_ = nullptr;  // compared, never followed
+  std::uint32_t output_ = 0;
+  std::uint32_t version_ = 0;
+};
+
+}  // namespace vdnn::door
