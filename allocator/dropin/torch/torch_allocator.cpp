@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <iterator>
-#include <new>
 #include <string>
 
 #include "allocator/dropin/c_abi.h"
+#include "allocator/dropin/c_status.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -15,22 +14,6 @@ namespace vdnn {
 namespace {
 
 constexpr TorchPoolId kNobodys{0, 0};
-
-// Nothing may leave; what `body` throws becomes the thread's last error.
-template <class Body>
-vdnn_status guarded(const Body& body) noexcept {
-  try {
-    return body();
-  } catch (const InvalidArgument& error) {
-    return fail(VDNN_INVALID_ARGUMENT, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(VDNN_NO_HOST_MEMORY, "no host memory");
-  } catch (const std::exception& error) {
-    return fail(VDNN_DEVICE_ERROR, error.what());
-  } catch (...) {
-    return fail(VDNN_INTERNAL_ERROR, "something was thrown that is no exception of the standard library");
-  }
-}
 
 enum class Vacancy : std::uint8_t { kInUse, kCached, kEmpty };
 

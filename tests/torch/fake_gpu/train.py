@@ -6,7 +6,6 @@ A process of its own: what the fake's judge of order finds it writes at once, wh
 import argparse
 import contextlib
 import json
-import pathlib
 import sys
 
 import fake_gpu
@@ -18,8 +17,11 @@ def options():
     parser.add_argument("--stand-in", action="append", required=True, help="library, in the order they are loaded")
     parser.add_argument("--operators", required=True, help="library of fake_gpu.build_operators()")
     parser.add_argument("--pool", help="libvdnn_torch.so: PyTorch's memory is of its pools")
-    parser.add_argument("--offload", choices=("none", "hooks"), default="none")
+    parser.add_argument("--offload", choices=("none", "hooks", "python", "native"), default="none",
+                        help="by hooks.py, or by a tier of vdnn.torch")
     parser.add_argument("--mistake", help="of hooks.MISTAKES")
+    parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all that is eligible leaves")
+    parser.add_argument("--min-size", default="1", help="of vdnn.torch")
     parser.add_argument("--steps", type=int, default=2)
     return parser.parse_args()
 
@@ -27,9 +29,27 @@ def options():
 def offloading(chosen, network):
     if chosen.offload == "none":
         return contextlib.nullcontext()
-    import hooks
+    if chosen.offload == "hooks":
+        import hooks
 
-    return hooks.Offloading(network, chosen.mistake)
+        return hooks.Offloading(network, chosen.mistake)
+    import vdnn.torch
+
+    return Reused(lambda: vdnn.torch.offload(budget=chosen.budget, tier=chosen.offload, min_size=chosen.min_size))
+
+
+class Reused(contextlib.AbstractContextManager):
+    """A context that is entered anew in each step."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __enter__(self):
+        self.entered = self.make()
+        return self.entered.__enter__()
+
+    def __exit__(self, *exception):
+        return self.entered.__exit__(*exception)
 
 
 def train(name, device, steps, offloading_of=lambda network: contextlib.nullcontext()):
@@ -53,6 +73,7 @@ def train(name, device, steps, offloading_of=lambda network: contextlib.nullcont
 
 
 def main():
+    sys.path[1:1] = [str(fake_gpu.ROOT / "tests" / "torch"), str(fake_gpu.ROOT / "python")]
     chosen = options()
     fake_gpu.load(chosen.stand_in)
     import torch
