@@ -15,6 +15,14 @@ namespace {
 
 constexpr TorchPoolId kNobodys{0, 0};
 
+// As guarded(), for a body that has a status itself.
+template <class Body>
+vdnn_status guarded_status(const Body& body) noexcept {
+  vdnn_status status = VDNN_OK;
+  const vdnn_status thrown = guarded([&] { status = body(); });
+  return thrown == VDNN_OK ? status : thrown;
+}
+
 enum class Vacancy : std::uint8_t { kInUse, kCached, kEmpty };
 
 Vacancy vacancy_of(vdnn_allocator* allocator) {
@@ -183,7 +191,7 @@ void TorchAllocator::drop_unused(Gpu& gpu) {
 
 void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream, vdnn_status* status) noexcept {
   void* block = nullptr;
-  const vdnn_status found = guarded([&] {
+  const vdnn_status found = guarded_status([&] {
     if (bytes < 0) {
       throw InvalidArgument("a block of " + std::to_string(bytes) + " bytes");
     }
@@ -198,7 +206,7 @@ void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream, vdn
 }
 
 void TorchAllocator::give_back(void* block) noexcept {
-  guarded([&] {
+  guarded_status([&] {
     if (block == nullptr) {
       return VDNN_OK;
     }
@@ -229,7 +237,7 @@ void TorchAllocator::give_back(void* block) noexcept {
 }
 
 void TorchAllocator::used_on(void* block, void* stream) noexcept {
-  guarded([&] {
+  guarded_status([&] {
     if (block == nullptr) {
       return VDNN_OK;
     }
@@ -269,7 +277,7 @@ void TorchAllocator::forget_missed_readers(void* block) {
 
 void* TorchAllocator::base_of(void* block, std::size_t* bytes) noexcept {
   std::uint64_t found = 0;
-  const vdnn_status status = guarded([&] {
+  const vdnn_status status = guarded_status([&] {
     const std::shared_ptr<Pool> pool = owner_of(block);
     if (pool == nullptr) {
       refuse_block();
@@ -283,7 +291,7 @@ void* TorchAllocator::base_of(void* block, std::size_t* bytes) noexcept {
 }
 
 void TorchAllocator::empty_caches() noexcept {
-  guarded([&] {
+  guarded_status([&] {
     for (Gpu* const gpu : gpus()) {
       trim(*gpu);
       drop_unused(*gpu);
@@ -294,7 +302,7 @@ void TorchAllocator::empty_caches() noexcept {
 
 template <class Change>
 vdnn_status TorchAllocator::change_budget(int device, const Change& change) noexcept {
-  return guarded([&] {
+  return guarded_status([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
     if (std::ranges::any_of(of.pools, [](const auto& pool) { return pool->allocator != nullptr; })) {
@@ -324,7 +332,7 @@ vdnn_status TorchAllocator::set_budget(std::uint64_t bytes, int device) noexcept
 }
 
 void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept {
-  guarded([&] {
+  guarded_status([&] {
     if (id == kNobodys || !filter) {
       throw InvalidArgument("a pool of one's own has a number and a filter of streams");
     }
@@ -339,7 +347,7 @@ void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter)
 }
 
 void TorchAllocator::end(int device, TorchPoolId id) noexcept {
-  guarded([&] {
+  guarded_status([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
     const std::shared_ptr<Pool> pool = find(of, id);
@@ -352,7 +360,7 @@ void TorchAllocator::end(int device, TorchPoolId id) noexcept {
 }
 
 void TorchAllocator::release(int device, TorchPoolId id) noexcept {
-  guarded([&] {
+  guarded_status([&] {
     Gpu& of = gpu(device);
     {
       const std::lock_guard lock(of.mutex);
@@ -367,8 +375,25 @@ void TorchAllocator::release(int device, TorchPoolId id) noexcept {
   });
 }
 
+std::uint64_t TorchAllocator::allocated_bytes(int device) noexcept {
+  std::uint64_t bytes = 0;
+  guarded_status([&] {
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    for (const std::shared_ptr<Pool>& pool : of.pools) {
+      vdnn_allocator_statistics found{.version = VDNN_ALLOCATOR_VERSION};
+      if (pool->allocator != nullptr &&
+          vdnn_allocator_get_statistics(pool->allocator.get(), &found) == VDNN_OK) {
+        bytes += found.all.allocated.current;
+      }
+    }
+    return VDNN_OK;
+  });
+  return bytes;
+}
+
 vdnn_status TorchAllocator::statistics(int device, vdnn_allocator_statistics* statistics) noexcept {
-  return guarded([&] {
+  return guarded_status([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
     return vdnn_allocator_get_statistics(shared_pool(of, device)->allocator.get(), statistics);

@@ -68,6 +68,10 @@ void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id) {
   allocator().release(device, id);
 }
 
+std::uint64_t vdnn_torch_allocated_bytes(int device) {
+  return allocator().allocated_bytes(device);
+}
+
 vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics) {
   return allocator().statistics(device, statistics);
 }

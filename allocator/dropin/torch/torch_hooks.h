@@ -33,7 +33,9 @@ VDNN_TORCH_HOOK void vdnn_torch_begin_allocate_to_pool(int device, vdnn::TorchPo
                                                        vdnn::TorchStreamFilter filter);
 VDNN_TORCH_HOOK void vdnn_torch_end_allocate_to_pool(int device, vdnn::TorchPoolId id);
 VDNN_TORCH_HOOK void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id);
-// PyTorch has no hook for it: what torch.cuda.memory_stats() would say.
+// Likewise: what torch.cuda.memory_allocated() would say.
+VDNN_TORCH_HOOK std::uint64_t vdnn_torch_allocated_bytes(int device);
+// Likewise: what torch.cuda.memory_stats() would say.
 VDNN_TORCH_HOOK vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics);
 // Why a call of this thread failed.
 VDNN_TORCH_HOOK const char* vdnn_torch_last_error();

@@ -160,6 +160,21 @@ TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
   torch_.give_back(block);
 }
 
+TEST_F(TorchAllocatorTest, AllocatedBytesAreThoseOfAllPoolsOfTheGpu) {
+  EXPECT_EQ(torch_.allocated_bytes(0), 0U);
+  void* const block = torch_.allocate(kMiB, 0, one_);
+  torch_.begin(0, kGraph, [this](void* stream) { return stream == other_; });
+  void* const of_graph = torch_.allocate(2 * kMiB, 0, other_);
+  EXPECT_EQ(torch_.allocated_bytes(0), 3 * kMiB);
+  EXPECT_EQ(torch_.allocated_bytes(1), 0U);
+  EXPECT_EQ(torch_.allocated_bytes(7), 0U);
+  torch_.give_back(block);
+  EXPECT_EQ(torch_.allocated_bytes(0), 2 * kMiB);
+  torch_.end(0, kGraph);
+  torch_.give_back(of_graph);
+  torch_.release(0, kGraph);
+}
+
 TEST_F(TorchAllocatorTest, ABudgetInBytesGoesBeforeTheFraction) {
   EXPECT_EQ(torch_.set_budget(kBudget / 4, 0), VDNN_OK);
   torch_.set_memory_fraction(0.5, 0);

@@ -1,0 +1,97 @@
+"""PyTorch's GPU memory from vdnn's pools: libvdnn_torch.so as PyTorch's pluggable allocator (docs/allocator.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+
+import torch
+
+from ._sizes import parse_size
+
+ENVIRONMENT = "VDNN_TORCH_LIBRARY"
+
+# PyTorch's setters and the functions of the library.
+_HOOKS = {
+    "set_init_fn": "init",
+    "set_reset_fn": "reset",
+    "set_memory_fraction_fn": "set_memory_fraction",
+    "set_base_alloc_fn": "get_base_allocation",
+    "set_record_stream_fn": "record_stream",
+    "set_begin_allocate_to_pool": "begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn": "end_allocate_to_pool",
+    "set_release_pool": "release_pool",
+}
+
+_library: ctypes.CDLL | None = None
+_budget: int | None = None
+
+
+def library_path() -> pathlib.Path:
+    """Where libvdnn_torch.so is: named by VDNN_TORCH_LIBRARY, else beside this file, as in a wheel."""
+    if named := os.environ.get(ENVIRONMENT):
+        return pathlib.Path(named)
+    return pathlib.Path(__file__).parent / "lib" / "libvdnn_torch.so"
+
+
+def _load() -> ctypes.CDLL:
+    path = library_path()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise RuntimeError(f"vdnn.torch.use_pool(): {error}; {ENVIRONMENT} names another libvdnn_torch.so") from error
+    library.vdnn_torch_last_error.restype = ctypes.c_char_p
+    library.vdnn_torch_set_budget.argtypes = [ctypes.c_uint64, ctypes.c_int]
+    library.vdnn_torch_allocated_bytes.argtypes = [ctypes.c_int]
+    library.vdnn_torch_allocated_bytes.restype = ctypes.c_uint64
+    return library
+
+
+def _set_budget(library: ctypes.CDLL, budget: int) -> None:
+    for device in range(torch.cuda.device_count()):
+        if library.vdnn_torch_set_budget(budget, device) != 0:
+            raise RuntimeError(library.vdnn_torch_last_error().decode())
+
+
+def _plug_in(library: ctypes.CDLL) -> None:
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(library._name, "vdnn_torch_malloc", "vdnn_torch_free")
+    hooks = allocator.allocator()
+    for setter, name in _HOOKS.items():
+        function = getattr(library, f"vdnn_torch_{name}")
+        getattr(hooks, setter)(ctypes.cast(function, ctypes.c_void_p).value)
+    torch.cuda.memory.change_current_allocator(allocator)
+
+
+def use_pool(budget: int | str | None = None) -> None:
+    """From now on PyTorch's GPU memory is of vdnn's pools, one for each GPU.
+
+    budget: for all memory of a GPU ("10GiB", or bytes); None: what the GPU has. vdnn.torch.enable() takes it for its own
+        where it is given none. A request beyond it raises torch.OutOfMemoryError.
+
+    Has to come before the first tensor on a GPU, and lasts as long as the process. Raises RuntimeError if it comes too late,
+    ValueError and TypeError for a budget that cannot be.
+    """
+    global _library, _budget
+    bytes_wanted = None if budget is None else parse_size(budget, "budget")
+    if bytes_wanted == 0:
+        raise ValueError("budget is 0: a pool needs memory")
+    if _library is not None:
+        raise RuntimeError("vdnn.torch.use_pool() was called already; the pools last as long as the process")
+    library = _load()
+    if bytes_wanted is not None:
+        _set_budget(library, bytes_wanted)
+    _plug_in(library)
+    _library, _budget = library, bytes_wanted
+
+
+def budget() -> int | None:
+    """Of the pools, in bytes; None without one."""
+    return _budget
+
+
+def bytes_in_use(device: int) -> int:
+    """By tensors on the GPU, whoever allocates. PyTorch's own figure does not know of allocators that are plugged in."""
+    if _library is not None:
+        return _library.vdnn_torch_allocated_bytes(device)
+    return torch.cuda.memory_allocated(device)
