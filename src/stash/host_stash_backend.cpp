@@ -1,9 +1,6 @@
 // The host as a device: work of the calling thread is done when it is recorded, so that its events are
 // reached from the start, and its waits are the thread's own.
 
-#include <sys/mman.h>
-
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -93,11 +90,11 @@ struct HostEvent {
 class HostStashBackend final : public StashBackend {
  public:
   explicit HostStashBackend(std::optional<std::uint64_t> delay_seed)
-      : blocks_("host", host_memory_bytes(), Mapping::Kind::kTouched),
+      : blocks_("cpu", host_memory_bytes(), Mapping::Kind::kTouched),
         offload_("vdnn offload", delay_seed),
         prefetch_("vdnn prefetch", delay_seed ? std::optional(*delay_seed + 1) : std::nullopt) {}
 
-  std::string name() const override { return "host"; }
+  std::string name() const override { return "cpu"; }
   // Addresses of ours, which no stream of the caller's can be.
   StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
   StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }

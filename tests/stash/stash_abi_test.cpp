@@ -1,0 +1,343 @@
+// The stash's interface in C: what it refuses, what it answers, after fork(), and where the heap is
+// exhausted.
+
+#include "src/stash/stash_abi.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fakes/fake_cuda.h"
+#include "fakes/heap.h"
+#include "src/stash/cuda_stash_backend.h"
+#include "tests/report/json_schema.h"
+#include "tests/stash/stash_program_c.h"
+
+namespace vdnn::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct DestroyStash {
+  void operator()(vdnn_stash* stash) const { EXPECT_EQ(vdnn_stash_destroy(stash), VDNN_OK); }
+};
+using OwnedStash = std::unique_ptr<vdnn_stash, DestroyStash>;
+
+vdnn_stash_options options(std::uint64_t budget_bytes = 0) {
+  vdnn_stash_options result;
+  EXPECT_EQ(vdnn_stash_options_init(&result, VDNN_STASH_VERSION), VDNN_OK);
+  result.budget_bytes = budget_bytes;
+  return result;
+}
+
+OwnedStash make_stash(const vdnn_stash_options& with = options()) {
+  vdnn_stash* stash = nullptr;
+  EXPECT_EQ(vdnn_stash_create(&with, &stash), VDNN_OK) << vdnn_last_error();
+  return OwnedStash(stash);
+}
+
+vdnn_stash_statistics statistics_of(vdnn_stash* stash) {
+  vdnn_stash_statistics result;
+  EXPECT_EQ(vdnn_stash_statistics_init(&result, VDNN_STASH_VERSION), VDNN_OK);
+  EXPECT_EQ(vdnn_stash_get_statistics(stash, &result), VDNN_OK);
+  return result;
+}
+
+struct Put {
+  vdnn_status status = VDNN_OK;
+  vdnn_stash_handle handle = 0;
+  std::uint32_t answer = 0;
+};
+Put put(vdnn_stash* stash, const std::vector<char>& bytes, std::uint64_t storage = 1) {
+  Put result;
+  result.status = vdnn_stash_put(stash, bytes.data(), bytes.size(), nullptr, storage, 0, 0, 0, &result.handle,
+                                 &result.answer);
+  return result;
+}
+
+// --- programs in C -----------------------------------------------------------------------------------------
+
+TEST(StashAbi, ServesAProgramInC) {
+  for (const std::uint64_t budget : {0, 1, 2500, 100000}) {
+    const OwnedStash stash = make_stash(options(budget));
+    EXPECT_STREQ(run_stash_program(stash.get()), nullptr) << budget;
+    const vdnn_stash_statistics statistics = statistics_of(stash.get());
+    EXPECT_EQ(statistics.puts, 12U);
+    EXPECT_EQ(statistics.live_handles, 0U);
+    EXPECT_EQ(statistics.steps, 3U);
+    EXPECT_EQ(statistics.left == 0, budget == 100000);
+  }
+}
+
+TEST(StashAbi, AStashOnTheHostHasNoStreams) {
+  const OwnedStash stash = make_stash();
+  int any = 0;
+  void* offload = &any;
+  void* prefetch = &any;
+  EXPECT_EQ(vdnn_stash_streams(stash.get(), &offload, &prefetch), VDNN_OK);
+  EXPECT_EQ(offload, nullptr);
+  EXPECT_EQ(prefetch, nullptr);
+}
+
+TEST(StashAbi, AStashOfAGpuHasTwo) {
+  const auto cuda = std::make_shared<FakeCuda>();
+  vdnn_stash* stash = nullptr;
+  ASSERT_EQ(create_stash(make_cuda_stash_backend(0, cuda), nullptr, &stash), VDNN_OK);
+  void* offload = nullptr;
+  void* prefetch = nullptr;
+  EXPECT_EQ(vdnn_stash_streams(stash, &offload, &prefetch), VDNN_OK);
+  EXPECT_TRUE(offload != nullptr && prefetch != nullptr && offload != prefetch);
+  EXPECT_EQ(vdnn_stash_destroy(stash), VDNN_OK);
+  EXPECT_THAT(cuda->leaks(), IsEmpty());
+}
+
+// --- what is refused ---------------------------------------------------------------------------------------
+
+void expect_refused(const vdnn_stash_options& wrong, const std::string& why) {
+  vdnn_stash* stash = nullptr;
+  EXPECT_EQ(vdnn_stash_create(&wrong, &stash), VDNN_INVALID_ARGUMENT);
+  EXPECT_EQ(stash, nullptr);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr(why));
+}
+
+TEST(StashAbi, RefusesOptionsThatCannotBe) {
+  vdnn_stash_options wrong = options();
+  wrong.version = VDNN_STASH_VERSION + 1;
+  expect_refused(wrong, "version 2 is not known");
+  wrong = options();
+  wrong.device = -2;
+  expect_refused(wrong, "there is no device -2");
+  wrong = options();
+  wrong.release_at_put = 2;
+  expect_refused(wrong, "release_at_put is 2");
+  wrong = options();
+  wrong.reserved = 1;
+  expect_refused(wrong, "reserved is 1");
+  wrong = options();
+  wrong.device = 0;
+  wrong.delay_seed = 1;
+  expect_refused(wrong, "delay_seed is for a stash on the host");
+}
+
+TEST(StashAbi, RefusesNullPointers) {
+  const OwnedStash owned = make_stash();
+  vdnn_stash* const stash = owned.get();
+  const std::vector<char> bytes(10);
+  vdnn_stash_handle handle = 0;
+  std::uint32_t number = 0;
+  std::uint64_t size = 0;
+  void* stream = nullptr;
+  const vdnn_status statuses[] = {
+      vdnn_stash_options_init(nullptr, VDNN_STASH_VERSION),
+      vdnn_stash_create(nullptr, nullptr),
+      vdnn_stash_streams(nullptr, &stream, &stream),
+      vdnn_stash_streams(stash, nullptr, &stream),
+      vdnn_stash_streams(stash, &stream, nullptr),
+      vdnn_stash_put(nullptr, bytes.data(), 10, nullptr, 1, 0, 0, 0, &handle, &number),
+      vdnn_stash_put(stash, nullptr, 10, nullptr, 1, 0, 0, 0, &handle, &number),
+      vdnn_stash_put(stash, bytes.data(), 10, nullptr, 1, 0, 0, 0, nullptr, &number),
+      vdnn_stash_put(stash, bytes.data(), 10, nullptr, 1, 0, 0, 0, &handle, nullptr),
+      vdnn_stash_leaving(stash, nullptr, 1, &number),
+      vdnn_stash_leaving(stash, &handle, 1, nullptr),
+      vdnn_stash_leave(stash, 1, nullptr, nullptr),
+      vdnn_stash_stay(nullptr, 1),
+      vdnn_stash_released(stash, nullptr, nullptr, 1, &number),
+      vdnn_stash_released(stash, nullptr, &handle, 1, nullptr),
+      vdnn_stash_read(stash, 1, nullptr, 0, 0, nullptr),
+      vdnn_stash_fetches(stash, 1, nullptr, &size, 1, &number),
+      vdnn_stash_fetches(stash, 1, &handle, nullptr, 1, &number),
+      vdnn_stash_fetches(stash, 1, &handle, &size, 1, nullptr),
+      vdnn_stash_fetch(stash, 1, nullptr, nullptr),
+      vdnn_stash_ready(nullptr, 1, nullptr),
+      vdnn_stash_drop(nullptr, 1),
+      vdnn_stash_end_step(nullptr),
+      vdnn_stash_forget(nullptr),
+      vdnn_stash_statistics_init(nullptr, VDNN_STASH_VERSION),
+      vdnn_stash_get_statistics(stash, nullptr),
+      vdnn_stash_learned_step(stash, nullptr, 0, nullptr),
+      vdnn_stash_learned_step(stash, nullptr, 1, &size)};
+  EXPECT_THAT(statuses, ::testing::Each(VDNN_INVALID_ARGUMENT));
+  EXPECT_EQ(statistics_of(stash).puts, 0U);
+  EXPECT_EQ(vdnn_stash_destroy(nullptr), VDNN_OK);
+}
+
+TEST(StashAbi, RefusesHandlesThatAreNotAlive) {
+  const OwnedStash stash = make_stash();
+  std::uint32_t answer = 0;
+  EXPECT_EQ(vdnn_stash_read(stash.get(), 7, nullptr, 0, 0, &answer), VDNN_INVALID_ARGUMENT);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("the stash has no handle 7"));
+  const std::vector<char> bytes(10);
+  const Put saved = put(stash.get(), bytes);
+  EXPECT_EQ(vdnn_stash_read(stash.get(), saved.handle, nullptr, 0, 2, &answer), VDNN_INVALID_ARGUMENT);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("held is 2"));
+  EXPECT_EQ(vdnn_stash_drop(stash.get(), saved.handle), VDNN_OK);
+  EXPECT_EQ(vdnn_stash_drop(stash.get(), saved.handle), VDNN_INVALID_ARGUMENT);
+}
+
+// --- the learned step --------------------------------------------------------------------------------------
+
+std::string learned_step(vdnn_stash* stash) {
+  std::uint64_t needed = 0;
+  EXPECT_EQ(vdnn_stash_learned_step(stash, nullptr, 0, &needed), VDNN_OK) << vdnn_last_error();
+  std::string text(needed, ' ');
+  EXPECT_EQ(vdnn_stash_learned_step(stash, text.data(), text.size(), &needed), VDNN_OK);
+  EXPECT_EQ(text.back(), '\0');
+  text.pop_back();
+  return text;
+}
+
+TEST(StashAbi, TheLearnedStepIsJsonOfItsSchema) {
+  const OwnedStash stash = make_stash(options(2500));
+  std::uint64_t needed = 0;
+  EXPECT_EQ(vdnn_stash_learned_step(stash.get(), nullptr, 0, &needed), VDNN_INVALID_ARGUMENT);
+  EXPECT_THAT(vdnn_last_error(), HasSubstr("has learned no step yet"));
+  ASSERT_STREQ(run_stash_program(stash.get()), nullptr);
+  const Json step = Json::parse(learned_step(stash.get()));
+  EXPECT_THAT(
+      SchemaCheck::errors(read_json(std::string(VDNN_DOCS_DIRECTORY) + "/learned_step.schema.json"), step),
+      IsEmpty());
+  ASSERT_EQ(step["events"].size(), 8U);
+  EXPECT_EQ(step["events"][0]["save"], 1000);
+  EXPECT_EQ(step["events"][4]["read"], 3);
+  // As though nothing had left.
+  EXPECT_EQ(step["events"][3]["in_use_bytes"], 4000);
+  EXPECT_EQ(step["events"][7]["in_use_bytes"], 1000);
+  EXPECT_EQ(step["peak_bytes"], 4000);
+}
+
+// --- fork() ------------------------------------------------------------------------------------------------
+
+// What a child finds that goes on with its parent's stash, as data loaders' do: 0 if all is as the header
+// says.
+int in_child(vdnn_stash* stash, vdnn_stash_handle handle) {
+  std::uint32_t answer = 0;
+  vdnn_stash_statistics statistics{.version = VDNN_STASH_VERSION};
+  return (vdnn_stash_read(stash, handle, nullptr, 0, 0, &answer) == VDNN_INVALID_ARGUMENT ? 0 : 1) +
+         (vdnn_stash_get_statistics(stash, &statistics) == VDNN_INVALID_ARGUMENT ? 0 : 2) +
+         (vdnn_stash_drop(stash, handle) == VDNN_OK ? 0 : 4) + (vdnn_stash_destroy(stash) == VDNN_OK ? 0 : 8);
+}
+
+TEST(StashAbi, AfterForkTheStashIsTheParents) {
+  vdnn_stash_options slow = options();
+  slow.delay_seed = 1;
+  const OwnedStash stash = make_stash(slow);
+  const std::vector<char> bytes(1000, 'x');
+  const Put saved = put(stash.get(), bytes);
+  ASSERT_EQ(saved.answer & VDNN_STASH_VERDICT, VDNN_STASH_LEAVES);
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    _exit(in_child(stash.get(), saved.handle));
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(statistics_of(stash.get()).live_handles, 1U);
+  EXPECT_EQ(vdnn_stash_drop(stash.get(), saved.handle), VDNN_OK);
+}
+
+// --- the heap ----------------------------------------------------------------------------------------------
+
+// Three steps in which one allocation of the heap is refused. What failed has changed nothing: it is
+// repeated.
+class StarvedProgram {
+ public:
+  explicit StarvedProgram(std::uint64_t fail_at) : fail_at_(fail_at) {}
+
+  void run() {
+    const OwnedStash stash = make_stash();
+    for (int step = 0; step < 3; ++step) {
+      std::vector<vdnn_stash_handle> handles;
+      for (std::size_t i = 0; i < sources_.size(); ++i) {
+        handles.push_back(save(stash.get(), i));
+      }
+      for (std::size_t i = sources_.size(); i-- > 0;) {
+        read(stash.get(), handles[i], i);
+      }
+    }
+    EXPECT_EQ(statistics_of(stash.get()).live_handles, 0U);
+  }
+  std::uint64_t allocations() const { return allocations_; }
+  int failures() const { return failures_; }
+
+ private:
+  template <class Call>
+  vdnn_status counted(const Call& call) {
+    const HeapFailure failure(allocations_ >= fail_at_ ? 0 : fail_at_ - allocations_);
+    const vdnn_status status = call();
+    allocations_ += failure.allocations();
+    return status;
+  }
+  template <class Call>
+  void insist(const Call& call) {
+    vdnn_status status = counted(call);
+    if (status != VDNN_OK) {
+      EXPECT_EQ(status, VDNN_NO_HOST_MEMORY) << vdnn_last_error();
+      ++failures_;
+      status = counted(call);
+    }
+    EXPECT_EQ(status, VDNN_OK) << vdnn_last_error();
+  }
+
+  vdnn_stash_handle save(vdnn_stash* stash, std::size_t index) {
+    vdnn_stash_handle handle = 0;
+    std::uint32_t answer = 0;
+    const std::vector<char>& source = sources_[index];
+    insist([&] {
+      return vdnn_stash_put(stash, source.data(), source.size(), nullptr, index, 0, 0, 0, &handle, &answer);
+    });
+    std::vector<vdnn_stash_handle> released(sources_.size());
+    std::uint32_t count = 0;
+    insist([&] { return vdnn_stash_released(stash, nullptr, released.data(), 4, &count); });
+    return handle;
+  }
+
+  void read(vdnn_stash* stash, vdnn_stash_handle handle, std::size_t index) {
+    std::uint32_t answer = 0;
+    insist([&] { return vdnn_stash_read(stash, handle, nullptr, 0, 0, &answer); });
+    if ((answer & VDNN_STASH_MISSING) != 0) {
+      std::vector<char> target(sources_[index].size());
+      insist([&] { return vdnn_stash_fetch(stash, handle, target.data(), nullptr); });
+      insist([&] { return vdnn_stash_ready(stash, handle, nullptr); });
+      EXPECT_EQ(target, sources_[index]);
+    }
+    // The handle is gone, whatever was refused when the step was learned.
+    const vdnn_status dropped = counted([&] { return vdnn_stash_drop(stash, handle); });
+    EXPECT_TRUE(dropped == VDNN_OK || dropped == VDNN_NO_HOST_MEMORY);
+    failures_ += dropped == VDNN_OK ? 0 : 1;
+  }
+
+  const std::uint64_t fail_at_;
+  std::uint64_t allocations_ = 0;
+  int failures_ = 0;
+  const std::vector<std::vector<char>> sources_{std::vector<char>(1000, 'a'), std::vector<char>(1000, 'b'),
+                                                std::vector<char>(2000, 'c'), std::vector<char>(500, 'd')};
+};
+
+TEST(StashAbi, EveryAllocationOfTheHeapIsRefusedInTurn) {
+  int failures = 0;
+  std::uint64_t fail_at = 0;
+  std::uint64_t allocations = 0;
+  do {
+    StarvedProgram program(++fail_at);
+    program.run();
+    failures += program.failures();
+    allocations = program.allocations();
+    if (HasFailure()) {
+      FAIL() << "at allocation " << fail_at;
+    }
+  } while (fail_at <= allocations);
+  EXPECT_GT(failures, 50);
+}
+
+}  // namespace
+}  // namespace vdnn::testing

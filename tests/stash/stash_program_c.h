@@ -1,0 +1,15 @@
+#pragma once
+// A program in C that saves tensors through a stash on the host.
+
+#include "vdnn/stash.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Three steps. Null, or what was not as it should be.
+const char* run_stash_program(vdnn_stash* stash);
+
+#ifdef __cplusplus
+}
+#endif
