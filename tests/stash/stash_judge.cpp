@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "fakes/fake_cuda.h"
 #include "src/stash/cuda_stash_backend.h"
 #include "tests/stash/failing_stash_backend.h"
+#include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
@@ -20,15 +22,46 @@ namespace {
 
 constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 20;
 
-class SimStashJudge final : public StashJudge {
- public:
-  SimStashJudge(std::uint64_t seed, bool by_order) : device_(make_device(seed, by_order)) {
-    arena_ = device_->reserve(kArenaBytes);
-    device_->commit(arena_);
+std::vector<Access> accesses_of(const std::vector<JudgedAccess>& accesses) {
+  std::vector<Access> result;
+  for (const JudgedAccess& each : accesses) {
+    result.push_back({.range = each.range, .version = each.version});
   }
+  return result;
+}
 
+// Work over real bytes: fills ranges with words that name their contents, and says what it finds in others.
+class Words {
+ public:
+  static void fill(const std::vector<JudgedAccess>& writes) {
+    for (const JudgedAccess& each : writes) {
+      std::fill_n(pointer_to<std::uint64_t>(each.range.begin), words_of(each.range), each.version);
+    }
+  }
+  void check(const std::string& name, const std::vector<JudgedAccess>& reads) {
+    for (const JudgedAccess& each : reads) {
+      const auto* const words = pointer_to<const std::uint64_t>(each.range.begin);
+      const auto is_expected = [&](std::uint64_t word) { return word == each.version; };
+      if (!std::all_of(words, words + words_of(each.range), is_expected)) {
+        const std::lock_guard lock(mutex_);
+        wrong_.push_back(name + " read other contents than " + std::to_string(each.version));
+      }
+    }
+  }
+  std::vector<std::string> take_wrong() { return std::exchange(wrong_, {}); }
+
+ private:
+  static std::uint64_t words_of(AddressRange range) { return range.bytes / sizeof(std::uint64_t); }
+
+  std::mutex mutex_;
+  std::vector<std::string> wrong_;
+};
+
+// The streams of a Device. Calls of the stash's backend are made to fail.
+class DeviceStashJudge : public StashJudge {
+ public:
   std::unique_ptr<StashBackend> make_backend() override {
-    return std::make_unique<FailingStashBackend>(make_stash_backend(*device_), faults_);
+    return std::make_unique<FailingStashBackend>(make_stash_backend(device_), faults_);
   }
   StreamHandle stream(std::size_t index) const override {
     return stream_handle(static_cast<StreamId>(index));
@@ -37,28 +70,63 @@ class SimStashJudge final : public StashJudge {
   void work(StreamHandle stream, const std::string& name, const std::vector<JudgedAccess>& reads,
             const std::vector<JudgedAccess>& writes) override {
     names_.push_back(std::make_unique<std::string>(name));
-    device_->submit(number_of(stream), {.name = *names_.back(),
-                                        .reads = accesses_of(reads),
-                                        .writes = accesses_of(writes),
-                                        .cost = {},
-                                        .run = {}});
+    const auto run = [this, name, reads, writes](void*) {
+      words_.check(name, reads);
+      Words::fill(writes);
+    };
+    device_.submit(number_of(stream), {.name = *names_.back(),
+                                       .reads = accesses_of(reads),
+                                       .writes = accesses_of(writes),
+                                       .cost = {},
+                                       .run = run});
   }
   void order(StreamHandle later, StreamHandle earlier) override {
-    device_->wait(number_of(later), device_->frontier(number_of(earlier)));
+    device_.wait(number_of(later), device_.frontier(number_of(earlier)));
   }
-  bool is_done(StreamHandle stream) override {
-    return device_->reached(device_->frontier(number_of(stream)));
-  }
+  bool is_done(StreamHandle stream) override { return device_.reached(device_.frontier(number_of(stream))); }
   void fail_call(std::uint64_t nth) override { faults_.fail_at = faults_.calls + nth; }
   std::uint64_t calls() const override { return faults_.calls; }
   std::vector<std::string> finish() override {
-    device_->synchronize_all();
-    std::vector<std::string> found;
-    for (const SimFinding& finding : device_->findings()) {
-      found.push_back(finding.text);
+    device_.synchronize_all();
+    std::vector<std::string> found = words_.take_wrong();
+    if (device_.counters().pinned_bytes != 0) {
+      found.push_back(std::to_string(device_.counters().pinned_bytes) + " bytes are page-locked");
     }
-    if (device_->counters().pinned_bytes != 0) {
-      found.push_back(std::to_string(device_->counters().pinned_bytes) + " bytes are page-locked");
+    return found;
+  }
+
+ protected:
+  explicit DeviceStashJudge(Device& device) : device_(device), arena_(device.reserve(kArenaBytes)) {
+    device.commit(arena_);
+  }
+
+ private:
+  static StreamId number_of(StreamHandle stream) {
+    return static_cast<StreamId>(reinterpret_cast<std::uintptr_t>(stream) - 1);
+  }
+
+  Device& device_;
+  const AddressRange arena_;
+  std::vector<std::unique_ptr<std::string>> names_;  // of work that may be in flight
+  Words words_;
+  StashFaults faults_;
+};
+
+template <class DeviceType>
+struct OwnDevice {
+  std::unique_ptr<DeviceType> owned;
+};
+
+// `sim` runs no work: it checks what is declared.
+class SimStashJudge final : private OwnDevice<SimDevice>, public DeviceStashJudge {
+ public:
+  SimStashJudge(std::uint64_t seed, bool by_order)
+      : OwnDevice{make_device(seed, by_order)}, DeviceStashJudge(*owned) {}
+
+  std::vector<std::string> finish() override {
+    std::vector<std::string> found = DeviceStashJudge::finish();
+    for (const SimFinding& finding : owned->findings()) {
+      found.push_back(finding.text);
     }
     return found;
   }
@@ -72,21 +140,23 @@ class SimStashJudge final : public StashJudge {
     options.order_seed = by_order ? std::optional(seed) : std::nullopt;
     return make_sim_with_streams(options, kStreams);
   }
-  static std::vector<Access> accesses_of(const std::vector<JudgedAccess>& accesses) {
-    std::vector<Access> result;
-    for (const JudgedAccess& each : accesses) {
-      result.push_back({.range = each.range, .version = each.version});
-    }
-    return result;
-  }
-  static StreamId number_of(StreamHandle stream) {
-    return static_cast<StreamId>(reinterpret_cast<std::uintptr_t>(stream) - 1);
-  }
+};
 
-  const std::unique_ptr<SimDevice> device_;
-  AddressRange arena_;
-  std::vector<std::unique_ptr<std::string>> names_;  // of work that may be in flight
-  StashFaults faults_;
+class CpuStashJudge final : private OwnDevice<Device>, public DeviceStashJudge {
+ public:
+  explicit CpuStashJudge(std::uint64_t seed) : OwnDevice{make_device(seed)}, DeviceStashJudge(*owned) {}
+
+ private:
+  static std::unique_ptr<Device> make_device(std::uint64_t seed) {
+    CpuDeviceOptions options;
+    options.budget_bytes = 2 * kArenaBytes;
+    options.delay_seed = seed;
+    auto device = make_cpu_device(options);
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      device->create_stream("stream " + std::to_string(i));
+    }
+    return device;
+  }
 };
 
 class CudaStashJudge final : public StashJudge {
@@ -108,11 +178,11 @@ class CudaStashJudge final : public StashJudge {
   AddressRange arena() const override { return arena_; }
   void work(StreamHandle stream, const std::string& name, const std::vector<JudgedAccess>& reads,
             const std::vector<JudgedAccess>& writes) override {
-    const std::vector<Access> read = ranges_of(reads);
-    const std::vector<Access> written = ranges_of(writes);
+    const std::vector<Access> read = accesses_of(reads);
+    const std::vector<Access> written = accesses_of(writes);
     const auto kernel = [this, name, reads, writes] {
-      std::ranges::for_each(reads, [&](const JudgedAccess& each) { check(name, each); });
-      std::ranges::for_each(writes, fill);
+      words_.check(name, reads);
+      Words::fill(writes);
     };
     insist(
         [&] { return FakeCuda::launch(stream, kernel, {.name = name, .reads = read, .writes = written}); });
@@ -134,7 +204,7 @@ class CudaStashJudge final : public StashJudge {
     for (const CudaStream stream : streams_) {
       insist([&] { return cuda_->stream_destroy(stream); });
     }
-    std::vector<std::string> found = std::exchange(wrong_, {});
+    std::vector<std::string> found = words_.take_wrong();
     for (const SimFinding& finding : cuda_->findings()) {
       found.push_back(finding.text);
     }
@@ -152,42 +222,37 @@ class CudaStashJudge final : public StashJudge {
       throw std::logic_error("a call of the program failed twice");
     }
   }
-  static std::vector<Access> ranges_of(const std::vector<JudgedAccess>& accesses) {
-    std::vector<Access> result;
-    for (const JudgedAccess& each : accesses) {
-      result.push_back({.range = each.range});
-    }
-    return result;
-  }
-  static void fill(const JudgedAccess& access) {
-    std::fill_n(pointer_to<std::uint64_t>(access.range.begin), access.range.bytes / sizeof(std::uint64_t),
-                access.version);
-  }
-  void check(const std::string& name, const JudgedAccess& access) {
-    const auto* const words = pointer_to<const std::uint64_t>(access.range.begin);
-    const auto as_expected = [&](std::uint64_t word) { return word == access.version; };
-    if (!std::all_of(words, words + access.range.bytes / sizeof(std::uint64_t), as_expected)) {
-      wrong_.push_back(name + " read other contents than " + std::to_string(access.version));
-    }
-  }
 
   const std::shared_ptr<FakeCuda> cuda_;
   std::array<CudaStream, kStreams> streams_{};
   AddressRange arena_;
-  std::vector<std::string> wrong_;
+  Words words_;
 };
 
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, JudgeKind kind) {
-  return out << (kind == JudgeKind::kSim ? "sim" : "cuda");
+  switch (kind) {
+    case JudgeKind::kSim:
+      return out << "sim";
+    case JudgeKind::kCuda:
+      return out << "cuda";
+    case JudgeKind::kCpu:
+      return out << "cpu";
+  }
+  return out;
 }
 
 std::unique_ptr<StashJudge> make_stash_judge(JudgeKind kind, std::uint64_t seed, bool by_order) {
-  if (kind == JudgeKind::kSim) {
-    return std::make_unique<SimStashJudge>(seed, by_order);
+  switch (kind) {
+    case JudgeKind::kSim:
+      return std::make_unique<SimStashJudge>(seed, by_order);
+    case JudgeKind::kCuda:
+      return std::make_unique<CudaStashJudge>(seed);
+    case JudgeKind::kCpu:
+      return std::make_unique<CpuStashJudge>(seed);
   }
-  return std::make_unique<CudaStashJudge>(seed);
+  throw std::logic_error("no such judge");
 }
 
 }  // namespace vdnn::testing

@@ -1,6 +1,7 @@
 #pragma once
 // Devices that judge the order of a stash's copies and of the program's work: `sim` by its checks of races
-// and versions, the fake CUDA runtime by CUDA's rules and by the bytes that its kernels find.
+// and versions, the fake CUDA runtime by CUDA's rules and by the bytes that its kernels find, `cpu` by bytes
+// alone, with random delays.
 
 #include <cstdint>
 #include <iosfwd>
@@ -48,7 +49,7 @@ class StashJudge {
   virtual std::vector<std::string> finish() = 0;
 };
 
-enum class JudgeKind : std::uint8_t { kSim, kCuda };
+enum class JudgeKind : std::uint8_t { kSim, kCuda, kCpu };
 std::ostream& operator<<(std::ostream& out, JudgeKind kind);
 
 // On `sim`, work is done in a random permitted order if `by_order`, and is checked for races if not.
