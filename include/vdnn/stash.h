@@ -55,7 +55,7 @@ typedef struct vdnn_stash_options {
                             // allocator is vdnn's, and the caller calls vdnn_allocator_used_on() with that
                             // stream), so that a source is let go of with the put; no handle is in
                             // vdnn_stash_released() then
-  uint32_t reserved;        // 0
+  uint32_t timed;           // 1: on a GPU, copies and waits are measured by timed events; on the host always
   uint64_t delay_seed;      // of a stash on the host, for tests: random delays before copies; 0: none
 } vdnn_stash_options;
 
@@ -163,8 +163,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t repeated_steps;            // of these, that repeated a learned one
   uint64_t diverged_steps;            // that began like a learned one and went on differently
   uint64_t plans;                     // made; of a static network one for each kind of step
-  uint64_t copy_nanoseconds;          // that copies took, where it is measured (on the host), else 0
-  uint64_t wait_nanoseconds;          // of these, that the calling thread waited
+  uint64_t copy_nanoseconds;          // that copies took, where they are measured, else 0
+  uint64_t wait_nanoseconds;          // that streams of the caller's waited for copies, likewise
 } vdnn_stash_statistics;
 
 // All that `version` has is 0 but for the version.

@@ -59,12 +59,13 @@ class StashBackend {
   // From the host, on the prefetch stream.
   virtual void copy_in(AddressRange target, AddressRange block, const StashIdentity& contents) = 0;
 
-  // What copies took so far, where the backend measures it, and how long the calling threads waited for them.
+  // What copies took that are known to be done, and how long streams of the caller's waited for them, where
+  // the backend measures it.
   struct Times {
     std::uint64_t copy_nanoseconds = 0;
     std::uint64_t wait_nanoseconds = 0;
   };
-  virtual Times times() const { return {}; }
+  virtual Times times() noexcept { return {}; }
 };
 
 // The streams of `device`, which must outlive the backend; its offload and prefetch streams are made. Sources
@@ -74,8 +75,9 @@ std::unique_ptr<StashBackend> make_stash_backend(Device& device);
 std::uint64_t contents_version(const StashIdentity& contents);
 
 // The streams of a program that uses the GPU `ordinal` by CUDA. Page-locked memory is of the NUMA node beside
-// the GPU. Throws DeviceError where driver, GPU or this library's own CUDA is missing or too old.
-std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal);
+// the GPU. `timed`: copies and waits are measured, by events that cost streams a little. Throws DeviceError
+// where driver, GPU or this library's own CUDA is missing or too old.
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed = false);
 
 // The host is the device: a calling thread stands in for each stream of the caller's, and where a stream
 // would wait the calling thread waits. Two threads make the copies. With `delay_seed`, each copy is preceded

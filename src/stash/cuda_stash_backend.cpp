@@ -1,12 +1,15 @@
 #include "src/stash/cuda_stash_backend.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_pinned_blocks.h"
 #include "streams/cuda/cuda_pool_backend.h"
+#include "streams/cuda/event_pool.h"
 #include "streams/host_memory.h"
 #include "vdnn/size.h"
 
@@ -48,12 +51,104 @@ CudaDeviceInfo info_within(CudaContext& context) {
   return info_of(context, context.ordinal());
 }
 
+// Times of what streams are given, by pairs of events. Calls are made within a scope of the context.
+class Stopwatch {
+ public:
+  // `timed`: else nothing is measured, at no cost.
+  Stopwatch(CudaContext& context, bool timed)
+      : context_(context), events_(context, {.timed = true}), timed_(timed) {}
+
+  // Makes the submission `give()`, which may throw; what the measurement cannot have is left out.
+  template <class Give>
+  void measure(CudaStream stream, std::uint64_t StashBackend::Times::*sum, const Give& give) {
+    EventPool::Event begin = timed_ ? record(stream) : nullptr;
+    give();
+    if (begin) {
+      keep({.begin = std::move(begin), .end = record(stream), .sum = sum});
+    }
+  }
+
+  StashBackend::Times times() noexcept {
+    const std::lock_guard lock(mutex_);
+    settle();
+    return times_;
+  }
+
+ private:
+  struct Span {
+    EventPool::Event begin;
+    EventPool::Event end;
+    std::uint64_t StashBackend::Times::*sum = nullptr;
+  };
+
+  EventPool::Event record(CudaStream stream) noexcept {
+    try {
+      EventPool::Event event = events_.take();
+      const CudaStatus status = context_.api().event_record(event.get(), stream);
+      if (status == CudaStatus::kSuccess) {
+        return event;
+      }
+      context_.forget(status);
+    } catch (...) {
+      // There is no event: this one is not timed.
+    }
+    return nullptr;
+  }
+
+  void keep(Span span) noexcept {
+    constexpr std::size_t kMostUnsettled = 1024;
+    const std::lock_guard lock(mutex_);
+    try {
+      if (span.end) {
+        spans_.push_back(std::move(span));
+      }
+      if (spans_.size() > kMostUnsettled) {
+        settle();
+      }
+    } catch (...) {
+      // Likewise.
+    }
+  }
+
+  // Of what is done. The lock is held.
+  void settle() noexcept {
+    std::erase_if(spans_, [this](const Span& span) {
+      const CudaStatus query = context_.api().event_query(span.end.get());
+      if (query != CudaStatus::kSuccess) {
+        context_.forget(query);
+        return false;
+      }
+      add(span);
+      return true;
+    });
+  }
+
+  void add(const Span& span) noexcept {
+    constexpr double kNanosecondsPerMillisecond = 1e6;
+    float milliseconds = 0;
+    const CudaStatus status =
+        context_.api().event_elapsed_time(milliseconds, span.begin.get(), span.end.get());
+    context_.forget(status);
+    if (status == CudaStatus::kSuccess) {
+      times_.*span.sum += static_cast<std::uint64_t>(milliseconds * kNanosecondsPerMillisecond);
+    }
+  }
+
+  CudaContext& context_;
+  EventPool events_;
+  const bool timed_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<Span> spans_;
+  StashBackend::Times times_;
+};
+
 class CudaStashBackend final : public StashBackend {
  public:
-  CudaStashBackend(int ordinal, const std::shared_ptr<CudaApi>& api)
+  CudaStashBackend(int ordinal, bool timed, const std::shared_ptr<CudaApi>& api)
       : context_(context_of(ordinal, api)),
         events_(make_cuda_pool_backend(ordinal, api)),
         blocks_(*context_, host_memory_bytes(), info_within(*context_).host_node),
+        stopwatch_(*context_, timed),
         offload_(*context_),
         prefetch_(*context_) {}
 
@@ -63,7 +158,14 @@ class CudaStashBackend final : public StashBackend {
 
   bool is_capturing(StreamHandle stream) override { return events_->is_capturing(stream); }
   EventHandle record(StreamHandle stream) override { return events_->record(stream); }
-  void wait(StreamHandle stream, EventHandle event) override { events_->wait(stream, event); }
+  void wait(StreamHandle stream, EventHandle event) override {
+    if (stream == offload_.get() || stream == prefetch_.get()) {
+      events_->wait(stream, event);
+      return;
+    }
+    const CudaContext::Scope scope = context_->enter();
+    stopwatch_.measure(stream, &Times::wait_nanoseconds, [&] { events_->wait(stream, event); });
+  }
   void synchronize(EventHandle event) override { events_->synchronize(event); }
   void release(EventHandle event) noexcept override { events_->release(event); }
   void synchronize_copies() override {
@@ -83,29 +185,37 @@ class CudaStashBackend final : public StashBackend {
     copy(target.begin, block.begin, target.bytes, CopyDirection::kHostToDevice, prefetch_.get());
   }
 
+  Times times() noexcept override {
+    const CudaContext::Scope scope = context_->enter_anyway();
+    return stopwatch_.times();
+  }
+
  private:
   void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CopyDirection direction,
             CudaStream stream) {
     const CudaContext::Scope scope = context_->enter();
-    context_->check(context_->api().memcpy_async(to, from, bytes, direction, stream), "cudaMemcpyAsync",
-                    [bytes] { return format_size(bytes); });
+    stopwatch_.measure(stream, &Times::copy_nanoseconds, [&] {
+      context_->check(context_->api().memcpy_async(to, from, bytes, direction, stream), "cudaMemcpyAsync",
+                      [bytes] { return format_size(bytes); });
+    });
   }
 
   const std::unique_ptr<CudaContext> context_;
   const std::unique_ptr<PoolBackend> events_;
   CudaPinnedBlocks blocks_;
+  Stopwatch stopwatch_;
   OwnStream offload_;
   OwnStream prefetch_;
 };
 
 }  // namespace
 
-std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, std::shared_ptr<CudaApi> api) {
-  return std::make_unique<CudaStashBackend>(ordinal, api);
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed, std::shared_ptr<CudaApi> api) {
+  return std::make_unique<CudaStashBackend>(ordinal, timed, api);
 }
 
-std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal) {
-  return make_cuda_stash_backend(ordinal, make_cuda_api());
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed) {
+  return make_cuda_stash_backend(ordinal, timed, make_cuda_api());
 }
 
 }  // namespace vdnn

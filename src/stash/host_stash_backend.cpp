@@ -141,7 +141,7 @@ class HostStashBackend final : public StashBackend {
     prefetch_.copy(target.begin, block.begin, target.bytes);
   }
 
-  Times times() const override {
+  Times times() noexcept override {
     return {.copy_nanoseconds = offload_.copy_nanoseconds() + prefetch_.copy_nanoseconds(),
             .wait_nanoseconds = wait_nanoseconds_};
   }

@@ -46,7 +46,7 @@ vdnn_stash_options default_stash_options() {
           .ahead_bytes = 0,
           .flight_bytes = 0,
           .release_at_put = defaults.release_at_put ? 1U : 0U,
-          .reserved = 0,
+          .timed = 0,
           .delay_seed = 0};
 }
 
@@ -61,8 +61,8 @@ vdnn_stash_options checked_options(const vdnn_stash_options* options) {
   if (options->release_at_put > 1) {
     throw InvalidArgument("release_at_put is " + std::to_string(options->release_at_put) + ", not 0 or 1");
   }
-  if (options->reserved != 0) {
-    throw InvalidArgument("reserved is " + std::to_string(options->reserved) + ", not 0");
+  if (options->timed > 1) {
+    throw InvalidArgument("timed is " + std::to_string(options->timed) + ", not 0 or 1");
   }
   if (options->delay_seed != 0 && options->device != VDNN_STASH_HOST) {
     throw InvalidArgument("delay_seed is for a stash on the host");
@@ -84,7 +84,7 @@ StashOptions stash_options(const vdnn_stash_options& options) {
 
 std::unique_ptr<StashBackend> backend_for(const vdnn_stash_options& options) {
   return options.device == VDNN_STASH_HOST ? make_host_stash_backend(unless_zero(options.delay_seed))
-                                           : make_cuda_stash_backend(options.device);
+                                           : make_cuda_stash_backend(options.device, options.timed == 1);
 }
 
 // --- what comes out ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class ForwardingStashBackend : public StashBackend {
   void copy_in(AddressRange target, AddressRange block, const StashIdentity& contents) override {
     target_->copy_in(target, block, contents);
   }
-  Times times() const override { return target_->times(); }
+  Times times() noexcept override { return target_->times(); }
 
  private:
   const std::unique_ptr<StashBackend> target_;

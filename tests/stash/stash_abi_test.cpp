@@ -90,7 +90,7 @@ TEST(StashAbi, AStashOnTheHostHasNoStreams) {
 TEST(StashAbi, AStashOfAGpuHasTwo) {
   const auto cuda = std::make_shared<FakeCuda>();
   vdnn_stash* stash = nullptr;
-  ASSERT_EQ(create_stash(make_cuda_stash_backend(0, cuda), nullptr, &stash), VDNN_OK);
+  ASSERT_EQ(create_stash(make_cuda_stash_backend(0, false, cuda), nullptr, &stash), VDNN_OK);
   void* offload = nullptr;
   void* prefetch = nullptr;
   EXPECT_EQ(vdnn_stash_streams(stash, &offload, &prefetch), VDNN_OK);
@@ -119,8 +119,8 @@ TEST(StashAbi, RefusesOptionsThatCannotBe) {
   wrong.release_at_put = 2;
   expect_refused(wrong, "release_at_put is 2");
   wrong = options();
-  wrong.reserved = 1;
-  expect_refused(wrong, "reserved is 1");
+  wrong.timed = 2;
+  expect_refused(wrong, "timed is 2");
   wrong = options();
   wrong.device = 0;
   wrong.delay_seed = 1;

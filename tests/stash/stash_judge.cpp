@@ -161,8 +161,10 @@ class CpuStashJudge final : private OwnDevice<Device>, public DeviceStashJudge {
 
 class CudaStashJudge final : public StashJudge {
  public:
+  // Of every second seed, copies are timed.
   explicit CudaStashJudge(std::uint64_t seed)
-      : cuda_(std::make_shared<FakeCuda>(
+      : timed_(seed % 2 == 1),
+        cuda_(std::make_shared<FakeCuda>(
             FakeCudaOptions{.seed = seed, .memory_bytes = std::uint64_t{16} << 20})) {
     cuda_->set_device(0);
     for (CudaStream& stream : streams_) {
@@ -173,7 +175,7 @@ class CudaStashJudge final : public StashJudge {
     cuda_->name_copies("a copy of the stash");
   }
 
-  std::unique_ptr<StashBackend> make_backend() override { return make_cuda_stash_backend(0, cuda_); }
+  std::unique_ptr<StashBackend> make_backend() override { return make_cuda_stash_backend(0, timed_, cuda_); }
   StreamHandle stream(std::size_t index) const override { return streams_.at(index); }
   AddressRange arena() const override { return arena_; }
   void work(StreamHandle stream, const std::string& name, const std::vector<JudgedAccess>& reads,
@@ -223,6 +225,7 @@ class CudaStashJudge final : public StashJudge {
     }
   }
 
+  const bool timed_;
   const std::shared_ptr<FakeCuda> cuda_;
   std::array<CudaStream, kStreams> streams_{};
   AddressRange arena_;

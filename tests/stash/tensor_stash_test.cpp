@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/fake_cuda.h"
+#include "src/stash/cuda_stash_backend.h"
 #include "tests/stash/stash_judge.h"
 #include "tests/stash/stash_program.h"
 #include "vdnn/error.h"
@@ -320,6 +322,37 @@ TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
   stash_.drop(handle);
   EXPECT_THROW(stash_.read(handle, nullptr, 0), InvalidArgument);
   EXPECT_THROW(stash_.fetches(handle, 10), InvalidArgument);
+}
+
+// --- times -------------------------------------------------------------------------------------------------
+
+// A stream that waits for a copy behind work of two seconds.
+std::uint64_t waited_nanoseconds(bool timed) {
+  const auto clock = std::make_shared<double>(0);
+  const auto cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.clock = clock});
+  cuda->set_device(0);
+  CudaStream producer = nullptr;
+  CudaStream consumer = nullptr;
+  cuda->stream_create(producer);
+  cuda->stream_create(consumer);
+  std::uint64_t memory = 0;
+  cuda->malloc(memory, 1000);
+  TensorStash stash(make_cuda_stash_backend(0, timed, cuda), {.flight_bytes = 0});
+  FakeCuda::launch(producer, [clock] { *clock += 2; });
+  const StashHandle handle =
+      stash.put({.source = {.begin = memory, .bytes = 1000}, .stream = producer}, 0).handle;
+  EXPECT_EQ(stash.released(consumer, 1).size(), 1U);
+  stash.drop(handle);
+  cuda->device_synchronize();
+  cuda->free(memory);
+  cuda->stream_destroy(producer);
+  cuda->stream_destroy(consumer);
+  return stash.statistics().wait_nanoseconds;
+}
+
+TEST(TensorStashTimes, WaitsAreMeasuredOnRequest) {
+  EXPECT_EQ(waited_nanoseconds(true), 2'000'000'000U);
+  EXPECT_EQ(waited_nanoseconds(false), 0U);
 }
 
 // --- threads -----------------------------------------------------------------------------------------------
