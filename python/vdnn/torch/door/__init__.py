@@ -34,15 +34,24 @@ def _headers() -> pathlib.Path:
     raise CannotBuild(f"vdnn/stash.h is neither in {_FOLDER.parent / 'include'} nor in a source tree")
 
 
+# Virtual functions that not every supported version has: the header that declares them. The sources ask for VDNN_HAS_ and the
+# name in capitals.
+_NEWER_FUNCTIONS = {
+    "get_node_creation_hooks": "engine.h",
+    "retrieve_unpack_hook_data": "saved_variable_hooks.h",
+}
+
+
 def _flags() -> list[str]:
     includes = _TORCH / "include"
-    engine = includes / "torch/csrc/autograd/engine.h"
-    if not engine.exists():
-        raise CannotBuild(f"this PyTorch has no headers: {engine} is missing")
+    autograd = includes / "torch/csrc/autograd"
+    if not autograd.is_dir():
+        raise CannotBuild(f"this PyTorch has no headers: {autograd} is missing")
     flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{_headers()}", f"-I{includes}"]
     flags.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}")
-    if "get_node_creation_hooks" in engine.read_text():
-        flags.append("-DVDNN_DOOR_NODE_CREATION_HOOKS")
+    for function, header in _NEWER_FUNCTIONS.items():
+        if function in (autograd / header).read_text():
+            flags.append(f"-DVDNN_HAS_{function.upper()}")
     return flags
 
 

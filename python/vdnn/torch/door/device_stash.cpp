@@ -50,6 +50,11 @@ c10::intrusive_ptr<c10::StorageImpl> Block::held_by_others() const {
   return weak.lock();
 }
 
+c10::intrusive_ptr<c10::StorageImpl> Block::new_storage(std::uint64_t size_bytes) const {
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), size_bytes, allocator,
+                                               /*resizable=*/true);
+}
+
 DeviceStash::DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options,
                          c10::Device device)
     : functions_(functions), device_(device) {
@@ -174,8 +179,7 @@ void DeviceStash::fetch(Block& reading, void* stream) {
     check(functions_.fetches(stash_, reading.handle, handles.data(), sizes.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
       Block& block = blocks_.at(handles[i]);
-      block.target = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), block.bytes,
-                                                           block.allocator, /*resizable=*/true);
+      block.target = block.new_storage(block.bytes);
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));
     }
   }

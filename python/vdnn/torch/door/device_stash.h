@@ -26,6 +26,8 @@ struct Block {
   bool is_unchanged() const { return counter.current_version() == version; }
   // The source, if somebody besides this block holds it; else null.
   c10::intrusive_ptr<c10::StorageImpl> held_by_others() const;
+  // Of the same device and allocator.
+  c10::intrusive_ptr<c10::StorageImpl> new_storage(std::uint64_t size_bytes) const;
 
   vdnn_stash_handle handle;
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;

@@ -28,8 +28,14 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// How nodes are held differs between versions.
-using NodePointer = decltype(autograd::get_current_node());
+// How a task is handed over differs between versions of PyTorch.
+template <class Function>
+struct FirstArgument;
+template <class Class, class Result, class First, class... Others>
+struct FirstArgument<Result (Class::*)(First, Others...)> {
+  using type = First;
+};
+using TaskArgument = FirstArgument<decltype(&autograd::Engine::thread_on_exception)>::type;
 
 StashFunctions functions{};
 std::atomic<vdnn_door_hooks*> active{nullptr};
@@ -69,19 +75,21 @@ class DoorEngine final : public autograd::Engine {
     return inner_.make_anomaly_metadata();
   }
   std::unique_ptr<autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (NoHooks::is_set()) {
+      return nullptr;
+    }
     if (auto hooks = inner_.get_default_saved_variable_hooks()) {
       return hooks;
     }
     vdnn_door_hooks* const hooks = active.load(std::memory_order_acquire);
     return hooks != nullptr && may_hook() ? std::make_unique<SavedTensor>(hooks->stashes) : nullptr;
   }
-#ifdef VDNN_DOOR_NODE_CREATION_HOOKS  // the headers of this PyTorch have them
+#ifdef VDNN_HAS_GET_NODE_CREATION_HOOKS
   std::vector<std::unique_ptr<autograd::NodeCreationHook>> get_node_creation_hooks() override {
     return inner_.get_node_creation_hooks();
   }
 #endif
-  void thread_on_exception(const std::shared_ptr<autograd::GraphTask>& task, const NodePointer& node,
-                           std::exception& error) override {
+  void thread_on_exception(TaskArgument task, const NodePointer& node, std::exception& error) override {
     inner_.thread_on_exception(task, node, error);
   }
   void thread_init(int device, const std::shared_ptr<autograd::ReadyQueue>& queue,

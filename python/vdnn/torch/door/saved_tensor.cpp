@@ -1,15 +1,16 @@
 #include "saved_tensor.h"
 
-#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <sstream>
-#include <tuple>
 #include <utility>
 
 namespace vdnn::door {
 
 namespace autograd = torch::autograd;
+
+thread_local bool NoHooks::is_set_ = false;
 
 TensorStashes::TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options,
                              std::uint64_t min_bytes)
@@ -89,6 +90,7 @@ at::Tensor SavedTensor::call_unpack_hook() {
   return block_ == nullptr ? kept_ : view_->of(stash_->load(*block_));
 }
 
+#ifdef VDNN_HAS_RETRIEVE_UNPACK_HOOK_DATA
 std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> SavedTensor::retrieve_unpack_hook_data()
     const {
   TORCH_CHECK(
@@ -96,6 +98,7 @@ std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> SavedTensor::retr
       "vdnn.torch: compiled autograd cannot read tensors that C++ hooks have saved. Enable vdnn.torch with "
       "tier=\"python\", or run backward without compiled autograd.");
 }
+#endif
 
 void SavedTensor::remember(const at::Tensor& tensor) {
   variable_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
@@ -112,43 +115,31 @@ std::uint32_t SavedTensor::current_version() const {
 }
 
 // Of an output PyTorch names the node that saved it, of an input the operation that made it last.
-std::string SavedTensor::changed_by() const {
-  const auto reader = autograd::get_current_node();
+NodePointer SavedTensor::changed_by() const {
+  NodePointer reader = autograd::get_current_node();
   if (reader && reader.get() == maker_) {
-    return reader->name();
+    return reader;
   }
   const auto variable = variable_.lock();
-  if (!variable) {
-    return {};
-  }
-  const at::Tensor tensor(variable);
-  const auto maker = tensor.grad_fn();
-  return maker ? maker->name() : std::string();
+  return variable ? at::Tensor(variable).grad_fn() : NodePointer();
 }
 
+// A tensor that looks like the saved one is saved without hooks and changed as often: PyTorch then refuses it
+// in its own words.
 void SavedTensor::refuse_changed_tensor() const {
-  const at::Tensor described =
-      block_ == nullptr ? kept_
-                        : view_->of(c10::make_intrusive<c10::StorageImpl>(
-                              c10::StorageImpl::use_byte_size_t(), 0, block_->allocator, /*resizable=*/true));
-  std::ostringstream message;
-  message
-      << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
-      << described.toString() << " " << described.sizes() << "]";
-  if (const std::string name = changed_by(); !name.empty()) {
-    message << ", which is output " << output_ << " of " << name << ",";
+  const NoHooks no_hooks;
+  const at::NoGradGuard no_grad;
+  at::Tensor described = block_ == nullptr ? kept_.tensor_data() : view_->of(block_->new_storage(0));
+  autograd::impl::set_version_counter(described, c10::VariableVersion(version_));
+  if (NodePointer maker = changed_by()) {
+    autograd::impl::set_gradient_edge(described, autograd::Edge(std::move(maker), output_));
   }
-  message << " is at version " << current_version() << "; expected version " << version_ << " instead.";
-  if (autograd::AnomalyMode::is_enabled()) {
-    message << " Hint: the backtrace further above shows the operation that failed to compute its gradient. "
-               "The variable in "
-               "question was changed in there or anywhere later. Good luck!";
-  } else {
-    message
-        << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-           "torch.autograd.set_detect_anomaly(True).";
+  const autograd::SavedVariable saved(described, /*is_output=*/false);
+  for (std::uint32_t version = version_; version != current_version(); ++version) {
+    autograd::impl::bump_version(described);
   }
-  TORCH_CHECK(false, message.str());
+  saved.unpack();
+  TORCH_INTERNAL_ASSERT(false, "PyTorch accepts a saved tensor that has changed");
 }
 
 }  // namespace vdnn::door

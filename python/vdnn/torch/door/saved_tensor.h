@@ -7,18 +7,34 @@
 // weakly, as PyTorch's message names the operation that changed it.
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "device_stash.h"
 
 namespace vdnn::door {
+
+// How nodes are held differs between versions of PyTorch.
+using NodePointer = decltype(torch::autograd::get_current_node());
+
+// While it lives, what this thread saves goes through no hooks at all.
+class NoHooks {
+ public:
+  NoHooks() { is_set_ = true; }
+  ~NoHooks() { is_set_ = false; }
+  NoHooks(const NoHooks&) = delete;
+  NoHooks& operator=(const NoHooks&) = delete;
+  static bool is_set() { return is_set_; }
+
+ private:
+  static thread_local bool is_set_;
+};
 
 // Which tensors may leave, and the stashes of their devices. Thread-safe; lives as long as the process.
 class TensorStashes {
@@ -48,7 +64,9 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
 
   void call_pack_hook(const at::Tensor& tensor) override;
   at::Tensor call_unpack_hook() override;
+#ifdef VDNN_HAS_RETRIEVE_UNPACK_HOOK_DATA  // PyTorch has compiled autograd that asks
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override;
+#endif
 
  private:
   // How the tensor lies in its storage.
@@ -66,7 +84,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   void remember(const at::Tensor& tensor);
   std::uint32_t current_version() const;
   [[noreturn]] void refuse_changed_tensor() const;
-  std::string changed_by() const;
+  NodePointer changed_by() const;
 
   TensorStashes& stashes_;
   // One of the two: a tensor that stays, or a view of a block.

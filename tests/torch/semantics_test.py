@@ -1,0 +1,407 @@
+"""Where hooks for saved tensors may change what PyTorch does: each row must print with tier "native" what it prints without
+hooks, errors included. Rows that tier "python" cannot keep are named, with what it does instead."""
+
+import contextlib
+import gc
+import re
+import threading
+import unittest
+import warnings
+import weakref
+
+import torch
+from torch.utils import checkpoint
+
+import vdnn.torch
+
+
+def hooks_of(tier):
+    """Everything leaves, however small."""
+    return lambda: vdnn.torch.offload(budget=0, min_size=1, tier=tier)
+
+
+def random_leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def changed_in_place(hooks):
+    x = random_leaf(64)
+    with hooks():
+        a = x * 2
+        y = a.pow(2)
+        a.add_(1)
+    y.sum().backward()
+    return x.grad
+
+
+def changed_output(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = x.sigmoid()
+        z = y * 2
+        y.add_(1)
+    z.sum().backward()
+    return x.grad
+
+
+def changed_view(hooks):
+    x = random_leaf(64)
+    with hooks():
+        a = x * 2
+        y = a[:32].exp().sin()
+        a.add_(1)
+        z = a.pow(2)
+        a.mul_(2)
+    (y.sum() + z.sum()).backward()
+    return x.grad
+
+
+def changed_small_tensor(hooks):
+    x = random_leaf(1)
+    with hooks():
+        w = torch.ones(1)
+        y = x * w
+        w.add_(1)
+    y.backward()
+    return x.grad
+
+
+def relu_in_place(hooks):
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(True), torch.nn.Conv2d(8, 8, 3)
+    )
+    with hooks():
+        loss = network(torch.randn(2, 3, 8, 8)).sum()
+    loss.backward()
+    return [parameter.grad for parameter in network.parameters()]
+
+
+def retained_graph(hooks):
+    x = random_leaf(64, 64)
+    with hooks():
+        y = (x.sin() @ x.exp()).sum()
+    y.backward(retain_graph=True)
+    first, x.grad = x.grad, None
+    y.backward()
+    return first, x.grad
+
+
+def backward_twice(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = x.sin().sum()
+    y.backward()
+    y.backward()
+
+
+def gradient_penalty(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = (x.sin() * x.exp()).sum()
+        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+        gradient.pow(2).sum().backward()
+    return x.grad
+
+
+def checkpointed(hooks, use_reentrant):
+    blocks = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(4)]
+    x = random_leaf(32, 64)
+    with hooks():
+        y = x
+        for block in blocks:
+            y = checkpoint.checkpoint(block, y, use_reentrant=use_reentrant)
+    y.sum().backward()
+    return x.grad
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        context.kept_by_hand = x * 2
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        return gradient * 2 * x + 0 * context.kept_by_hand
+
+
+def custom_function(hooks):
+    x = random_leaf(4096)
+    with hooks():
+        y = Square.apply(x * 1).sum()
+    y.backward()
+    return x.grad
+
+
+def views(hooks):
+    x = random_leaf(64, 64)
+    with hooks():
+        a = x * 1
+        b = a.t()[1:, ::2]
+        y = (b * b.exp()).sum() + a[3:7].pow(3).sum() + a.expand(3, 64, 64).sin().sum()
+    y.backward()
+    return x.grad
+
+
+def first_in_first_out(hooks):
+    linear = torch.nn.Linear(64, 64)
+    with hooks():
+        losses = [torch.tanh(linear(torch.randn(16, 64))).sum() for _ in range(4)]
+    for loss in losses:
+        loss.backward()
+    return linear.weight.grad
+
+
+def forward_in_a_thread(hooks):
+    linear, x, made = torch.nn.Linear(64, 64), torch.randn(16, 64), []
+    with hooks():
+        thread = threading.Thread(target=lambda: made.append(linear(x).tanh().sum()))
+        thread.start()
+        thread.join()
+    made[0].backward()
+    return linear.weight.grad
+
+
+def hooks_of_the_program(hooks):
+    x, seen = random_leaf(4096), []
+
+    def pack(tensor):
+        seen.append(tensor.shape)
+        return tensor.detach()
+
+    with hooks(), torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
+        y = (x * 1).sin().sum()
+    y.backward()
+    return x.grad, len(seen)
+
+
+def no_reference_cycle(hooks):
+    x = random_leaf(4096)
+    with hooks():
+        y = (x * 1).relu()
+        z = y.sum()
+    alive = weakref.ref(y)
+    gc.disable()
+    try:
+        del y, z
+        return alive() is None
+    finally:
+        gc.enable()
+
+
+def saved_attribute(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = x.sin()
+    return torch.equal(y.grad_fn._saved_self, x)
+
+
+def function_gradient(hooks):
+    x = torch.randn(64)
+    with hooks():
+        return torch.func.grad(lambda t: (t.sin() * t.exp()).sum())(x)
+
+
+def function_gradient_of_a_batch(hooks):
+    x = torch.randn(8, 64)
+    with hooks():
+        return torch.func.vmap(torch.func.grad(lambda t: (t.sin() * t.exp()).sum()))(x)
+
+
+def jacobian(hooks):
+    x = torch.randn(8)
+    with hooks():
+        return torch.func.jacrev(lambda t: t.sin() * t.exp())(x)
+
+
+def anomaly_mode(hooks):
+    x = random_leaf(64)
+    with torch.autograd.detect_anomaly(check_nan=True), hooks():
+        x.sin().exp().sum().backward()
+    return x.grad
+
+
+def anomaly_mode_and_change(hooks):
+    x = random_leaf(64)
+    with torch.autograd.detect_anomaly(check_nan=True), hooks():
+        a = x * 2
+        y = a.pow(2)
+        a.add_(1)
+        y.sum().backward()
+    return x.grad
+
+
+def sparse_embedding(hooks):
+    embedding = torch.nn.Embedding(100, 16, sparse=True)
+    indices = torch.randint(100, (32,))
+    with hooks():
+        loss = embedding(indices).pow(2).sum()
+    loss.backward()
+    return embedding.weight.grad.to_dense()
+
+
+def complex_numbers(hooks):
+    x = torch.randn(64, dtype=torch.complex64, requires_grad=True)
+    with hooks():
+        y = (x.conj() * x.exp()).abs().sum() + torch.view_as_real(x * 2).pow(2).sum() + (x * 2).imag.exp().sum()
+    y.backward()
+    return x.grad
+
+
+def output_after_backward(hooks):
+    linear, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    with hooks():
+        y = linear(x).tanh()
+    y.sum().backward()
+    return y, linear.weight.grad
+
+
+def abandoned(hooks):
+    x = random_leaf(4096)
+    with hooks():
+        for _ in range(5):
+            kept, left = (x * 2).sin().sum(), (x * 3).cos().sum()
+    kept.backward()
+    del left
+    return x.grad
+
+
+def exception_in_forward(hooks):
+    x = random_leaf(4096)
+    with hooks():
+        (x * 2).sin()
+        raise KeyError("of the program")
+
+
+def inference_tensor(hooks):
+    x = random_leaf(64)
+    with torch.inference_mode():
+        w = torch.ones(64)
+    with hooks():
+        return (x * w).sum()
+
+
+def numpy_memory(hooks):
+    import numpy
+
+    x = random_leaf(64)
+    with hooks():
+        y = (x * torch.from_numpy(numpy.arange(64, dtype=numpy.float32))).sum()
+    y.backward()
+    return x.grad
+
+
+ROWS = {
+    "a saved input is changed in place": changed_in_place,
+    "a saved output is changed in place": changed_output,
+    "the base of a saved view is changed in place": changed_view,
+    "a small saved tensor is changed in place": changed_small_tensor,
+    "ReLU in place": relu_in_place,
+    "retain_graph": retained_graph,
+    "backward twice": backward_twice,
+    "gradient penalty": gradient_penalty,
+    "checkpoint": lambda hooks: checkpointed(hooks, use_reentrant=False),
+    "checkpoint, reentrant": lambda hooks: checkpointed(hooks, use_reentrant=True),
+    "custom autograd.Function": custom_function,
+    "views": views,
+    "several forward passes": first_in_first_out,
+    "forward in another thread": forward_in_a_thread,
+    "hooks of the program": hooks_of_the_program,
+    "no cycle of references": no_reference_cycle,
+    "grad_fn._saved_self": saved_attribute,
+    "torch.func.grad": function_gradient,
+    "torch.func.vmap of grad": function_gradient_of_a_batch,
+    "torch.func.jacrev": jacobian,
+    "detect_anomaly": anomaly_mode,
+    "detect_anomaly and a change in place": anomaly_mode_and_change,
+    "sparse embedding": sparse_embedding,
+    "complex numbers": complex_numbers,
+    "output used after backward": output_after_backward,
+    "branches without backward": abandoned,
+    "exception in forward": exception_in_forward,
+    "inference tensor": inference_tensor,
+    "memory of NumPy": numpy_memory,
+}
+
+# What tier "python" does in the place of what PyTorch does.
+PYTHON_DIFFERS = {
+    "torch.func.grad": "don't yet support saved tensor hooks",
+    "torch.func.vmap of grad": "don't yet support saved tensor hooks",
+    "torch.func.jacrev": "don't yet support saved tensor hooks",
+}
+
+
+def plain(value):
+    """Something that compares: tensors by their bits."""
+    if isinstance(value, torch.Tensor):
+        value = torch.view_as_real(value) if value.is_complex() else value
+        return value.detach().numpy().tobytes()
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+def outcome(row, hooks):
+    torch.manual_seed(0)
+    try:
+        return plain(row(hooks))
+    except Exception as error:  # the row's outcome
+        return f"{type(error).__name__}: {error}"
+    finally:
+        gc.collect()
+
+
+def without_names(text):
+    """Tier "python" does not know the operation that PyTorch names in its message, nor whether anomaly mode is on."""
+    text = re.sub(r", which is output \d+ of \w+,", "", str(text))
+    return text.split(" Hint:")[0]
+
+
+class Semantics(unittest.TestCase):
+    def setUp(self):
+        warnings.simplefilter("ignore")
+
+    def assert_nothing_lives(self):
+        gc.collect()
+        for device, figures in vdnn.torch.report(quiet=True).devices.items():
+            self.assertEqual(figures["live_handles"], 0, device)
+
+    def test_native_equals_no_hooks(self):
+        for name, row in ROWS.items():
+            with self.subTest(name):
+                self.assertEqual(outcome(row, hooks_of("native")), outcome(row, contextlib.nullcontext))
+                self.assert_nothing_lives()
+
+    def test_python_equals_no_hooks_but_where_named(self):
+        for name, row in ROWS.items():
+            with self.subTest(name):
+                found = outcome(row, hooks_of("python"))
+                if name in PYTHON_DIFFERS:
+                    self.assertIn(PYTHON_DIFFERS[name], found)
+                else:
+                    self.assertEqual(without_names(found), without_names(outcome(row, contextlib.nullcontext)))
+                self.assert_nothing_lives()
+
+    def test_rows_move_tensors(self):
+        """The rows are about tensors that leave: with nothing moved they would say nothing."""
+        for tier in ("native", "python"):
+            before = sum(figures["left"] for figures in self.figures_of(tier))
+            outcome(retained_graph, hooks_of(tier))
+            self.assertGreater(sum(figures["left"] for figures in self.figures_of(tier)), before)
+
+    def figures_of(self, tier):
+        with hooks_of(tier)():
+            return vdnn.torch.report(quiet=True).devices.values()
+
+    def test_threads(self):
+        """Tier "native" serves other threads, tier "python" the calling one."""
+        for tier, serves in (("native", True), ("python", False)):
+            before = sum(figures["puts"] for figures in self.figures_of(tier))
+            outcome(forward_in_a_thread, hooks_of(tier))
+            self.assertEqual(sum(figures["puts"] for figures in self.figures_of(tier)) > before, serves, tier)
+
+
+if __name__ == "__main__":
+    unittest.main()
