@@ -32,7 +32,7 @@ def open_door() -> ctypes.CDLL:
     binary.vdnn_door_start.argtypes = [c_void_p]
     binary.vdnn_door_stash.argtypes = [c_void_p, c_int]
     binary.vdnn_door_stash.restype = c_void_p
-    binary.vdnn_door_count_cpu.argtypes = [c_int64]
+    binary.vdnn_door_count_cpu.argtypes = [c_int64, c_int]
     binary.vdnn_door_cpu_bytes.restype = c_int64
     binary.vdnn_door_cpu_peak.restype = c_int64
     if binary.vdnn_door_open(str(_library.library_path()).encode()) != 0:
@@ -40,14 +40,17 @@ def open_door() -> ctypes.CDLL:
     return binary
 
 
-def count_cpu_memory() -> None:
-    """From now on the memory of tensors on the CPU is known: those that Python sees now, and all that come."""
+def count_cpu_memory(*, poison: bool = False) -> None:
+    """From now on the memory of tensors on the CPU is known: those that Python sees now, and all that come.
+
+    poison: for tests; what is freed is filled, so that a read of freed memory shows.
+    """
     storages = {}
     for thing in gc.get_objects():
         if type(thing) in (torch.Tensor, torch.nn.Parameter) and thing.device.type == "cpu" and thing.layout is torch.strided:
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
-    open_door().vdnn_door_count_cpu(sum(storages.values()))
+    open_door().vdnn_door_count_cpu(sum(storages.values()), poison)
 
 
 class NativeHooks:

@@ -13,7 +13,10 @@ struct alignas(64) Header {
   std::size_t bytes;
 };
 
+constexpr int kPoison = 0xff;
+
 c10::Allocator* inner = nullptr;
+std::atomic<bool> poisons{false};
 
 class CountingAllocator final : public c10::Allocator {
  public:
@@ -36,6 +39,9 @@ class CountingAllocator final : public c10::Allocator {
     }
     Header* const header = static_cast<Header*>(data) - 1;
     CpuMemory::add(-static_cast<std::int64_t>(header->bytes));
+    if (poisons.load(std::memory_order_relaxed)) {
+      std::memset(data, kPoison, header->bytes);
+    }
     inner->raw_deallocate(header);
   }
 };
@@ -52,7 +58,10 @@ void CpuMemory::add(std::int64_t bytes) {
   }
 }
 
-void CpuMemory::count(std::int64_t already) {
+void CpuMemory::count(std::int64_t already, bool poison) {
+  if (poison) {
+    poisons = true;
+  }
   static const bool once = [already] {
     inner = c10::GetAllocator(c10::kCPU);
     add(already);

@@ -11,7 +11,7 @@ class CpuMemory {
  public:
   // Puts the counting allocator in the place of PyTorch's; further calls do nothing. `already`: in use
   // before.
-  static void count(std::int64_t already);
+  static void count(std::int64_t already, bool poison);
   // 0 where it is not counted.
   static std::int64_t bytes() { return bytes_.load(std::memory_order_relaxed); }
   static std::int64_t peak() { return peak_.load(std::memory_order_relaxed); }

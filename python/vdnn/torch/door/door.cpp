@@ -145,8 +145,8 @@ vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device) {
   return stash == nullptr ? nullptr : stash->get();
 }
 
-void vdnn_door_count_cpu(int64_t already) {
-  door::CpuMemory::count(already);
+void vdnn_door_count_cpu(int64_t already, int poison) {
+  door::CpuMemory::count(already, poison != 0);
 }
 int64_t vdnn_door_cpu_bytes() {
   return door::CpuMemory::bytes();

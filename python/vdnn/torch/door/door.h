@@ -30,8 +30,9 @@ void vdnn_door_start(vdnn_door_hooks* hooks);
 // Null if no tensor of the device was saved so far. `device`: 0 for the CPU.
 vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device);
 
-// From now on what PyTorch takes on the CPU is counted; `already` bytes are in use.
-void vdnn_door_count_cpu(int64_t already);
+// From now on what PyTorch takes on the CPU is counted; `already` bytes are in use. `poison`: 1 for tests,
+// which fill what is freed, so that a read of freed memory shows.
+void vdnn_door_count_cpu(int64_t already, int poison);
 int64_t vdnn_door_cpu_bytes();
 int64_t vdnn_door_cpu_peak();
 void vdnn_door_reset_cpu_peak();

@@ -1,0 +1,85 @@
+"""DDP and FSDP2 on two processes over gloo: gradients as without vdnn.torch."""
+
+import os
+import socket
+import unittest
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+
+# The first version whose fully_shard() works on the CPU.
+FIRST_WITH_FSDP2 = (2, 6)
+
+
+def network(kind):
+    torch.manual_seed(0)
+    blocks = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(4)))
+    if kind == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(blocks)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2,))
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(blocks, mesh=mesh)
+
+
+def gradients(kind, rank, around_forward):
+    model = network(kind)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+    for step in range(4):
+        torch.manual_seed(10 * step + rank)
+        with around_forward():
+            loss = model(torch.randn(64, 256)).pow(2).sum()
+        loss.backward()
+        local = (p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad for p in model.parameters())
+        found.append([gradient.numpy().tobytes() for gradient in local])
+        optimizer.step()
+        optimizer.zero_grad()
+    return found
+
+
+def work(rank, port, kind, answers):
+    import contextlib
+
+    import vdnn.torch
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    expected = gradients(kind, rank, contextlib.nullcontext)
+    for tier in ("python", "native"):
+        equal = gradients(kind, rank, lambda: vdnn.torch.offload(budget=0, min_size=4096, tier=tier)) == expected
+        left = sum(figures["left"] for figures in vdnn.torch.report(quiet=True).devices.values())
+        answers.put((rank, tier, equal, left > 0))
+    torch.distributed.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Distributed(unittest.TestCase):
+    def check(self, kind):
+        answers = torch.multiprocessing.get_context("spawn").SimpleQueue()
+        torch.multiprocessing.spawn(work, (free_port(), kind, answers), nprocs=2)
+        found = sorted(answers.get() for _ in range(4))
+        self.assertEqual(found, [(rank, tier, True, True) for rank in (0, 1) for tier in ("native", "python")])
+
+    def test_ddp(self):
+        self.check("ddp")
+
+    def test_fsdp2(self):
+        version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+        if version < FIRST_WITH_FSDP2:
+            self.skipTest(f"FSDP2 runs on the CPU from PyTorch {'.'.join(map(str, FIRST_WITH_FSDP2))} on")
+        self.check("fsdp2")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+"""Steps that differ: shapes, dropped layers, checkpointed parts, retain_graph, create_graph, forward passes that are abandoned,
+exceptions. Copies are delayed at random, and memory that PyTorch frees is poisoned. Gradients must be those of PyTorch alone, bit
+for bit, and no handle may be left. `stress_test.py SEEDS` tries so many; a failure names its seed."""
+
+import contextlib
+import gc
+import random
+import sys
+import unittest
+
+import torch
+from torch.utils import checkpoint
+
+import vdnn.torch
+from vdnn.torch import _native_hooks
+
+SEEDS = 64
+STEPS = 12
+
+
+class Irregular(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 16, 3, 1, 1)
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Conv2d(16, 16, 3, 1, 1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(True))
+            for _ in range(6)
+        )
+        self.last = torch.nn.Linear(16, 10)
+
+    def forward(self, x, draw):
+        x = self.first(x)
+        for block in self.blocks:
+            kind = draw.random()
+            if kind < 0.2:
+                continue
+            y = checkpoint.checkpoint(block, x, use_reentrant=False) if kind < 0.4 else block(x)
+            if kind < 0.7:
+                x = x + y
+            elif kind < 0.8 and y.shape[-1] > 8:
+                x = y[:, :, 1::2, 1::2]
+            else:
+                x = y.contiguous(memory_format=torch.channels_last)
+            if kind > 0.97:
+                raise KeyError("of the program")
+        return self.last(x.mean((2, 3)))
+
+
+def one_step(network, draw):
+    """As a program may do it: returns the loss that is left of it, which keeps its graph."""
+    kind = draw.random()
+    shapes = [(draw.choice([2, 2, 2, 3]), 3, draw.choice([16, 16, 24]), 16) for _ in range(3 if kind < 0.3 else 1)]
+    batches = [torch.randn(*shape) for shape in shapes]
+    abandoned = network(batches[0], draw) if draw.random() < 0.2 else None
+    losses = [network(batch, draw).pow(2).sum() for batch in batches]
+    if kind < 0.15:
+        losses[0].backward(retain_graph=True)
+    if kind > 0.9:
+        gradients = torch.autograd.grad(losses[0], list(network.parameters()), create_graph=True, allow_unused=True)
+        (sum(gradient.pow(2).sum() for gradient in gradients if gradient is not None) * 1e-3).backward()
+    elif kind < 0.2:
+        sum(losses).backward()
+    else:
+        for loss in losses:
+            loss.backward()
+    return abandoned
+
+
+def gradients_of_steps(seed, around_step):
+    torch.manual_seed(seed)
+    network, draw, found = Irregular(), random.Random(seed), []
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        with around_step(), contextlib.suppress(KeyError):
+            one_step(network, draw)
+        found.append([None if p.grad is None else p.grad.numpy().tobytes() for p in network.parameters()])
+        optimizer.step()
+    return found
+
+
+def hooks_of(tier, seed):
+    """A stash of its own for each seed. Odd seeds have a budget, so that a plan decides."""
+    settings = vdnn.torch.make_settings(
+        budget=(seed % 2) * 200_000, host_budget=None, tier=tier, min_size=4096, delay_seed=seed + 1, flight_bytes=65536
+    )
+    return vdnn.torch.make_hooks(settings)
+
+
+@contextlib.contextmanager
+def serving(hooks):
+    hooks.start()
+    try:
+        yield
+    finally:
+        hooks.stop()
+
+
+class Stress(unittest.TestCase):
+    seeds = SEEDS
+
+    def setUp(self):
+        torch.set_num_threads(1)
+        _native_hooks.count_cpu_memory(poison=True)
+
+    def check(self, tier):
+        left = 0
+        for seed in range(self.seeds):
+            expected = gradients_of_steps(seed, contextlib.nullcontext)
+            hooks = hooks_of(tier, seed)
+            found = gradients_of_steps(seed, lambda: serving(hooks))
+            different = [step for step in range(STEPS) if found[step] != expected[step]]
+            self.assertEqual(different, [], f"steps; reproduce with tier {tier}, seed {seed}")
+            gc.collect()
+            figures = hooks.stashes()["cpu"].statistics()
+            self.assertEqual(figures["live_handles"], 0, f"tier {tier}, seed {seed}")
+            left += figures["left"]
+        self.assertGreater(left, self.seeds)
+
+    def test_python(self):
+        self.check("python")
+
+    def test_native(self):
+        self.check("native")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1].isdigit():
+        Stress.seeds = int(sys.argv.pop(1))
+    unittest.main()
