@@ -1,0 +1,135 @@
+"""PyTorch itself trains networks on the stand-in for CUDA: plainly, on vdnn's pools, and with offloading.
+
+The same bits as on the CPU in every order of streams, and no finding of the judge of order. And the judge can see: offloading
+with a mistake is reported by the operators' names.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import fake_gpu
+import hooks
+
+NETWORKS = ("resnet18", "unet", "unet3d")
+SKIPPED = 77
+
+options = argparse.Namespace()
+
+
+def run(network, *arguments, seeds=None, python_path=None, environment=None):
+    """What train.py prints of each seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *(sys.executable, "-W", "ignore", str(fake_gpu.HERE / "train.py"), network, folder),
+            *(f"--stand-in={library}" for library in options.stand_in),
+            f"--operators={options.operators}",
+            *(f"--python-path={path}" for path in (fake_gpu.ROOT / "tests/torch", python_path or fake_gpu.ROOT / "python")),
+            f"--seeds={seeds or options.seeds}",
+            *arguments,
+        ]
+        settings = {
+            "OMP_NUM_THREADS": "1",  # a process with more threads cannot be forked
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "VDNN_STAND_IN_MEMORY": "1GiB",
+            "VDNN_TORCH_LIBRARY": options.pool,
+            "VDNN_STASH_LIBRARY": options.stash,
+            **(environment or {}),
+        }
+        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode != 0 or len(rows) != (seeds or options.seeds):
+            raise AssertionError(f"{network} {arguments}: {done.stdout}{done.stderr}")
+        for row in rows:
+            row["text"] = done.stderr[-3000:]
+        return rows
+
+
+class FakeGpuTest(unittest.TestCase):
+    maxDiff = None
+
+    def expect_clean(self, network, *arguments):
+        for row in run(network, *arguments):
+            with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
+                self.assertEqual(row["findings"], [])
+                self.assertEqual((row["status"], row["different"]), (0, 0), row["text"])
+
+    def expect_found(self, network, pattern, *arguments, **how):
+        """In each order."""
+        for row in run(network, *arguments, seeds=3, **how):
+            with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
+                self.assertTrue(any(re.search(pattern, line) for line in row["findings"]), row)
+
+
+class TrainingTest(FakeGpuTest):
+    def test_plain(self):
+        for network in NETWORKS:
+            self.expect_clean(network)
+
+    def test_on_pools(self):
+        for network in NETWORKS:
+            self.expect_clean(network, "--pool")
+
+    def test_expandable_segments(self):
+        for row in run("unet", environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, seeds=3):
+            self.assertEqual((row["status"], row["different"], row["findings"]), (0, 0, []), row["text"])
+
+    def test_offloading_by_hooks(self):
+        self.expect_clean("unet", "--offload=hooks")
+        self.expect_clean("unet", "--offload=hooks", "--pool")
+
+
+class JudgeTest(FakeGpuTest):
+    PATTERNS = {
+        "copy_out_does_not_wait": r"'a copy' reads what 'aten::convolution' writes",
+        "source_freed_too_early": r"'aten::\w+' writes what 'a copy' reads",
+        "reader_does_not_wait": r"'aten::convolution_backward' reads what 'a copy' writes",
+        "target_freed_too_early": r"'a copy' writes what 'aten::convolution_backward' reads",
+    }
+
+    def test_mistakes_are_reported_by_name(self):
+        self.assertEqual(set(self.PATTERNS), set(hooks.MISTAKES))
+        for mistake, pattern in self.PATTERNS.items():
+            self.expect_found("unet", pattern, "--offload=hooks", f"--mistake={mistake}")
+
+
+class TierTest(FakeGpuTest):
+    # A plan is followed from the second step on.
+    def expect_clean_tier(self, tier):
+        for network in NETWORKS:
+            self.expect_clean(network, f"--offload={tier}", "--steps=3")
+            self.expect_clean(network, f"--offload={tier}", "--steps=3", "--pool")
+
+    def test_python(self):
+        self.expect_clean_tier("python")
+
+    def test_native(self):
+        self.expect_clean_tier("native")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stand-in", action="append", required=True)
+    parser.add_argument("--pool", required=True, help="libvdnn_torch.so over the stand-in")
+    parser.add_argument("--stash", required=True, help="libvdnn_stash.so over the stand-in")
+    parser.add_argument("--folder", required=True, help="for the library of operators")
+    parser.add_argument("--cuda-headers", required=True)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("tests", nargs="*", help="of unittest; all where none is named")
+    parser.parse_args(namespace=options)
+    try:
+        options.operators = fake_gpu.build_operators(options.folder, options.stand_in[0], options.cuda_headers)
+    except fake_gpu.Unavailable as reason:
+        required = os.environ.get("VDNN_REQUIRE_TORCH") == "1"
+        print(f"{'failed' if required else 'skipped'}: {reason}")
+        sys.exit(1 if required else SKIPPED)
+    unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
