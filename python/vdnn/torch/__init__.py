@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from . import _report
 from ._hooks import Hooks, make_hooks
 from ._library import StashError
+from ._pool import use_pool
 from ._report import Report
 from ._settings import Settings, make_settings
 
-__all__ = ["Report", "StashError", "disable", "enable", "export", "offload", "report"]
+__all__ = ["Report", "StashError", "disable", "enable", "export", "offload", "report", "use_pool"]
 
 _lock = threading.RLock()
 _hooks: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
@@ -40,11 +41,12 @@ def _hooks_of(settings: Settings) -> Hooks:
 
 
 def enable(
-    *, budget: int | str, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+    *, budget: int | str | None = None, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
 ) -> None:
     """From now on tensors that autograd saves leave the device where that is needed to keep it within `budget`.
 
-    budget: for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves.
+    budget: for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be left out after
+        use_pool(budget=...): ten elevenths of that, since a pool holds up to a tenth more than its blocks.
     host_budget: for page-locked memory on the host; None: half of the machine's memory. Once it is exhausted, tensors stay.
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
         "auto": native where it can be had, else one line of log and python.
@@ -73,7 +75,7 @@ def disable() -> None:
 
 @contextlib.contextmanager
 def offload(
-    *, budget: int | str, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+    *, budget: int | str | None = None, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
 ) -> Iterator[None]:
     """enable() for what is saved inside the block; backward may run outside. Blocks with equal options learn together."""
     hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size))

@@ -66,8 +66,8 @@ def _plug_in(library: ctypes.CDLL) -> None:
 def use_pool(budget: int | str | None = None) -> None:
     """From now on PyTorch's GPU memory is of vdnn's pools, one for each GPU.
 
-    budget: for all memory of a GPU ("10GiB", or bytes); None: what the GPU has. vdnn.torch.enable() takes it for its own
-        where it is given none. A request beyond it raises torch.OutOfMemoryError.
+    budget: for all memory of a GPU ("10GiB", or bytes); None: what the GPU has. A request beyond it raises
+        torch.OutOfMemoryError. enable() and offload() follow it where they are given no budget of their own.
 
     Has to come before the first tensor on a GPU, and lasts as long as the process. Raises RuntimeError if it comes too late,
     ValueError and TypeError for a budget that cannot be.
@@ -85,9 +85,12 @@ def use_pool(budget: int | str | None = None) -> None:
     _library, _budget = library, bytes_wanted
 
 
-def budget() -> int | None:
-    """Of the pools, in bytes; None without one."""
-    return _budget
+def budget_of_tensors() -> int | None:
+    """What tensors may take in the pools, in bytes; None without a budget of use_pool().
+
+    A pool has to hold up to 1.10 times what is live at most (docs/allocator.md, "What it holds").
+    """
+    return None if _budget is None else _budget * 10 // 11
 
 
 def bytes_in_use(device: int) -> int:

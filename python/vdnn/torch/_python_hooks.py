@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import _library
+from . import _library, _pool
 from ._library import BATCH, LIBRARY, NativeStash, OwnedStash, check, make_options
 from ._settings import Settings
 
@@ -113,7 +113,7 @@ class DeviceStash:
         self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
         if on_gpu:
             self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
-            self._bytes_in_use = lambda: torch.cuda.memory_allocated(device.index)
+            self._bytes_in_use = lambda: _pool.bytes_in_use(device.index)
         else:  # the calling thread is the compute stream, and the stash counts the tensors that it knows
             self._stream = lambda: None
             self._bytes_in_use = lambda: 0

@@ -6,7 +6,7 @@ import dataclasses
 
 import torch
 
-from . import _sizes
+from . import _pool, _sizes
 
 TIERS = ("auto", "python", "native")
 
@@ -30,7 +30,7 @@ class Settings:
 
 
 def make_settings(
-    budget: int | str, host_budget: int | str | None, tier: str, min_size: int | str, **of_tests: int
+    budget: int | str | None, host_budget: int | str | None, tier: str, min_size: int | str, **of_tests: int
 ) -> Settings:
     if tier not in TIERS:
         raise ValueError(f"tier is {tier!r}: there are {', '.join(TIERS)}")
@@ -42,5 +42,9 @@ def make_settings(
     min_bytes = _sizes.parse_size(min_size, "min_size")
     if min_bytes == 0:
         raise ValueError("min_size is 0: the smallest tensor that may leave has 1 byte")
+    if budget is None:
+        budget = _pool.budget_of_tensors()
+        if budget is None:
+            raise TypeError("budget is missing: it may be left out only after vdnn.torch.use_pool(budget=...)")
     device_type = "cuda" if torch.cuda.is_available() else "cpu"
     return Settings(_sizes.parse_size(budget, "budget"), host_bytes, min_bytes, device_type, tier, **of_tests)

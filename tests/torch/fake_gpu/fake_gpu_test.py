@@ -22,6 +22,18 @@ SKIPPED = 77
 options = argparse.Namespace()
 
 
+def environment_of_children(more=None):
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",  # a process with more threads cannot be forked
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "VDNN_STAND_IN_MEMORY": "1GiB",
+        "VDNN_TORCH_LIBRARY": options.pool,
+        "VDNN_STASH_LIBRARY": options.stash,
+        **(more or {}),
+    }
+
+
 def run(network, *arguments, seeds=None, python_path=None, environment=None):
     """What train.py prints of each seed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -33,15 +45,7 @@ def run(network, *arguments, seeds=None, python_path=None, environment=None):
             f"--seeds={seeds or options.seeds}",
             *arguments,
         ]
-        settings = {
-            "OMP_NUM_THREADS": "1",  # a process with more threads cannot be forked
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "VDNN_STAND_IN_MEMORY": "1GiB",
-            "VDNN_TORCH_LIBRARY": options.pool,
-            "VDNN_STASH_LIBRARY": options.stash,
-            **(environment or {}),
-        }
-        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
+        done = subprocess.run(command, env=environment_of_children(environment), capture_output=True, text=True)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode != 0 or len(rows) != (seeds or options.seeds):
             raise AssertionError(f"{network} {arguments}: {done.stdout}{done.stderr}")
@@ -82,6 +86,25 @@ class TrainingTest(FakeGpuTest):
     def test_offloading_by_hooks(self):
         self.expect_clean("unet", "--offload=hooks")
         self.expect_clean("unet", "--offload=hooks", "--pool")
+
+
+class PoolTest(unittest.TestCase):
+    def test_a_refusal_is_out_of_memory_error(self):
+        script = fake_gpu.HERE / "out_of_memory.py"
+        done = subprocess.run(
+            [sys.executable, script, os.pathsep.join(options.stand_in), str(fake_gpu.ROOT / "python")],
+            env=environment_of_children(), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        refused = found["refused"]
+        for where in ("a tensor", "in backward", "beyond the budget"):
+            self.assertEqual(refused[where]["type"], "torch.OutOfMemoryError", where)
+            self.assertRegex(refused[where]["text"], r"^CUDA out of memory\. cuda:0: asked .* budget 64 MiB", where)
+        self.assertEqual(refused["budget of 0"]["type"], "builtins.ValueError")
+        self.assertEqual(refused["used twice"]["type"], "builtins.RuntimeError")
+        self.assertIsNotNone(refused["no such GPU"])
+        self.assertEqual(found["budget"], (64 << 20) * 10 // 11)
+        self.assertEqual(found["in use"], 4096)  # a block for 4000 bytes
 
 
 class JudgeTest(FakeGpuTest):

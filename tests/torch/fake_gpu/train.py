@@ -93,9 +93,9 @@ def train_on_fake_gpu(chosen, seed):
     import torch
 
     if chosen.pool:
-        from vdnn.torch import _pool
+        import vdnn.torch
 
-        _pool.use_pool("512MiB")
+        vdnn.torch.use_pool("512MiB")
     fake_gpu.compute(chosen.operators)
     found = train(chosen.network, "cuda", chosen.steps, lambda network: offloading(chosen, network))
     torch.cuda.synchronize()

@@ -1,0 +1,59 @@
+"""What a program sees when vdnn's pool refuses memory: torch.OutOfMemoryError with the pool's numbers, wherever it asks.
+
+Prints one line of JSON: the type and the text of each exception, and what the pool has afterwards.
+"""
+
+import json
+import os
+import sys
+
+import fake_gpu
+
+GIB = 1 << 30
+
+
+def caught(work):
+    try:
+        work()
+    except BaseException as error:
+        return {"type": f"{type(error).__module__}.{type(error).__name__}", "text": str(error)}
+    return None
+
+
+def main():
+    stand_ins, paths = sys.argv[1].split(os.pathsep), sys.argv[2].split(os.pathsep)
+    fake_gpu.load(stand_ins)
+    sys.path[1:1] = paths
+    import torch
+    import vdnn.torch
+    from vdnn.torch import _pool
+
+    class AsksInBackward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            torch.empty(GIB, dtype=torch.uint8, device="cuda")
+            return gradient
+
+    refused = {"budget of 0": caught(lambda: vdnn.torch.use_pool(0))}
+    vdnn.torch.use_pool("64MiB")
+    refused["used twice"] = caught(lambda: vdnn.torch.use_pool("64MiB"))
+    refused["a tensor"] = caught(lambda: torch.empty(GIB, dtype=torch.uint8, device="cuda"))
+    small = torch.empty(1000, dtype=torch.uint8, device="cuda", requires_grad=False)
+    leaf = torch.empty(1000, device="cuda", requires_grad=True)
+    refused["in backward"] = caught(lambda: AsksInBackward.apply(leaf).backward(leaf.detach()))
+    refused["no such GPU"] = caught(lambda: torch.empty(1, device="cuda:7"))
+    fits = torch.empty(60 << 20, dtype=torch.uint8, device="cuda")
+    beyond = caught(lambda: torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
+    refused["beyond the budget"] = beyond
+    del small, fits
+    print(json.dumps({"refused": refused, "in use": _pool.bytes_in_use(0), "budget": _pool.budget_of_tensors()}), flush=True)
+    # PyTorch's threads of backward can end the process with an abort where they hold an exception; its own allocator's too.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
