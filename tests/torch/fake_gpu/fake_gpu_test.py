@@ -5,6 +5,7 @@ with a mistake is reported by the operators' names.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -133,6 +134,20 @@ class TierTest(FakeGpuTest):
 
     def test_native(self):
         self.expect_clean_tier("native")
+
+
+class DoorCheckTest(unittest.TestCase):
+    """What scripts/gpu-check --stage door runs on a GPU, as far as it asks for no time and no profiler."""
+
+    def test_checks_hold_on_the_fake_gpu(self):
+        for check, tier in itertools.product(("bits", "peak", "batch"), ("python", "native")):
+            with self.subTest(check=check, tier=tier):
+                program = [fake_gpu.ROOT / "bench/torch/door_check.py", check, "--network=small-unet", f"--tier={tier}"]
+                done = subprocess.run(
+                    [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
+                     options.operators, *program], env=environment_of_children(), capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(json.loads(done.stdout)["check"], check)
 
 
 def main():

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""What vdnn.torch promises on a GPU, checked in PyTorch. scripts/gpu-check --stage door runs it.
+
+    door_check.py CHECK [--network unet] [--batch N] [--tier auto|python|native] [--device cuda|cpu] [--steps 4]
+
+  bits      losses, gradients and weights are equal to the bit: plain, under torch.autograd.graph.save_on_cpu(pin_memory=True)
+            and under vdnn.torch, where all that is eligible leaves and within a budget
+  peak      PyTorch's peak keeps a budget within 2 %, and vdnn.torch reports the same peak within 2 %
+  waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
+  overlap   at least 90 % of the copies' time is hidden, where the link carries them within the step
+  batch     a batch that runs out of memory trains within the same memory
+
+Networks: resnet50, vgg16, googlenet and unet as the zoo has them (bench/peers/pytorch_networks.py); small-NAME of
+tests/torch/networks.py. Engines are deterministic. Prints one line of JSON; ends with 1 and one line where a check fails.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[1:1] = [str(ROOT / folder) for folder in ("python", "bench/peers", "tests/torch")]
+# cuBLAS computes the same bits again only with a workspace of its own (cuBLAS Library, "Results Reproducibility").
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402
+
+import vdnn.torch  # noqa: E402
+
+SMALL = "small-"
+TOLERANCE = 1.02  # of peaks
+HIDDEN = 0.9
+WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")
+# The first step learns, the second makes what the plan needs.
+WARM_UP_STEPS = 3
+TIMED_STEPS = 10
+COPIED_BYTES = 256 << 20
+
+
+class CheckFailed(Exception):
+    pass
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("check", choices=CHECKS)
+    parser.add_argument("--network", default="unet")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--tier", default="auto")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=4)
+    return parser.parse_args()
+
+
+def make(name, batch):
+    """A network, its inputs, its targets and its loss."""
+    if name.startswith(SMALL):
+        import networks
+
+        return *networks.make(name.removeprefix(SMALL)), torch.nn.CrossEntropyLoss()
+    from pytorch_networks import NETWORKS
+
+    network, _, sample, classes, target, loss = NETWORKS[name]
+    torch.manual_seed(1)
+    return network(), torch.rand(batch, *sample), torch.randint(classes, (batch, *target)), loss()
+
+
+class Training:
+    def __init__(self, chosen, around_forward=contextlib.nullcontext):
+        network, inputs, targets, self.loss = make(chosen.network, chosen.batch)
+        self.network = network.to(chosen.device)
+        self.inputs, self.targets = inputs.to(chosen.device), targets.to(chosen.device)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=1e-2, momentum=0.9)
+        self.around_forward = around_forward
+
+    def step(self):
+        self.optimizer.zero_grad()
+        with self.around_forward():
+            loss = self.loss(self.network(self.inputs), self.targets)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def run(self, steps):
+        """Losses, weights, buffers and gradients."""
+        losses = [self.step() for _ in range(steps)]
+        gradients = [parameter.grad for parameter in self.network.parameters()]
+        return [tensor.cpu() for tensor in [*losses, *self.network.state_dict().values(), *gradients]]
+
+
+def offloading(chosen, budget):
+    return lambda: vdnn.torch.offload(budget=budget, tier=chosen.tier)
+
+
+def offloading_all(chosen):
+    return lambda: vdnn.torch.offload(budget=0, tier=chosen.tier, min_size=4096)
+
+
+def save_on_cpu(chosen):
+    return lambda: torch.autograd.graph.save_on_cpu(pin_memory=chosen.device != "cpu")
+
+
+def peak_of(training, steps):
+    """Of the steps after the first ones."""
+    for _ in range(WARM_UP_STEPS):
+        training.step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(steps):
+        training.step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
+
+
+def plain_figures(chosen):
+    """What a step takes at most, and what remains between steps, without offloading."""
+    training = Training(chosen)
+    peak = peak_of(training, chosen.steps)
+    resident = torch.cuda.memory_allocated()
+    del training
+    gc.collect()
+    torch.cuda.empty_cache()
+    return peak, resident
+
+
+def budget_within(plain_peak, resident):
+    """Six tenths of what is not weights, gradients and the optimizer's state."""
+    return resident + 6 * (plain_peak - resident) // 10
+
+
+def check_bits(chosen):
+    expected = Training(chosen).run(chosen.steps)
+    ways = {"save_on_cpu": save_on_cpu(chosen), "vdnn.torch, all leaves": offloading_all(chosen)}
+    if chosen.device != "cpu":
+        ways["vdnn.torch, in a budget"] = offloading(chosen, budget_within(*plain_figures(chosen)))
+    different = {}
+    for way, around_forward in ways.items():
+        found = Training(chosen, around_forward).run(chosen.steps)
+        different[way] = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+    if any(different.values()):
+        raise CheckFailed(f"of {len(expected)} tensors differ from plain training: {different}")
+    moved = sum(figures["out_bytes"] for figures in vdnn.torch.report(quiet=True).devices.values())
+    if moved == 0:
+        raise CheckFailed("nothing was moved, so equal bits say nothing")
+    return {"tensors": len(expected), "ways": list(ways), "moved_bytes": moved}
+
+
+def check_peak(chosen):
+    plain_peak, resident = plain_figures(chosen)
+    budget = budget_within(plain_peak, resident)
+    peak = peak_of(Training(chosen, offloading(chosen, budget)), chosen.steps)
+    reported = max(figures["device_peak_bytes"] for figures in vdnn.torch.report(quiet=True).devices.values())
+    if peak > TOLERANCE * budget:
+        raise CheckFailed(f"peak {peak} bytes in a budget of {budget}")
+    return {"plain_bytes": plain_peak, "budget_bytes": budget, "peak_bytes": peak, "reported_bytes": reported}
+
+
+def check_waits(chosen):
+    training = Training(chosen, offloading(chosen, budget_within(*plain_figures(chosen))))
+    for _ in range(WARM_UP_STEPS):
+        training.step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        training.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    with torch.profiler.profile() as profiler:
+        training.step()
+    calls = {event.key: event.count for event in profiler.key_averages()}
+    if not any(name.startswith("cuda") for name in calls):
+        raise CheckFailed("the profiler has seen no call of CUDA")
+    waits = {name: count for name, count in calls.items() if WAITS.match(name)}
+    # The profiler itself waits once, at its end.
+    if sum(waits.values()) > 1:
+        raise CheckFailed(f"the host waits within a step: {waits}")
+    return {"calls": sum(count for name, count in calls.items() if name.startswith("cuda")), "waits": waits}
+
+
+def step_seconds(training):
+    for _ in range(WARM_UP_STEPS):
+        training.step()
+    torch.cuda.synchronize()
+    begin = time.monotonic()
+    for _ in range(TIMED_STEPS):
+        training.step()
+    torch.cuda.synchronize()
+    return (time.monotonic() - begin) / TIMED_STEPS
+
+
+def copy_seconds_a_byte():
+    """Of the slower direction, alone on the link."""
+    on_gpu = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
+    on_host = torch.empty(COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
+    seconds = []
+    for to, source in ((on_host, on_gpu), (on_gpu, on_host)):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        rounds = []
+        for _ in range(5):
+            begin.record()
+            to.copy_(source, non_blocking=True)
+            end.record()
+            end.synchronize()
+            rounds.append(begin.elapsed_time(end) / 1e3)
+        seconds.append(statistics.median(rounds))
+    return max(seconds) / COPIED_BYTES
+
+
+def moved_bytes():
+    return [sum(figures[way] for figures in vdnn.torch.report(quiet=True).devices.values())
+            for way in ("out_bytes", "in_bytes")]
+
+
+def check_overlap(chosen):
+    plain = step_seconds(Training(chosen))
+    budget = budget_within(*plain_figures(chosen))
+    training = Training(chosen, offloading(chosen, budget))
+    for _ in range(WARM_UP_STEPS):
+        training.step()
+    before = moved_bytes()
+    training.step()
+    out_bytes, in_bytes = (after - earlier for after, earlier in zip(moved_bytes(), before))
+    offloaded = step_seconds(training)
+    copying = (out_bytes + in_bytes) * copy_seconds_a_byte()
+    if copying == 0:
+        raise CheckFailed("nothing was moved, so there is nothing to hide")
+    hidden = 1 - max(0.0, offloaded - plain) / copying
+    row = {"plain_seconds": plain, "seconds": offloaded, "copy_seconds": copying, "hidden": hidden,
+           "link_allows": copying <= plain}
+    if row["link_allows"] and hidden < HIDDEN:
+        raise CheckFailed(f"{hidden:.0%} of the copies' {1e3 * copying:.1f} ms are hidden: {row}")
+    return row
+
+
+def check_batch(chosen):
+    plain_peak, resident = plain_figures(chosen)
+    memory = budget_within(plain_peak, resident)
+    # PyTorch's cache holds more than what is live: a fifth more here, for either way.
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, 1.2 * memory / total))
+    try:
+        Training(chosen).run(1)
+        raise CheckFailed(f"plain training fits in {1.2 * memory:.0f} bytes, so that this says nothing")
+    except torch.OutOfMemoryError:
+        gc.collect()
+        torch.cuda.empty_cache()
+    losses = Training(chosen, offloading(chosen, memory)).run(chosen.steps)[: chosen.steps]
+    return {"memory_bytes": int(1.2 * memory), "plain_bytes": plain_peak, "last_loss": losses[-1].item()}
+
+
+CHECKS = {"bits": check_bits, "peak": check_peak, "waits": check_waits, "overlap": check_overlap, "batch": check_batch}
+
+
+def main():
+    chosen = options()
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("no CUDA driver, or no GPU that PyTorch can use")
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        row = CHECKS[chosen.check](chosen)
+    except CheckFailed as failure:
+        sys.exit(f"{chosen.check}: {failure}")
+    print(json.dumps({"check": chosen.check, "network": chosen.network, "batch": chosen.batch, "tier": chosen.tier,
+                      "torch": torch.__version__, **row}))
+
+
+if __name__ == "__main__":
+    main()
