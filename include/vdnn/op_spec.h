@@ -126,7 +126,8 @@ struct DiceCrossEntropySpec {
   float smooth = 1;
 };
 
-// A layer from outside the library; see custom_layer.h.
+// A layer from outside the library; see custom_layer.h. Without one: a stretch of a foreign program's step,
+// which only that program can run; see learned_step.h.
 class CustomLayer;
 struct CustomSpec {
   std::shared_ptr<const CustomLayer> layer;

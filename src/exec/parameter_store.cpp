@@ -163,6 +163,9 @@ class ParameterStore::Transfers {
 void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
                             std::span<const std::vector<float>> logical,
                             std::span<const std::vector<std::vector<float>>> states) {
+  if (parameter_slots_.empty()) {
+    return;  // a learned step tells none apart: no page-locked memory for them
+  }
   Transfers transfers(*this, pinned, stream);
   if (transfers.touches_memory() && (program == nullptr || logical.size() != parameters() ||
                                      (!states.empty() && states.size() != parameters()))) {

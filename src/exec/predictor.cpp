@@ -46,14 +46,15 @@ class Staging {
       inputs_.push_back({.begin = bytes, .bytes = tape.value(input).bytes});
       bytes += tape.value(input).bytes;
     }
-    for (std::uint32_t batch = 0; batch < kStagedBatches; ++batch) {
+    // A learned step has no inputs of its own.
+    for (std::uint32_t batch = 0; bytes > 0 && batch < kStagedBatches; ++batch) {
       const std::optional<AddressRange> block = pinned.allocate_for_host(bytes);
       if (!block) {
         throw OutOfMemory("page-locked memory for inputs", pinned.shortage(bytes));
       }
       blocks_.push_back(*block);
     }
-    for (AddressRange& input : inputs_) {
+    for (AddressRange& input : inputs_) {  // none without a block
       input.begin += blocks_.front().begin;
     }
   }

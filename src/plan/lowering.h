@@ -13,7 +13,7 @@
 namespace vdnn {
 
 // May the op be launched more than once a step, with the same results? Those of the forward pass may, which
-// change nothing that outlives the step.
+// change nothing that outlives the step and are not a foreign program's.
 bool may_run_again(const Tape& tape, OpId id);
 
 // What both ways of lowering share: buffers, instructions, and where each value lies at the moment.

@@ -4,6 +4,7 @@
 #include <array>
 #include <ostream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "src/plan/lowering.h"
@@ -62,9 +63,19 @@ std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
   return result;
 }
 
+namespace {
+
+// A stretch of a foreign program's step (learned_step.h)?
+bool is_foreign(const OpSpec& spec) {
+  const auto* const custom = std::get_if<CustomSpec>(&spec);
+  return custom != nullptr && !custom->layer;
+}
+
+}  // namespace
+
 bool may_run_again(const Tape& tape, OpId id) {
   const Op& op = tape.op(id);
-  return op.phase == Phase::kForward && !op.collective() &&
+  return op.phase == Phase::kForward && !op.collective() && !is_foreign(op.spec) &&
          std::ranges::none_of(op.writes, [&](ValueId value) { return tape.value(value).persistent(); });
 }
 
