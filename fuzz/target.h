@@ -92,6 +92,8 @@ bool run_image(Input input);
 std::vector<Seed> image_seeds();
 bool run_image_folder(Input input);
 std::vector<Seed> image_folder_seeds();
+bool run_learned_step(Input input);
+std::vector<Seed> learned_step_seeds();
 bool run_measured_costs(Input input);
 std::vector<Seed> measured_costs_seeds();
 bool run_option_text(Input input);

@@ -14,6 +14,7 @@ const std::vector<Target>& targets() {
       {"idx", run_idx, idx_seeds},
       {"image", run_image, image_seeds},
       {"image_folder", run_image_folder, image_folder_seeds},
+      {"learned_step", run_learned_step, learned_step_seeds},
       {"measured_costs", run_measured_costs, measured_costs_seeds},
       {"option_text", run_option_text, option_text_seeds},
       {"origin", run_origin, origin_seeds},
