@@ -13,6 +13,7 @@
 
 #include "vdnn/dataset.h"
 #include "vdnn/gpu_system.h"
+#include "vdnn/learned_step.h"
 #include "vdnn/measured_costs.h"
 #include "vdnn/network.h"
 #include "vdnn/op_library.h"
@@ -41,6 +42,9 @@ std::optional<std::filesystem::path> default_engine_cache(const std::optional<st
 
 struct RunOptions {
   ModelOptions model;
+  // The learned step of a foreign program, in the place of a model: of `model` its batch alone counts. Such a
+  // run can be planned and predicted, not carried out. Null: none.
+  std::shared_ptr<const LearnedStep> step;
   // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu",
   // "cuda:N", "sim:NAME", or "sim:FILE.json" with a device of one's own.
   std::string device = "auto";
@@ -128,9 +132,9 @@ struct RunTarget {
 struct PlannedRun {
   RunOptions options;
   RunTarget target;
-  Network network;
-  std::shared_ptr<const OpCatalog> catalog;
-  std::shared_ptr<OpLibrary> library;  // null where nothing can be run (sim)
+  std::optional<Network> network;            // that the tape is of; none: it is of RunOptions::step
+  std::shared_ptr<const OpCatalog> catalog;  // null without a network
+  std::shared_ptr<OpLibrary> library;        // null where nothing can be run (sim, a learned step)
   std::shared_ptr<const Tape> tape;
   ProductPrecisions precisions;                     // that algorithms may have
   EngineTiming engine_timing = EngineTiming::kOff;  // on a GPU
@@ -147,16 +151,21 @@ struct PlannedRun {
   // choose for themselves: with any): that peak and the library's own memory.
   std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
   bool fits() const;
+  // Throws InvalidArgument for a learned step, which only its own program can run.
+  const Network& own_network() const;
+  // Samples that one device computes at once.
+  std::int64_t batch() const;
   // Of a machine, that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
   // The precision of convolutions and of matrix products: the narrowest that any op of that kind uses.
   ProductPrecisions product_precisions() const;
   // Samples an update, of all devices and micro-steps together.
   std::uint64_t global_batch() const;
-  // Where algorithms and their order come from: "onednn 2.6.3", "cudnn 9.19.0, timed", or "profile FILE".
+  // Where algorithms and their order come from: "onednn 2.6.3", "cudnn 9.19.0, timed", "profile FILE", or
+  // "PyTorch 2.15.0 on cpu" of a learned step.
   std::string algorithms_source() const;
-  // Identifies what a measurement of this run applies to. It does not depend on whether engines were timed
-  // by default.
+  // Identifies what a measurement of this run applies to; throws as own_network() does. It does not depend on
+  // whether engines were timed by default.
   MeasuredSetting measured_setting() const;
 };
 
@@ -169,12 +178,13 @@ std::optional<std::string> device_file(const std::string& device);
 // The other way: the device that `file` ("FILE.json") describes.
 std::string file_device(const std::string& file);
 
-// Decides. Throws InvalidArgument for options that cannot be, DataError for a profile that is none,
+// Decides. Throws InvalidArgument for options that cannot be (of a learned step, too, for options that only
+// networks have), DataError for a profile that is none,
 // DeviceError for a GPU that cannot be driven,
 // OutOfMemory for a budget of more than it has free; a budget that does not suffice is no error here, see
 // fits(). `--policy auto` settles on `none` where that fits, else on `optimal`.
 PlannedRun plan_run(const RunOptions& options);
-// The same for a network that is not the zoo's; `options.model` is not looked at.
+// The same for a network that is not the zoo's; `options.model` and `options.step` are not looked at.
 PlannedRun plan_run(Network network, const RunOptions& options);
 
 // The same run with the schedule given (from a file) instead of made. Throws ScheduleError where it is not
@@ -231,10 +241,11 @@ double oracle_step_seconds(const PlannedRun& run);
 // No plan can have a shorter step on that device in that budget (optimal_plan.h). Seconds.
 double lower_bound_step_seconds(const PlannedRun& run);
 
-// Evaluation in the memory that training has left, the parameters and the optimizer's state resident. Its
-// batch is the largest that takes no more memory than training does and wants the parameters as they are
-// stored, found by halving. Its ops have the algorithms of training where they can. Throws OutOfMemory where
-// there is none, InvalidArgument where inference has other parameters than training.
+// Of a run with a network: evaluation in the memory that training has left, the parameters and the
+// optimizer's state resident. Its batch is the largest that takes no more memory than training does and wants
+// the parameters as they are stored, found by halving. Its ops have the algorithms of training where they
+// can. Throws OutOfMemory where there is none, InvalidArgument where inference has other parameters than
+// training.
 struct EvaluationPlan {
   std::int64_t batch = 0;  // divides the batch of training
   std::shared_ptr<const Tape> tape;

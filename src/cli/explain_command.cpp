@@ -94,6 +94,7 @@ Command add_explain_command(CLI::App& app) {
       "explain",
       "Say why a plan is as it is: its peak, its smallest budget, what more memory buys, its time");
   add_options(*command, arguments->run);
+  remove_options(*command, {"step"});
   command->get_option("--model")->required();
   command
       ->add_option("--value", arguments->values,

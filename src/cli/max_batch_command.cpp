@@ -45,7 +45,7 @@ double parse_percent(const std::string& text) {
 
 nlohmann::ordered_json to_json(const BatchTrial& trial) {
   return {{"type", "batch"},
-          {"batch", trial.run.network.batch()},
+          {"batch", trial.run.batch()},
           {"accumulate", trial.run.options.training.micro_steps},
           {"accepted", trial.accepted},
           {"fits", trial.run.fits()},
@@ -61,7 +61,7 @@ nlohmann::ordered_json to_json(const char* row, const LargestBatch& found) {
   const PlannedRun& run = found.trial.run;
   nlohmann::ordered_json json{{"type", "largest_batch"},
                               {"row", row},
-                              {"batch", run.network.batch()},
+                              {"batch", run.batch()},
                               {"policy", to_string(run.plan.options.policy)},
                               {"peak_bytes", run.prediction.peak_bytes},
                               {"host_bytes", run.prediction.host_bytes},
@@ -79,7 +79,7 @@ nlohmann::ordered_json to_json(const char* row, const LargestBatch& found) {
 
 void print_trial(std::ostream& out, const BatchTrial& trial) {
   const PlannedRun& run = trial.run;
-  out << std::fixed << std::setprecision(1) << "batch " << run.network.batch() << ": policy "
+  out << std::fixed << std::setprecision(1) << "batch " << run.batch() << ": policy "
       << to_string(run.plan.options.policy) << ", peak " << format_size(run.prediction.peak_bytes) << " and "
       << format_size(run.prediction.host_bytes) << " page-locked, a step "
       << run.prediction.step_seconds * 1e3 << " ms, " << 100 * trial.overhead() << " % above the oracle"
@@ -136,7 +136,7 @@ Table::Row headings(const std::string& last) {
 Table::Row row_of(const std::string& name, const BatchTrial& trial, const std::string& last) {
   const PlannedRun& run = trial.run;
   return {name,
-          std::to_string(run.network.batch()),
+          std::to_string(run.batch()),
           with_digits(predict_scaling(run).images_per_second),
           with_digits(run.prediction.step_seconds * 1e3),
           with_digits(100 * trial.overhead()) + " %",
@@ -147,7 +147,7 @@ Table::Row row_of(const std::string& name, const BatchTrial& trial, const std::s
 
 RunArguments chosen(const RunArguments& asked, const PlannedRun& run) {
   RunArguments arguments = asked;
-  arguments.batch = run.network.batch();
+  arguments.batch = run.batch();
   arguments.accumulate = run.options.training.micro_steps;
   arguments.policy = to_string(run.plan.options.policy);
   if (run.options.memory_bytes != to_run_options(asked).memory_bytes) {
@@ -159,14 +159,14 @@ RunArguments chosen(const RunArguments& asked, const PlannedRun& run) {
 // Prints the run's figures.
 std::string plan_command(const RunArguments& asked, const PlannedRun& run) {
   RunArguments arguments = chosen(asked, run);
-  if (!run.target.gpu) {
+  if (!run.target.gpu || !run.network) {
     arguments.engine_trial_seconds.reset();
   }
   return "vdnn plan" + to_command_line(arguments) + "\n";
 }
 
 void print_setting(std::ostream& out, const PlannedRun& run) {
-  out << run.network.name() << " on " << run.target.name;
+  out << run.tape->model() << " on " << run.target.name;
   if (run.target.simulated) {
     out << " (simulated: " << run.target.profile.source << "; algorithms: " << run.algorithms_source() << ")";
   }
@@ -217,8 +217,7 @@ PlannedRun print_largest(const Inquiry& inquiry, bool keeps_to_overhead) {
         << with_digits(100 * found.least_overhead) << " %\n";
   }
   const LargestBatch& largest = keeps_to_overhead ? found.within_overhead.value() : found.most;
-  out << "each row is what this says:\n"
-      << lines << "largest batch: " << largest.trial.run.network.batch() << "\n";
+  out << "each row is what this says:\n" << lines << "largest batch: " << largest.trial.run.batch() << "\n";
   return largest.trial.run;
 }
 
@@ -237,7 +236,7 @@ PlannedRun print_micro_batch(const Inquiry& inquiry, std::uint64_t global_batch)
   BatchTrial found = find_micro_batch(inquiry.options, global_batch);
   print_run(inquiry.out, found.run);
   print_rates(inquiry.out, found.run);
-  inquiry.out << "for a global batch of " << global_batch << ": --batch " << found.run.network.batch()
+  inquiry.out << "for a global batch of " << global_batch << ": --batch " << found.run.batch()
               << " --accumulate " << found.run.options.training.micro_steps << "\n";
   return std::move(found.run);
 }
@@ -251,7 +250,19 @@ void require_one_question(const MaxBatchArguments& arguments) {
   }
 }
 
+void require_batches_of_step(const MaxBatchArguments& arguments, const LearnedStep& step) {
+  if (!step.batch) {
+    throw InvalidArgument("--step " + *arguments.run.step +
+                          ": it does not say how many samples it has; export it with its batch");
+  }
+  if (arguments.global_batch) {
+    throw InvalidArgument(
+        "--global-batch: belongs to --model; how a program accumulates gradients is its own");
+  }
+}
+
 void max_batch(const MaxBatchArguments& arguments) {
+  require_one_program(arguments.run);
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
   require_one_question(arguments);
@@ -263,6 +274,9 @@ void max_batch(const MaxBatchArguments& arguments) {
   }
   inquiry.options.run = to_run_options(inquiry.arguments);
   inquiry.options.run.warn = log_warning;
+  if (inquiry.options.run.step) {
+    require_batches_of_step(arguments, *inquiry.options.run.step);
+  }
   if (arguments.overhead) {
     inquiry.options.overhead = parse_percent(*arguments.overhead);
   }
@@ -293,7 +307,6 @@ Command add_max_batch_command(CLI::App& app) {
   add_options(*command, arguments->run);
   // What these name is of one batch.
   remove_options(*command, {"batch", "profile", "resume"});
-  command->get_option("--model")->required();
   add_option(*command, "overhead", arguments->overhead,
              "a step takes at most so much longer than with memory without end (default: 10%)");
   add_option(*command, "images-per-second", arguments->images_per_second,

@@ -27,10 +27,10 @@ constexpr std::array kTypes{NameAndType{"model", "MODEL"},         NameAndType{"
                             NameAndType{"json", kOutputType},      NameAndType{"trace", kOutputType},
                             NameAndType{"schedule", kOutputType},  NameAndType{"report", kOutputType},
                             NameAndType{"svg", kOutputType},       NameAndType{"engine-timings", kFileType},
-                            NameAndType{"profile", kFileType},     NameAndType{"resume", kFileType},
-                            NameAndType{"save", kFileType},        NameAndType{"learned", kFileType},
-                            NameAndType{"output", kFileType},      NameAndType{"file", kFileType},
-                            NameAndType{"man", "FOLDER"}};
+                            NameAndType{"profile", kFileType},     NameAndType{"step", kFileType},
+                            NameAndType{"resume", kFileType},      NameAndType{"save", kFileType},
+                            NameAndType{"learned", kFileType},     NameAndType{"output", kFileType},
+                            NameAndType{"file", kFileType},        NameAndType{"man", "FOLDER"}};
 
 // Empty: as CLI11 says of the variable.
 std::string_view type_of_name(const CLI::Option& option) {

@@ -241,6 +241,19 @@ void check_replaced(const std::string& option, const std::string& path) {
   }
 }
 
+// What a learned step can be asked besides what it is.
+constexpr std::array<std::string_view, 8> kOptionsOfStep{
+    "step", "batch", "device", "memory", "host-memory", "link-shared-by", "threads", "policy"};
+
+// Null: a model is asked for.
+std::shared_ptr<const LearnedStep> read_step(const RunArguments& arguments) {
+  return arguments.step ? std::make_shared<const LearnedStep>(read_learned_step(*arguments.step)) : nullptr;
+}
+
+std::int64_t batch_in_force(const RunArguments& arguments, const LearnedStep* step) {
+  return arguments.batch.value_or(step != nullptr ? batch_of(*step) : ModelOptions().batch);
+}
+
 namespace fs = std::filesystem;
 
 // Where nothing is yet, links may still lead to the directory.
@@ -298,15 +311,36 @@ std::vector<RunArguments> in_precisions(const RunArguments& arguments,
   return runs;
 }
 
+void require_one_program(const RunArguments& arguments) {
+  if (arguments.model.empty() == !arguments.step) {
+    throw InvalidArgument("--model and --step: give one of them, a network of the zoo or a learned step");
+  }
+  if (!arguments.step) {
+    return;
+  }
+  const nlohmann::ordered_json defaults = to_json(RunArguments());
+  const nlohmann::ordered_json given = to_json(arguments);
+  for (const auto& [key, value] : given.items()) {
+    std::string name = key;
+    std::ranges::replace(name, '_', '-');
+    if (value != defaults.at(key) && std::ranges::find(kOptionsOfStep, name) == kOptionsOfStep.end()) {
+      throw InvalidArgument("--" + name + ": belongs to --model; a learned step (--step) is planned as its " +
+                            "program ran it");
+    }
+  }
+}
+
 RunOptions to_run_options(const RunArguments& given) {
   const RunArguments arguments = with_defaults(given);
+  const std::shared_ptr<const LearnedStep> step = read_step(arguments);
   require_one_or_more("--classes", arguments.classes);
   require_one_or_more("--link-shared-by", arguments.link_shared_by);
   require_one_or_more("--threads", arguments.threads);
   return {.model = {.model = arguments.model,
                     .input = parse_dims(arguments.input.value_or("")),
                     .classes = arguments.classes.value_or(0),
-                    .batch = arguments.batch},
+                    .batch = batch_in_force(arguments, step.get())},
+          .step = step,
           .device = arguments.device,
           .memory_bytes = parse_optional_size(arguments.memory),
           .host_memory_bytes = parse_optional_size(arguments.host_memory),
@@ -330,9 +364,12 @@ RunOptions to_run_options(const RunArguments& given) {
 
 RunArguments in_force(const RunArguments& given, const PlannedRun& run) {
   RunArguments arguments = with_defaults(given);
-  const Dims& images = run.network.type(run.network.input()).dims;
-  arguments.input = to_string(Dims(images.begin() + 1, images.end()));
-  arguments.classes = run.network.classes();
+  if (run.network) {
+    const Dims& images = run.network->type(run.network->input()).dims;
+    arguments.input = to_string(Dims(images.begin() + 1, images.end()));
+    arguments.classes = run.network->classes();
+  }
+  arguments.batch = run.batch();
   arguments.device = run.target.name;
   arguments.memory = std::to_string(run.target.budget_bytes);
   arguments.host_memory = std::to_string(run.target.host_budget_bytes);
@@ -389,7 +426,7 @@ void require_finite(const char* option, double value) {
 }
 
 std::vector<std::optional<std::string>> files_read(const RunArguments& arguments) {
-  return {arguments.resume, arguments.profile, device_file(arguments.device)};
+  return {arguments.resume, arguments.profile, arguments.step, device_file(arguments.device)};
 }
 
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced,
@@ -455,6 +492,9 @@ RunArguments from_origin(const std::string& text) {
     }
     if (arguments.profile) {
       throw DataError("'profile' has no place in it");
+    }
+    if (arguments.step) {
+      throw DataError("'step' has no place in it");
     }
     return arguments;
   } catch (const DataError& error) {

@@ -17,10 +17,11 @@ namespace vdnn {
 // Options as typed: those that change the tape, the algorithms or the budgets. Shared by `train` and `plan`;
 // what a schedule file keeps as its origin.
 struct RunArguments {
-  std::string model;
+  std::string model;  // empty where there is a step
+  std::optional<std::string> step;
   std::optional<std::string> input;
   std::optional<std::int64_t> classes;
-  std::int64_t batch = 64;
+  std::optional<std::int64_t> batch;
   std::string device = "auto";
   std::optional<std::string> memory;
   std::optional<std::string> host_memory;
@@ -57,7 +58,8 @@ struct RunArguments {
   std::optional<std::string> resume;
 
   // Options that the first schedule files do not have: without them, a run was what it is by default.
-  static constexpr std::array<std::string_view, 18> kLaterOptions{"link-shared-by",
+  static constexpr std::array<std::string_view, 19> kLaterOptions{"step",
+                                                                  "link-shared-by",
                                                                   "devices",
                                                                   "machines",
                                                                   "accumulate",
@@ -79,9 +81,14 @@ struct RunArguments {
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
     field("model", self.model, models_help());
+    field(
+        "step", self.step,
+        "in the place of a model: a step of a PyTorch program, as vdnn.torch.export() has written it; plans "
+        "only offload");
     field("input", self.input, "CxHxW or CxDxHxW (default: the model's own)");
     field("classes", self.classes, "classes (default: the model's own)");
-    field("batch", self.batch, "images that one device computes at once");
+    field("batch", self.batch,
+          "images that one device computes at once (default: 64; of a learned step its own)");
     field("device", self.device, "auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
     field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
@@ -227,6 +234,10 @@ struct OutputArguments {
 // Throws InvalidArgument that names the option and what it may be, also for options that do not belong
 // together. What `resume` names is not looked at.
 RunOptions to_run_options(const RunArguments& arguments);
+
+// Throws InvalidArgument unless there is either a model or a learned step, and for options that a learned
+// step does not have: it is what its program did.
+void require_one_program(const RunArguments& arguments);
 
 // Of --policy; `auto` is none. Throws InvalidArgument that lists the names.
 std::optional<Policy> parse_policy(const std::string& text);

@@ -42,6 +42,12 @@ void plan(const PlanArguments& arguments) {
   if (arguments.ops && arguments.outputs.json.empty()) {
     throw InvalidArgument("--ops belongs to --json, which says where to");
   }
+  require_one_program(arguments.run);
+  if (arguments.run.step && !arguments.outputs.schedule.empty()) {
+    throw InvalidArgument(
+        "--schedule: schedules are for `vdnn replay`, and a learned step (--step) is run by its "
+        "own program alone; --print-schedule shows it");
+  }
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
@@ -84,7 +90,6 @@ Command add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command = app.add_subcommand("plan", "Say what training would take, without running it");
   add_options(*command, arguments->run);
-  command->get_option("--model")->required();
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   command->add_flag("--ops", arguments->ops,
                     "with --json: a line for the device, each value and each op with all its algorithms, for "

@@ -63,7 +63,7 @@ void profile(const ProfileArguments& arguments) {
     options.engine_trial_seconds = 0;  // what is measured takes the place of times of engines
   }
   const PlannedRun run = plan_run(options);
-  std::cout << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << "\n"
+  std::cout << run.tape->model() << ", batch " << run.batch() << ", on " << run.target.name << "\n"
             << std::flush;
   const MeasuredCosts costs = run.target.simulated ? modelled(run, arguments) : measured(run, arguments);
   print_costs(std::cout, costs);
@@ -83,7 +83,7 @@ Command add_profile_command(CLI::App& app) {
   // Every algorithm is measured, on one device, under the policy that moves least.
   remove_options(*command,
                  {"policy", "algorithms", "workspace-limit", "engine-trial-seconds", "profile", "graph",
-                  "resume", "devices", "machines", "bucket", "reduce-precision", "sync-bn"});
+                  "resume", "devices", "machines", "bucket", "reduce-precision", "sync-bn", "step"});
   command->get_option("--model")->required();
   add_option(*command, "steps", arguments->steps,
              "that are timed for each choice of algorithms (default: " +

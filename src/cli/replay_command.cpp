@@ -91,7 +91,7 @@ void replay(const ReplayArguments& arguments) {
     summary = plan_summary(run, scaling, options);
   } else {
     require_fit(run, WaysOut::kCommandBudgets);
-    const DatasetSplits data = open_dataset(dataset_options(run.network, training.data, *options.seed));
+    const DatasetSplits data = open_dataset(dataset_options(run.own_network(), training.data, *options.seed));
     Trainer trainer(
         run, data,
         {.learning_rate = training.lr, .steps = *training.steps, .session = {.seed = *options.seed}});

@@ -55,7 +55,7 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const std::string& device = run.target.name;
   found.add_if_different("device", info.device, device.substr(0, device.find(':')));
   found.add_if_different("threads", info.threads, run.target.threads);
-  found.add_if_different("batch", info.batch, run.network.batch());
+  found.add_if_different("batch", info.batch, run.batch());
   found.add_if_different("global batch", info.global_batch.value_or(run.global_batch()), run.global_batch());
   found.add_if_different("gradients summed over devices in", to_string(info.reduce_precision),
                          to_string(run.options.training.reduces_in()));

@@ -57,8 +57,8 @@ Json engine_trials(const PlannedRun& run) {
 Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::uint64_t peak_bytes,
                     double average_bytes, std::uint64_t host_bytes) {
   return {{"type", "summary"},
-          {"model", run.network.name()},
-          {"batch", run.network.batch()},
+          {"model", run.tape->model()},
+          {"batch", run.batch()},
           {"devices", run.devices()},
           {"machines", run.options.machines},
           {"global_batch", run.global_batch()},
@@ -69,8 +69,8 @@ Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::u
           {"seed", arguments.seed.value()},
           {"threads", run.target.threads},
           {"algorithms_source", run.algorithms_source()},
-          {"precision", to_string(run.options.training.precision.storage)},
-          {"product_precision", to_json(run.product_precisions())},
+          {"precision", run.network ? Json(to_string(run.options.training.precision.storage)) : Json()},
+          {"product_precision", run.network ? to_json(run.product_precisions()) : Json()},
           {"engine_trials", engine_trials(run)},
           {"budget_bytes", run.target.budget_bytes},
           {"host_budget_bytes", run.target.host_budget_bytes},
@@ -95,7 +95,7 @@ double percent(double part, double whole) {
 }
 
 bool updates_with_every_batch(const PlannedRun& run) {
-  return run.global_batch() == static_cast<std::uint64_t>(run.network.batch());
+  return run.global_batch() == static_cast<std::uint64_t>(run.batch());
 }
 
 void print_scaling(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {
@@ -119,10 +119,32 @@ Json to_json(const ProductPrecisions& used) {
 }
 
 const char* rates_of(const PlannedRun& run) {
+  if (!run.network) {
+    return "recorded";
+  }
   return run.measured && !run.measured->modelled ? "measured" : "assumed";
 }
 
+namespace {
+
+// What the prediction of a learned step stands on.
+void print_step(std::ostream& out, const PlannedRun& run) {
+  const LearnedStep& step = *run.options.step;
+  out << "times of ops are those of the learned step, recorded by " << run.algorithms_source()
+      << "\nmemory and the link, at assumed or published rates (vdnn devices), are those of "
+      << run.target.name << "; plans only offload\n";
+  if (run.batch() != batch_of(step)) {
+    out << "batch " << run.batch() << ": tensors and times in proportion to the recorded batch, "
+        << batch_of(step) << ", but for what is in use throughout the step\n";
+  }
+}
+
+}  // namespace
+
 void print_rates(std::ostream& out, const PlannedRun& run) {
+  if (!run.network) {
+    print_step(out, run);
+  }
   if (rates_of(run) == std::string_view("assumed")) {
     out << "times are estimates from assumed or published rates (vdnn devices); "
         << (run.target.simulated ? "vdnn profile on such a device measures them\n"
@@ -197,18 +219,20 @@ void print_trials(std::ostream& out, const PlannedRun& run) {
 }  // namespace
 
 void print_run(std::ostream& out, const PlannedRun& run) {
-  out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name;
+  out << run.tape->model() << ", batch " << run.batch() << ", on " << run.target.name;
   if (run.target.simulated) {
     out << " (simulated: " << run.target.profile.source << "; algorithms: " << run.algorithms_source() << ")";
   } else if (run.options.profile) {
     out << " (" << run.algorithms_source() << ")";
   }
   if (!updates_with_every_batch(run)) {
-    out << "\nglobal batch " << run.global_batch() << ": " << run.network.batch() << " x " << run.devices()
+    out << "\nglobal batch " << run.global_batch() << ": " << run.batch() << " x " << run.devices()
         << " devices x " << run.options.machines << " machines x " << run.options.training.micro_steps
         << " batches an update";
   }
-  print_precision(out, run);
+  if (run.network) {
+    print_precision(out, run);
+  }
   print_trials(out, run);
   out << "\npolicy " << to_string(run.plan.options.policy) << ", algorithms "
       << to_string(run.plan.options.preference) << ", budget " << format_size(run.target.budget_bytes)

@@ -21,9 +21,11 @@ nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult
 nlohmann::ordered_json to_json(const ProductPrecisions& used);
 
 // Where the rates that predicted times of this device follow from are from: "measured" by a profile of this
-// run, or "assumed" (a publication's, or nobody's).
+// run, "assumed" (a publication's, or nobody's), or "recorded" with a learned step, in which the link's alone
+// are assumed.
 const char* rates_of(const PlannedRun& run);
-// For people: that predicted times are estimates, and how to measure. Nothing where rates are measured.
+// For people: that predicted times are estimates, and how to measure; of a learned step what its estimate
+// stands on. Nothing where rates are measured.
 void print_rates(std::ostream& out, const PlannedRun& run);
 
 // What is about to happen, in a few lines.

@@ -61,13 +61,15 @@ SweepOptions to_sweep_options(const SweepArguments& arguments) {
   return options;
 }
 
-nlohmann::ordered_json to_json(const SweepPoint& point, const PlannedRun& run) {
+using Json = nlohmann::ordered_json;
+
+Json to_json(const SweepPoint& point, const PlannedRun& run) {
   return {{"type", "point"},
           {"device", run.target.name},
           {"simulated", run.target.simulated},
           {"policy", to_string(point.policy)},
-          {"precision", point.precision},
-          {"product_precision", to_json(point.product_precisions)},
+          {"precision", run.network ? Json(point.precision) : Json()},
+          {"product_precision", run.network ? to_json(point.product_precisions) : Json()},
           {"budget_bytes", point.budget_bytes},
           {"fits", point.fits},
           {"smallest_budget_bytes", point.smallest_budget_bytes},
@@ -212,7 +214,7 @@ std::string oracles_of(const Sweep& sweep) {
 
 void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& policies) {
   const PlannedRun& run = sweep.last;
-  out << run.network.name() << ", batch " << run.network.batch() << ", on " << run.target.name << " ("
+  out << run.tape->model() << ", batch " << run.batch() << ", on " << run.target.name << " ("
       << (run.target.simulated ? "simulated; " : "") << "algorithms: " << run.algorithms_source() << ")\n"
       << "oracle (none with the fastest algorithms in unlimited memory; a plan that hides the next input's "
          "load "
@@ -286,10 +288,24 @@ std::vector<PlannedRun> plan_each(const std::optional<Checkpoint>& checkpoint,
   return runs;
 }
 
+// Of --policy conv and dyn it is said why not; by default they are left out.
+void keep_to_step(SweepOptions& options, const SweepArguments& arguments) {
+  if (!arguments.precisions.empty()) {
+    throw InvalidArgument("--precision: belongs to --model; a learned step (--step) has that of its program");
+  }
+  if (arguments.policies.empty()) {
+    options.policies = {Policy::kOptimal, Policy::kOffloadNone, Policy::kOffloadAll};
+  }
+}
+
 void sweep(const SweepArguments& arguments) {
+  require_one_program(arguments.run);
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
   SweepOptions options = to_sweep_options(arguments);
+  if (arguments.run.step) {
+    keep_to_step(options, arguments);
+  }
   const std::optional<Checkpoint> checkpoint = open_checkpoint(arguments.run);
   RunArguments run_arguments = resumed(arguments.run, checkpoint);
   require_timings_for_limit(run_arguments);
@@ -323,11 +339,10 @@ Command add_sweep_command(CLI::App& app) {
       app.add_subcommand("sweep", "Say what memory buys: budget against time, without running it");
   add_options(*command, arguments->run);
   remove_options(*command, {"memory", "policy", "precision"});
-  command->get_option("--model")->required();
   command
       ->add_option("--policy", arguments->policies,
                    "baseline, none, all, conv, dyn or optimal, one or several with commas (default: all but "
-                   "baseline)")
+                   "baseline; of a learned step optimal, none and all)")
       ->delimiter(',')
       ->check(require_text);
   command

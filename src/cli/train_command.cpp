@@ -100,7 +100,7 @@ TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* pro
 
 DatasetSplits open_data(const TrainArguments& arguments, const PlannedRun& run) {
   const TrainingArguments& training = arguments.training;
-  DatasetOptions options = dataset_options(run.network, training.data, arguments.run.seed.value_or(1));
+  DatasetOptions options = dataset_options(run.own_network(), training.data, arguments.run.seed.value_or(1));
   options.augment = training.augment;
   options.crop_padding = training.crop_padding.value_or(options.crop_padding);
   return open_dataset(options);
@@ -470,6 +470,7 @@ Command add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a network inside a memory budget");
   add_options(*command, arguments->run);
   add_options(*command, arguments->training);
+  remove_options(*command, {"step"});  // nothing but its program can run it
   command->get_option("--model")->required();
   command->get_option("--data")->required();
   command->get_option("--steps")->excludes(command->get_option("--epochs"));

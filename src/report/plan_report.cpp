@@ -112,7 +112,7 @@ class Page {
 
  private:
   void write_title(std::ostream& out) const {
-    out << escaped(run_.network.name()) << ", batch " << run_.network.batch();
+    out << escaped(run_.tape->model()) << ", batch " << run_.batch();
   }
 
   void write_badges(std::ostream& out) const {

@@ -38,8 +38,8 @@ Json id_or_null(Id id) {
 
 Json figures_json(const PlannedRun& run) {
   const Prediction& prediction = run.prediction;
-  return {{"model", run.network.name()},
-          {"batch", run.network.batch()},
+  return {{"model", run.tape->model()},
+          {"batch", run.batch()},
           {"device", run.target.name},
           {"simulated", run.target.simulated},
           {"rates_source", run.target.profile.source},

@@ -200,8 +200,8 @@ class Chart {
 
   void open() {
     const PlannedRun& run = sweep_.last;
-    const std::string title = "What memory buys: " + run.network.name() + ", batch " +
-                              std::to_string(run.network.batch()) + ", on " + run.target.name +
+    const std::string title = "What memory buys: " + run.tape->model() + ", batch " +
+                              std::to_string(run.batch()) + ", on " + run.target.name +
                               (run.target.simulated ? " (simulated)" : "") +
                               (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

@@ -122,8 +122,8 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
                                 const std::string& sha256) {
   SafetensorsMetadata metadata{{"format", std::string(kFormat)},
                                {"version", std::string(kVersion)},
-                               {"model", run.network.name()},
-                               {"batch", std::to_string(run.network.batch())},
+                               {"model", run.tape->model()},
+                               {"batch", std::to_string(run.batch())},
                                {"global_batch", std::to_string(run.global_batch())},
                                {"step", std::to_string(state.step)},
                                {"seed", std::to_string(state.seed)},
@@ -365,9 +365,9 @@ Checkpoint::Checkpoint(const fs::path& path)
 void Checkpoint::require_network(const PlannedRun& run, const TrainingState& expected) const {
   const auto reject = [&](const std::string& difference) {
     throw InvalidArgument("'" + path_.string() + "' is a checkpoint of network '" + info_.model +
-                          "', not of '" + run.network.name() + "': " + difference);
+                          "', not of '" + run.tape->model() + "': " + difference);
   };
-  const bool other_name = info_.model != run.network.name();
+  const bool other_name = info_.model != run.tape->model();
   for (const ParameterValues& parameter : expected.parameters) {
     const SafetensorsTensor* found = file_.find(parameter.name);
     if (found != nullptr && found->dims != parameter.dims) {

@@ -49,7 +49,7 @@ class CostMeasurement {
   CostMeasurement(const PlannedRun& run, const CostMeasurementOptions& options)
       : run_(run),
         options_(options),
-        data_(open_dataset(dataset_options(run.network, "synthetic", options.seed))) {
+        data_(open_dataset(dataset_options(run.own_network(), "synthetic", options.seed))) {
     PlanOptions least;
     least.preference = AlgorithmPreference::kMemory;
     base_ = make_plan(*run.tape, least).algorithms;
@@ -155,10 +155,8 @@ class CostMeasurement {
   // that numbers stay what they are at the start whatever the network would make of the samples.
   LaunchSeconds traced_steps(const PlannedRun& run) {
     Session session(run, session_options());
-    const BatchOrder order{.samples = data_.training->size(),
-                           .batch = run.network.batch(),
-                           .shuffle = true,
-                           .seed = options_.seed};
+    const BatchOrder order{
+        .samples = data_.training->size(), .batch = run.batch(), .shuffle = true, .seed = options_.seed};
     BatchLoader loader(session.device(), session.pinned(), *data_.training, order, 0, 1);
     const StagedBatch batch = loader.next();
     const std::array inputs{batch.images, batch.targets};

@@ -14,11 +14,18 @@ namespace vdnn {
 
 namespace {
 
+// Can plan_run() make the run with another batch? Not of a network that was handed to it, nor of a learned
+// step that does not say its batch.
+bool has_other_batches(const PlannedRun& run) {
+  const RunOptions& options = run.options;
+  return run.network ? options.model.model == run.network->name() : options.step->batch.has_value();
+}
+
 // Options of the same run with other batches, of whose engines no times are taken. Nothing: its network or
 // its algorithms are of this batch alone.
 std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   RunOptions options = run.options;
-  if (options.model.model != run.network.name() || !options.recorded_algorithms.empty()) {
+  if (!has_other_batches(run) || !options.recorded_algorithms.empty()) {
     return std::nullopt;
   }
   if (options.device == "auto") {
@@ -150,7 +157,7 @@ class Hints {
   // Micro-steps take memory, too.
   std::optional<RunOptions> accumulated(RunOptions options, std::int64_t most) const {
     constexpr int kMostTries = 2;
-    const std::int64_t batch = run_.network.batch();
+    const std::int64_t batch = run_.batch();
     const std::uint32_t micro_steps = options.training.micro_steps;
     int tries = 0;
     for (std::int64_t part = most; part > 0 && tries < kMostTries; --part) {

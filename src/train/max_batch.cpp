@@ -191,8 +191,7 @@ class Search {
       }
       found.most = *found.without_offloading;
     } else {
-      found.most =
-          find_most(found.without_offloading ? found.without_offloading->trial.run.network.batch() : 1);
+      found.most = find_most(found.without_offloading ? found.without_offloading->trial.run.batch() : 1);
     }
     found.within_overhead = find_within_overhead(found);
     if (options_.overhead && !found.within_overhead) {
@@ -203,7 +202,7 @@ class Search {
   }
 
   std::optional<std::int64_t> find_smaller(const PlannedRun& refused) {
-    const std::int64_t batch = refused.network.batch();
+    const std::int64_t batch = refused.batch();
     const Look one = batch > 1 ? look_at_most(1) : Look{};
     if (!one.accepted) {
       return std::nullopt;
@@ -329,7 +328,7 @@ class Search {
       }
       return result;
     };
-    std::int64_t above = found.most.trial.run.network.batch();
+    std::int64_t above = found.most.trial.run.batch();
     Look why = most;
     while (above > 1) {
       const std::int64_t batch = above / 2;
@@ -367,7 +366,7 @@ class LeastMemory {
     if (!best) {
       refuse("in " + std::to_string(budget_of(kept(smallest).value())) + " bytes");
     }
-    RunOptions run = with_batch(best->network.batch());
+    RunOptions run = with_batch(best->batch());
     run.policy = best->plan.options.policy;
     run.memory_bytes = best->target.budget_bytes;
     return trials_.attempt(run, std::nullopt);

@@ -328,16 +328,41 @@ void take_lowered(PlannedRun& run, Lowered lowered) {
 // For another policy than the run was prepared for, before anything of it was decided.
 void lower_for_policy(PlannedRun& run, Policy policy) {
   const Policy prepared = run.options.policy.value_or(Policy::kOffloadNone);
-  if (run.target.gpu && engine_timing(run.options, policy) != engine_timing(run.options, prepared)) {
-    take_lowered(run, lower_for(run.network, run.options, run.target, policy, *run.trials));
+  if (run.target.gpu && run.network &&
+      engine_timing(run.options, policy) != engine_timing(run.options, prepared)) {
+    take_lowered(run, lower_for(*run.network, run.options, run.target, policy, *run.trials));
   }
 }
 
-PlannedRun prepare(Network network, const RunOptions& options) {
+// What would change the tape or its costs, and is not in a learned step.
+void require_options_of_step(const RunOptions& options) {
+  const TrainingOptions& training = options.training;
+  for (const auto& [option, given] :
+       {std::pair("--devices and --machines", training.ranks > 1),
+        std::pair("--accumulate", training.micro_steps > 1), std::pair("--graph", options.graph),
+        std::pair("--profile", options.profile.has_value()),
+        std::pair("recorded algorithms", !options.recorded_algorithms.empty())}) {
+    if (given) {
+      throw InvalidArgument(std::string(option) + ": belongs to networks of our own; the learned step of " +
+                            options.step->program + " is planned as it was recorded");
+    }
+  }
+}
+
+// Of a learned step, where there is no network.
+Lowered lower_for(const std::optional<Network>& network, const RunOptions& options, const RunTarget& target) {
+  if (network) {
+    return lower_for(*network, options, target, options.policy.value_or(Policy::kOffloadNone));
+  }
+  require_options_of_step(options);
+  return {.library = nullptr, .catalog = nullptr, .tape = to_tape(*options.step, options.model.batch)};
+}
+
+PlannedRun prepare(std::optional<Network> network, const RunOptions& options) {
   require_network(options);
   require_trial_seconds(options);
   RunTarget target = resolve_target(options);
-  Lowered lowered = lower_for(network, options, target, options.policy.value_or(Policy::kOffloadNone));
+  Lowered lowered = lower_for(network, options, target);
   PlannedRun run{.options = options,
                  .target = std::move(target),
                  .network = std::move(network),
@@ -365,7 +390,19 @@ Budgets budgets_of(const RunTarget& target) {
           .host_bytes = target.host_budget_bytes};
 }
 
+// A learned step has one algorithm for each op and does not tell convolutions.
+void require_policy_of_step(Policy policy) {
+  if (policy == Policy::kOffloadConv || policy == Policy::kDynamic) {
+    throw InvalidArgument(
+        "--policy " + to_string(policy) +
+        ": a learned step tells neither convolutions nor algorithms; use none, all or optimal");
+  }
+}
+
 PlannedSchedule plan_by_policy(const PlannedRun& run, const PlanOptions& options) {
+  if (!run.network) {
+    require_policy_of_step(options.policy);
+  }
   const PredictionOptions prediction = prediction_options(run);
   if (options.policy == Policy::kOptimal) {
     return plan_optimal(*run.tape, options, budgets_of(run.target), plan_costs(*run.tape, prediction),
@@ -414,7 +451,7 @@ std::shared_ptr<const Tape> normalized_the_other_way(const PlannedRun& run) {
   training.sync_batch_normalization = !training.normalizes_over_ranks();
   training.ranks = std::max(training.ranks, 2U);
   training.results.clear();  // values of this tape
-  return lower_to_tape(run.network, *run.catalog, training);
+  return lower_to_tape(run.own_network(), *run.catalog, training);
 }
 
 // Batch normalisation over the batches of all ranks is made of other ops than that over each rank's own, of
@@ -484,8 +521,19 @@ PredictionOptions prediction_options(const PlannedRun& run) {
           .micro_steps = run.options.training.micro_steps};
 }
 
+const Network& PlannedRun::own_network() const {
+  if (!network) {
+    throw InvalidArgument(tape->model() + " is a learned step: only its own program can run it");
+  }
+  return *network;
+}
+
+std::int64_t PlannedRun::batch() const {
+  return network ? network->batch() : options.model.batch;
+}
+
 std::uint64_t PlannedRun::global_batch() const {
-  return checked_multiply(static_cast<std::uint64_t>(network.batch()),
+  return checked_multiply(static_cast<std::uint64_t>(batch()),
                           std::uint64_t{options.training.ranks} * options.training.micro_steps);
 }
 
@@ -515,13 +563,17 @@ std::string PlannedRun::algorithms_source() const {
   if (options.profile) {
     return "profile " + options.profile->string();
   }
+  if (!network) {
+    return options.step->framework + " on " + options.step->device;
+  }
   return catalog->algorithms_source() + (engine_timing == EngineTiming::kChoosable ? ", timed" : "");
 }
 
 MeasuredSetting PlannedRun::measured_setting() const {
+  const Network& trained = own_network();
   // The threads of this machine are no matter of a GPU that is not here.
   const bool simulated_gpu = target.simulated && !computes_on_cpu(target);
-  return vdnn::measured_setting(network, *tape,
+  return vdnn::measured_setting(trained, *tape,
                                 target.gpu ? target.gpus->gpu_name(*target.gpu) : target.profile.name,
                                 simulated_gpu ? 1 : target.threads, catalog->algorithms_source());
 }
@@ -553,11 +605,9 @@ std::optional<std::filesystem::path> default_engine_cache(const std::optional<st
                                 : std::nullopt;
 }
 
-PlannedRun plan_run(const RunOptions& options) {
-  return plan_run(make_model(options.model), options);
-}
+namespace {
 
-PlannedRun plan_run(Network network, const RunOptions& options) {
+PlannedRun plan_program(std::optional<Network> network, const RunOptions& options) {
   PlannedRun run = prepare(std::move(network), options);
   adopt_records(run);
   decide(run, options.policy.value_or(Policy::kOffloadNone));
@@ -568,6 +618,21 @@ PlannedRun plan_run(Network network, const RunOptions& options) {
     decide(run, Policy::kOptimal);
   }
   return run;
+}
+
+// None: a learned step is planned.
+std::optional<Network> network_of(const RunOptions& options) {
+  return options.step ? std::nullopt : std::optional(make_model(options.model));
+}
+
+}  // namespace
+
+PlannedRun plan_run(const RunOptions& options) {
+  return plan_program(network_of(options), options);
+}
+
+PlannedRun plan_run(Network network, const RunOptions& options) {
+  return plan_program(std::move(network), options);
 }
 
 PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs) {
@@ -605,7 +670,7 @@ Records algorithms_of_none(const PlannedRun& run) {
   }
   RunOptions options = run.options;
   options.warn = {};  // it has been said
-  const Lowered untimed = lower_for(run.network, options, run.target, Policy::kOffloadNone);
+  const Lowered untimed = lower_for(run.own_network(), options, run.target, Policy::kOffloadNone);
   return algorithm_names(*untimed.tape, make_plan(*untimed.tape, none).algorithms);
 }
 
@@ -752,11 +817,12 @@ Plan evaluation_plan(const PlannedRun& run, const Tape& evaluation) {
 }
 
 EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) {
-  EvaluationPlan evaluation{.batch = batch,
-                            .tape = lower_to_evaluation_tape(run.network.with_batch(batch), *run.catalog,
-                                                             run.options.training.precision),
-                            .schedule = {},
-                            .peak_bytes = 0};
+  const Network network = run.own_network().with_batch(batch);
+  EvaluationPlan evaluation{
+      .batch = batch,
+      .tape = lower_to_evaluation_tape(network, *run.catalog, run.options.training.precision),
+      .schedule = {},
+      .peak_bytes = 0};
   require_same_parameters(*run.tape, *evaluation.tape);
   evaluation.schedule = make_schedule(*evaluation.tape, evaluation_plan(run, *evaluation.tape));
   require_valid(*evaluation.tape, evaluation.schedule);
@@ -769,7 +835,7 @@ std::optional<EvaluationPlan> try_evaluation(const PlannedRun& run, std::int64_t
   try {
     return evaluation_with_batch(run, batch);
   } catch (const InvalidArgument&) {
-    if (batch == run.network.batch()) {
+    if (batch == run.batch()) {
       throw;
     }
     return std::nullopt;
@@ -781,7 +847,7 @@ std::optional<EvaluationPlan> try_evaluation(const PlannedRun& run, std::int64_t
 EvaluationPlan plan_evaluation(const PlannedRun& run) {
   std::optional<std::uint64_t> smallest;
   std::int64_t smallest_batch = 0;
-  for (std::int64_t batch = run.network.batch(); batch > 0; batch = batch % 2 == 0 ? batch / 2 : 0) {
+  for (std::int64_t batch = run.batch(); batch > 0; batch = batch % 2 == 0 ? batch / 2 : 0) {
     std::optional<EvaluationPlan> evaluation = try_evaluation(run, batch);
     if (!evaluation || !store_parameters_alike(*run.tape, *evaluation->tape)) {
       continue;
@@ -798,7 +864,7 @@ EvaluationPlan plan_evaluation(const PlannedRun& run) {
     }
   }
   if (!smallest) {
-    throw InvalidArgument("network " + run.network.name() + " cannot be evaluated: with no batch does " +
+    throw InvalidArgument("network " + run.tape->model() + " cannot be evaluated: with no batch does " +
                           run.target.name + " store its parameters as in training");
   }
   throw OutOfMemory("evaluation needs more memory than training: batch " + std::to_string(smallest_batch) +

@@ -52,7 +52,7 @@ PlannedRun one_device_of(const PlannedRun& run) {
   if (!options.engine_timings) {
     options.engine_trial_seconds = 0;  // ranks that train together time none by default
   }
-  return plan_run(run.network, options);
+  return plan_run(run.own_network(), options);
 }
 
 }  // namespace

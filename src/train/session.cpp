@@ -36,6 +36,7 @@ std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& op
 
 std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions& options) {
   const RunTarget& target = run.target;
+  run.own_network();  // of a learned step there is none to train
   if (target.simulated) {
     throw InvalidArgument("train runs on real devices; for " + target.name + " use plan or replay");
   }
@@ -280,13 +281,13 @@ StepTicket Session::submit(std::span<const AddressRange> inputs, float learning_
   require_classes(inputs);
   const TrainingOptions& training = run_.options.training;
   const std::uint64_t rank = communicator_ ? static_cast<std::uint64_t>(communicator_->rank()) : 0;
-  const StepScalars scalars{.learning_rate = learning_rate,
-                            .step = steps_,
-                            .seed = options_.seed,
-                            .first_sample = (rank * training.micro_steps + micro_step_) *
-                                            static_cast<std::uint64_t>(run_.network.batch()),
-                            .micro_step = micro_step_,
-                            .micro_steps = training.micro_steps};
+  const StepScalars scalars{
+      .learning_rate = learning_rate,
+      .step = steps_,
+      .seed = options_.seed,
+      .first_sample = (rank * training.micro_steps + micro_step_) * static_cast<std::uint64_t>(run_.batch()),
+      .micro_step = micro_step_,
+      .micro_steps = training.micro_steps};
   StepTicket ticket = guarded([&] { return executor_->submit(inputs, scalars); });
   steps_ += scalars.updates() ? 1 : 0;
   micro_step_ = (micro_step_ + 1) % training.micro_steps;

@@ -508,7 +508,7 @@ class Trainer::Impl {
 
   double evaluate() {
     session_.share_statistics();
-    const std::int64_t batch_size = session_.run().network.batch();
+    const std::int64_t batch_size = session_.run().batch();
     const BatchOrder order = order_of(*data_.test, false, 1);
     // Staged like batches of training, so that the same page-locked blocks serve; evaluated in smaller pieces
     // where that is what the memory allows.
@@ -585,7 +585,7 @@ class Trainer::Impl {
     const std::uint32_t rank = processes_ == nullptr ? 0 : static_cast<std::uint32_t>(processes_->rank());
     const std::uint32_t parts = training.ranks * micro_steps;
     return {.samples = data.size(),
-            .batch = session_.run().network.batch() * static_cast<std::int64_t>(parts),
+            .batch = session_.run().batch() * static_cast<std::int64_t>(parts),
             .shuffle = shuffle,
             .seed = options_.start ? options_.start->seed : options_.session.seed,
             .parts = parts,

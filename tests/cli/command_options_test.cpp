@@ -114,7 +114,7 @@ CheckpointInfo written_by(const PlannedRun& run) {
   CheckpointInfo info;
   info.device = "sim";
   info.threads = run.target.threads;
-  info.batch = run.network.batch();
+  info.batch = run.batch();
   info.algorithms_source = run.catalog->algorithms_source();
   info.algorithms = run.options.recorded_algorithms;
   return info;

@@ -31,7 +31,7 @@ void plan_with(const std::function<void(RunOptions&)>& change) {
 }
 
 void open_data(const std::string& text) {
-  open_dataset(dataset_options(plan_run(lenet()).network, text, 1));
+  open_dataset(dataset_options(plan_run(lenet()).own_network(), text, 1));
 }
 
 struct UnknownName {

@@ -233,7 +233,7 @@ void take_results(Digest& digest, const Session& session, const StepMetrics& met
 void take_steps(Session& session, const StagedInputs& staged, std::uint64_t count, Digest& digest,
                 Findings& findings) {
   const PlannedRun& run = session.run();
-  std::vector<std::string> results = outputs_of(run.network);
+  std::vector<std::string> results = outputs_of(run.own_network());
   std::ranges::copy(run.options.training.results, std::back_inserter(results));
   std::optional<StepTicket> last;
   for (std::uint64_t step = 0; step < count; ++step) {
@@ -255,7 +255,7 @@ void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
   } catch (const OutOfMemory&) {  // an evaluation is promised no more than training takes
     return;
   }
-  const Network& network = session.run().network;
+  const Network& network = session.run().own_network();
   std::vector<AddressRange> inputs;
   for (const AddressRange& input : staged.of_step(0)) {
     inputs.push_back({.begin = input.begin,
@@ -271,7 +271,7 @@ void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
 void train(Session& session, const SessionOptions& options, Outcome& outcome) {
   const PlannedRun& run = session.run();
   const StagedInputs staged(session.pinned(), *run.tape);
-  stage(staged, run.network, options.seed);
+  stage(staged, run.own_network(), options.seed);
   Digest digest;
   take_steps(session, staged, 1, digest, outcome.findings);
   const std::uint64_t allocations = system_allocations(session.device());

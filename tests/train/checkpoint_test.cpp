@@ -108,7 +108,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
   // Of a training that writes a checkpoint after every step.
   TrainingResult uninterrupted() const {
     const PlannedRun run = plan_run(GetParam().network(), run_options(GetParam().training));
-    const DatasetSplits splits = data(run.network);
+    const DatasetSplits splits = data(run.own_network());
     TrainOptions options = train_options();
     options.save = [this](Session& session) { save_checkpoint(after(session.steps()), session); };
     options.save_every = 1;
@@ -159,7 +159,7 @@ TEST_P(Resumed, TrainingEndsWithTheSameBits) {
 TEST_P(Resumed, SavingChangesNothing) {
   const std::string saving = uninterrupted().weights_sha256;
   const PlannedRun run = plan_run(GetParam().network(), run_options(GetParam().training));
-  const DatasetSplits splits = data(run.network);
+  const DatasetSplits splits = data(run.own_network());
   EXPECT_EQ(Trainer(run, splits, train_options()).train({}).weights_sha256, saving);
 }
 
@@ -702,7 +702,7 @@ TEST_F(RecordedAlgorithms, AreNotBlamedForOtherOptions) {
 TEST_F(CheckpointTest, OfATrainingThatIsOverHasNothingLeftToDo) {
   save_odd_state();
   const PlannedRun run = tiny_run();
-  const DatasetSplits data = open_dataset(dataset_options(run.network, "synthetic", 1));
+  const DatasetSplits data = open_dataset(dataset_options(run.own_network(), "synthetic", 1));
   EXPECT_THAT(testing::problem<InvalidArgument>(
                   [&] { Trainer(run, data, {.steps = 41, .start = Checkpoint(path()).state(run)}); }),
               HasSubstr("at step 41"));

@@ -245,7 +245,7 @@ Trained step_normalized(const PlannedRun& run, ProcessGroup* group) {
     how.connect = [group](Device& device) { return group->communicator(device); };
   }
   Session session(run, how);
-  const std::int64_t batch = run.network.batch();
+  const std::int64_t batch = run.batch();
   const std::int64_t rank = group == nullptr ? 0 : group->rank();
   const std::int64_t micro_steps = run.options.training.micro_steps;
   Trained result;

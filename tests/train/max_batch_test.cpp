@@ -37,7 +37,7 @@ void take_a_step(const PlannedRun& run) {
 }
 
 std::int64_t batch_of(const LargestBatch& found) {
-  return found.trial.run.network.batch();
+  return found.trial.run.batch();
 }
 
 TEST(MaxBatch, RunsAndOneSampleMoreDoesNot) {
@@ -136,7 +136,7 @@ TEST(LeastMemory, IsEnoughForTheRateAndLittleLessIsNot) {
   const BatchTrial found = find_least_memory(options, kRate);
   EXPECT_TRUE(found.run.fits());
   const auto rate = [](const PlannedRun& run) {
-    return static_cast<double>(run.network.batch()) / run.prediction.step_seconds;
+    return static_cast<double>(run.batch()) / run.prediction.step_seconds;
   };
   EXPECT_GE(rate(found.run), kRate);
   const std::uint64_t budget = found.run.target.budget_bytes;
@@ -188,7 +188,7 @@ TEST(MicroBatch, IsTheLargestThatFitsAndDivides) {
     const BatchTrial found = find_micro_batch(options, global);
     EXPECT_TRUE(found.accepted);
     EXPECT_EQ(found.run.global_batch(), global);
-    const auto batch = static_cast<std::uint64_t>(found.run.network.batch());
+    const auto batch = static_cast<std::uint64_t>(found.run.batch());
     for (std::uint64_t larger = batch + 1; larger <= global / 4; ++larger) {
       if (global / 4 % larger == 0) {
         options.run.training.micro_steps = static_cast<std::uint32_t>(global / 4 / larger);
@@ -200,7 +200,7 @@ TEST(MicroBatch, IsTheLargestThatFitsAndDivides) {
 
 TEST(MicroBatch, IsTheWholeShareWhereThatFits) {
   const BatchTrial found = find_micro_batch(of_four_devices(std::uint64_t{1} << 30U), 256);
-  EXPECT_EQ(found.run.network.batch(), 64);
+  EXPECT_EQ(found.run.batch(), 64);
   EXPECT_EQ(found.run.options.training.micro_steps, 1U);
 }
 

@@ -448,7 +448,7 @@ TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
 
 double images_per_second(const PlannedRun& run) {
   EXPECT_TRUE(run.fits()) << run.target.name;
-  return static_cast<double>(run.network.batch()) / run.prediction.step_seconds;
+  return static_cast<double>(run.batch()) / run.prediction.step_seconds;
 }
 
 // Published by NVIDIA (github.com/NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5),

@@ -207,7 +207,7 @@ TEST_P(PrecisionSession, EvaluationUsesTheCopies) {
 // A parameter that evaluation reads by its copy alone takes no memory a second time.
 TEST_P(PrecisionSession, EvaluationTakesNoSecondParameters) {
   const PlannedRun run = small_run(GetParam());
-  const auto tape = lower_to_evaluation_tape(run.network, *run.catalog, run.options.training.precision);
+  const auto tape = lower_to_evaluation_tape(run.own_network(), *run.catalog, run.options.training.precision);
   const Schedule schedule = make_schedule(*tape, make_plan(*tape, {}));
   for (const Buffer& buffer : schedule.buffers) {
     EXPECT_NE(buffer.name, "conv.filter");

@@ -344,7 +344,7 @@ TEST(ReplanningInATrainer, TimesThePlanInForce) {
     std::vector<double> seconds;
     for (std::size_t step = swaps ? 7 : 1; step < kSteps; ++step) {
       if (step != 6) {
-        seconds.push_back(static_cast<double>(run.network.batch()) / rates[step]);
+        seconds.push_back(static_cast<double>(run.batch()) / rates[step]);
       }
     }
     EXPECT_DOUBLE_EQ(result.step_seconds, median(seconds));
@@ -422,7 +422,7 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
     one_step(session);
     save_checkpoint(directory_ / "checkpoint", session);
     const Checkpoint checkpoint(directory_ / "checkpoint");
-    Session resumed(plan_resumed_run(checkpoint, run.network, asked));
+    Session resumed(plan_resumed_run(checkpoint, run.own_network(), asked));
     resumed.restore(checkpoint.state(resumed.run()));
     for (int step = 0; step < 3; ++step) {
       one_step(session);

@@ -9,7 +9,7 @@
 namespace vdnn::testing {
 
 inline DatasetSplits data_for(const PlannedRun& run, const std::string& name) {
-  return open_dataset(dataset_options(run.network, name, 1));
+  return open_dataset(dataset_options(run.own_network(), name, 1));
 }
 
 inline constexpr Policy kPolicies[] = {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
