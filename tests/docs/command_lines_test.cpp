@@ -171,7 +171,7 @@ std::string read_file(const fs::path& path) {
 
 std::vector<std::string> pages() {
   std::vector<std::string> paths{"README.md", "CONTRIBUTING.md", "fuzz/corpus/README.md"};
-  for (const char* folder : {"docs", "examples", "share/devices", "share/engines"}) {
+  for (const char* folder : {"docs", "examples", "share/devices", "share/engines", "share/steps"}) {
     for (const auto& entry : fs::directory_iterator(kRoot / folder)) {
       const std::string extension = entry.path().extension();
       if (extension == ".md" || folder == std::string("examples")) {
@@ -220,6 +220,7 @@ class CommandLines : public testing::TemporaryDirectory, public ::testing::WithP
     TemporaryDirectory::SetUp();
     fs::create_directory(directory_ / "bin");
     fs::create_symlink(VDNN_COMMAND, directory_ / "bin/vdnn");
+    fs::create_symlink(kRoot / "share", directory_ / "share");
     make_cifar10();
   }
 
