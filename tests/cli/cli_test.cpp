@@ -1601,7 +1601,7 @@ bool came_later(const std::string& key) {
          key == "sync_bn" || key == "bucket" || key == "network_gbytes_per_s" || key == "tf32" ||
          key == "fp32" || key == "engine_timings" || key == "engine_trial_seconds" || key == "profile" ||
          key == "graph" || key == "keep_algorithms" || key == "precision" || key == "fp32_layers" ||
-         key == "loss_scale" || key == "reduce_precision";
+         key == "loss_scale" || key == "reduce_precision" || key == "step";
 }
 
 // Those from before there was --graph were once refused for want of it.
@@ -1657,6 +1657,9 @@ TEST_F(CliTest, AnOriginOfAnotherFormIsRefused) {
   json resumed = schedule["origin"];
   resumed["resume"] = "checkpoint";
   expect_refused(resumed, "resume");
+  json learned = schedule["origin"];
+  learned["step"] = "step.json";
+  expect_refused(learned, "step");
 }
 
 TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
