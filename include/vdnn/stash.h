@@ -125,8 +125,9 @@ vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* s
 // as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
-// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the
-// target until a read answers VDNN_STASH_LAST or the handle has been dropped.
+// Copies the tensor to `target`, which what `stream` is given from now on may write. Refused while `stream`
+// is captured; a tensor that is put meanwhile is kept. The caller holds the target until a read answers
+// VDNN_STASH_LAST or the handle has been dropped.
 vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
 // What `stream` is given from now on comes after the fetch.
 vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* stream);

@@ -129,7 +129,8 @@ class TensorStash {
   TensorStash& operator=(const TensorStash&) = delete;
 
   // `in_use_bytes`, here and in read(): what the caller's tensors take on the device; 0: unknown, the tensors
-  // in the stash are counted instead. Without page-locked memory for a copy, the tensor is kept.
+  // in the stash are counted instead. Without page-locked memory for a copy, and while the stream is
+  // captured, the tensor is kept.
   PutAnswer put(const SavedTensor& tensor, std::uint64_t in_use_bytes);
 
   // Kept handles that should leave now, at most `capacity`, the oldest first. The caller calls leave() or
@@ -150,7 +151,8 @@ class TensorStash {
   // What should be fetched now: `reading`, if it is missing, then what the learned step reads next. What is
   // fetched ahead is named once, and the caller need not fetch it.
   std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
-  // Copies it to `target`, which what `stream` is given from now on may write.
+  // Copies it to `target`, which what `stream` is given from now on may write. Throws CaptureConflict while
+  // `stream` is captured: a graph that is launched later cannot wait for it.
   void fetch(StashHandle handle, std::uint64_t target, StreamHandle stream);
   // What `stream` is given from now on comes after the fetch.
   void ready(StashHandle handle, StreamHandle stream);

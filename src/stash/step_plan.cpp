@@ -63,14 +63,6 @@ std::vector<Candidate> candidates_of(const StepRecord& step, std::uint64_t fligh
   return all;
 }
 
-std::uint64_t bytes_of(const std::vector<Candidate>& candidates) {
-  std::uint64_t bytes = 0;
-  for (const Candidate& each : candidates) {
-    bytes += each.bytes;
-  }
-  return bytes;
-}
-
 std::uint64_t peak_of(const StepRecord& step) {
   std::uint64_t peak = 0;
   for (const StepEvent& event : step.events) {
@@ -81,13 +73,12 @@ std::uint64_t peak_of(const StepRecord& step) {
 
 using Demands = std::vector<std::int64_t>;  // by event: bytes that have to be away, if positive
 
-Demands demands_of(const StepRecord& step, const StepLimits& limits, std::uint64_t candidate_bytes) {
-  const std::uint64_t ahead = std::min(limits.ahead_bytes, candidate_bytes);
+Demands demands_of(const StepRecord& step, const StepLimits& limits) {
   Demands demands;
   bool is_reading = false;
   for (const StepEvent& event : step.events) {
     is_reading = is_reading || event.kind == StepEvent::Kind::kRead;
-    const std::uint64_t taken = event.in_use_bytes + (is_reading ? ahead : 0);
+    const std::uint64_t taken = event.in_use_bytes + (is_reading ? limits.ahead_bytes : 0);
     demands.push_back(static_cast<std::int64_t>(taken) - static_cast<std::int64_t>(limits.budget_bytes));
   }
   return demands;
@@ -283,9 +274,8 @@ std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limit
   if (limits.budget_bytes > 0 && peak_of(step) <= limits.budget_bytes) {
     return leaves;
   }
-  const std::vector<bool> chosen = limits.budget_bytes == 0
-                                       ? std::vector<bool>(candidates.size(), true)
-                                       : cheapest(candidates, demands_of(step, limits, bytes_of(candidates)));
+  const std::vector<bool> chosen = limits.budget_bytes == 0 ? std::vector<bool>(candidates.size(), true)
+                                                            : cheapest(candidates, demands_of(step, limits));
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     leaves[candidates[i].tensor] = chosen[i];
   }

@@ -38,7 +38,7 @@ struct StepLimits {
   std::uint64_t flight_bytes = 0;
 };
 
-inline constexpr std::uint64_t kMostNodes = 20'000;
+inline constexpr std::uint64_t kMostNodes = 5'000;
 
 // By tensor.
 std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limits);

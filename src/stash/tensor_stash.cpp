@@ -589,6 +589,9 @@ void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHa
     throw InvalidArgument(backend_->name() + ": the tensor of handle " + std::to_string(handle) +
                           " is on the device");
   }
+  if (backend_->is_capturing(stream)) {
+    throw CaptureConflict(backend_->name() + ": nothing can be fetched for a stream that is being captured");
+  }
   copy_in(entry, target, stream);
   entry.where = Where::kFetched;
   entry.is_named = false;

@@ -355,6 +355,36 @@ TEST(TensorStashTimes, WaitsAreMeasuredOnRequest) {
   EXPECT_EQ(waited_nanoseconds(false), 0U);
 }
 
+// --- captures ----------------------------------------------------------------------------------------------
+
+// Nothing of the stash becomes part of a program's graph, and the capture goes on.
+TEST(TensorStashCaptures, TensorsStayAndNothingIsFetched) {
+  const auto cuda = std::make_shared<FakeCuda>();
+  cuda->set_device(0);
+  CudaStream stream = nullptr;
+  cuda->stream_create(stream);
+  std::uint64_t memory = 0;
+  cuda->malloc(memory, 2000);
+  TensorStash stash(make_cuda_stash_backend(0, false, cuda), {.flight_bytes = 0});
+  const SavedTensor first{.source = {.begin = memory, .bytes = 1000}, .stream = stream};
+  const StashHandle away = stash.put(first, 0).handle;
+  stash.released(stream, 1);
+  ASSERT_EQ(cuda->stream_begin_capture(stream), CudaStatus::kSuccess);
+  const SavedTensor second{
+      .source = {.begin = memory, .bytes = 1000}, .stream = stream, .contents = {.storage = 1}};
+  EXPECT_EQ(stash.put(second, 0).verdict, StashVerdict::kKept);
+  EXPECT_EQ(stash.read(away, stream, 0).place, StashPlace::kMissing);
+  EXPECT_THROW(stash.fetch(away, memory + 1000, stream), CaptureConflict);
+  CudaGraph graph = nullptr;
+  EXPECT_EQ(cuda->stream_end_capture(graph, stream), CudaStatus::kSuccess);
+  stash.fetch(away, memory + 1000, stream);
+  stash.ready(away, stream);
+  cuda->device_synchronize();
+  cuda->graph_destroy(graph);
+  EXPECT_THAT(cuda->misuses(), ::testing::IsEmpty());
+  EXPECT_THAT(cuda->findings(), ::testing::IsEmpty());
+}
+
 // --- threads -----------------------------------------------------------------------------------------------
 
 // Each thread is a program of its own, as PyTorch's threads are that train replicas.
