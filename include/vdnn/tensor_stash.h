@@ -13,12 +13,14 @@
 // happened to finish. So the same program makes the same decisions each time.
 //
 // *What leaves.* The first step of its kind learns: what is saved and read, in which order, and how many
-// bytes the caller's tensors take each time. Nothing moves while all fits the budget; as the budget is
-// approached, kept tensors leave, the oldest first, because backward reads them last (Belady's rule for a
-// last-in first-out order). From the second step on a plan decides at each save: nothing if all fits, else
-// the cheapest set of tensors that keeps the bytes in use within the budget (src/stash/step_plan.h). A step
-// that goes on otherwise than every learned one is served on demand, with the same contents, and learned
-// anew. Several kinds of steps are remembered (training and evaluation, a generator and a discriminator).
+// bytes the caller's tensors take each time. Nothing moves while the budget is far; as it is approached, kept
+// tensors leave, the oldest first, because backward reads them last (Belady's rule for a last-in first-out
+// order). From the second step on a plan decides at each save: nothing if all fits, else the cheapest set of
+// tensors that keeps the bytes in use within the budget (src/stash/step_plan.h). Since a program's first step
+// makes what stays (the optimizer's state), the second step's bytes in use take the place of the first's; if
+// they are the same, so is the plan. A later step that exceeds the budget raises them. A step that goes on
+// otherwise than every learned one is served on demand, with the same contents, and learned anew. Several
+// kinds of steps are remembered (training and evaluation, a generator and a discriminator).
 //
 // *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go. A
 // tensor that is read before its fetch was started is fetched late, which is counted.

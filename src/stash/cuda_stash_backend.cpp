@@ -210,7 +210,8 @@ class CudaStashBackend final : public StashBackend {
 
 }  // namespace
 
-std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed, std::shared_ptr<CudaApi> api) {
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed,
+                                                      const std::shared_ptr<CudaApi>& api) {
   return std::make_unique<CudaStashBackend>(ordinal, timed, api);
 }
 

@@ -8,6 +8,7 @@
 
 namespace vdnn {
 
-std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed, std::shared_ptr<CudaApi> api);
+std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed,
+                                                      const std::shared_ptr<CudaApi>& api);
 
 }  // namespace vdnn

@@ -18,6 +18,33 @@ bool begins_as(const KnownStep& kind, const std::vector<StepTensor>& begun) {
          std::ranges::equal(begun, std::span(tensors).first(begun.size()), is_same_tensor);
 }
 
+// To those that were seen, where they are higher. Whether any is.
+bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& seen) {
+  bool is_higher = false;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    is_higher = is_higher || seen[i].in_use_bytes > known[i].in_use_bytes;
+    known[i].in_use_bytes = std::max(known[i].in_use_bytes, seen[i].in_use_bytes);
+  }
+  return is_higher;
+}
+
+// Whether any was not known to stay.
+bool mark_staying(std::vector<StepTensor>& known, const std::vector<StepTensor>& seen) {
+  bool is_news = false;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    is_news = is_news || (seen[i].stays && !known[i].stays);
+    known[i].stays = known[i].stays || seen[i].stays;
+  }
+  return is_news;
+}
+
+// Whether that changes the plan.
+bool plan_again(KnownStep& kind, const StepLimits& limits) {
+  std::vector<bool> leaves = choose_leaving(kind.record, limits);
+  std::swap(kind.leaves, leaves);
+  return kind.leaves != leaves;
+}
+
 }  // namespace
 
 const KnownStep* KnownSteps::find(const KnownStep* current, const std::vector<StepTensor>& begun,
@@ -34,19 +61,19 @@ const KnownStep* KnownSteps::find(const KnownStep* current, const std::vector<St
   return found == kinds_.end() ? nullptr : &*found;
 }
 
-bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits) {
+bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
+                        std::uint64_t in_use_bytes) {
   const auto found = std::ranges::find_if(kinds_, [&](const KnownStep& each) { return &each == kind; });
   kinds_.splice(kinds_.begin(), kinds_, found);
-  bool is_news = false;
-  for (std::size_t i = 0; i < step.tensors.size(); ++i) {
-    StepTensor& known = found->record.tensors[i];
-    is_news = is_news || (step.tensors[i].stays && !known.stays);
-    known.stays = known.stays || step.tensors[i].stays;
+  const bool is_first = found->repeats++ == 0;
+  bool is_news = is_first;
+  if (is_first) {
+    found->record.events = step.events;
+  } else if (in_use_bytes > limits.budget_bytes) {
+    is_news = raise_figures(found->record.events, step.events);
   }
-  if (is_news) {
-    found->leaves = choose_leaving(found->record, limits);
-  }
-  return is_news;
+  is_news = mark_staying(found->record.tensors, step.tensors) || is_news;
+  return is_news && plan_again(*found, limits);
 }
 
 void KnownSteps::learn(StepRecord step, const StepLimits& limits) {

@@ -15,6 +15,7 @@ struct KnownStep {
   StepRecord record;
   std::vector<StepRead> reads;  // read_order(record)
   std::vector<bool> leaves;     // by tensor
+  std::uint64_t repeats = 0;
 };
 
 // Not synchronised. At most kMostKinds: the one that was not met for longest is forgotten.
@@ -27,8 +28,12 @@ class KnownSteps {
   const KnownStep* find(const KnownStep* current, const std::vector<StepTensor>& begun,
                         const StepTensor& next) const;
 
-  // A step was another one of this kind. Whether the kind has a new plan, since tensors were found to stay.
-  bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits);
+  // `step` was another one of this kind, in which `in_use_bytes` were in use at most, as the caller told
+  // them. Whether the kind has another plan now. The first step of a program makes what stays (the
+  // optimizer's state, gradients), so the figures of the first repetition take the place of the first step's.
+  // Later ones count only where the budget was not kept: a static network has one plan then.
+  bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
+              std::uint64_t in_use_bytes);
   void learn(StepRecord step, const StepLimits& limits);
   void forget() { kinds_.clear(); }
 

@@ -90,6 +90,7 @@ struct Step {
   std::size_t reads = 0;            // that were recorded
   std::size_t next_ahead = 0;       // in kind->reads
   std::uint64_t late = 0;
+  std::uint64_t peak_bytes = 0;  // in use, as told
   std::uint64_t page_locks_before = 0;
 };
 
@@ -263,6 +264,7 @@ void TensorStash::Impl::record_event(StepEvent::Kind kind, std::uint32_t tensor,
 void TensorStash::Impl::note_in_use(std::uint64_t bytes) {
   in_use_bytes_ = bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes);
+  step_.peak_bytes = std::max(step_.peak_bytes, bytes);
 }
 
 void TensorStash::Impl::mark_staying(const Entry& entry) {
@@ -423,7 +425,8 @@ std::uint64_t TensorStash::Impl::excess(std::uint64_t named_bytes) const {
   if (step_.kind != nullptr || options_.budget_bytes == 0) {
     return 0;  // a plan decides, or all has left
   }
-  const std::uint64_t wanted = in_use_bytes_ + flight_limit() + ahead_limit();
+  // What leaves is there until its copy is released; what is read late comes back one at a time.
+  const std::uint64_t wanted = in_use_bytes_ + flight_limit() + largest_;
   const std::uint64_t allowed = options_.budget_bytes + flight_bytes_ + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;
 }
@@ -735,7 +738,7 @@ void TensorStash::Impl::finish_step() {
     ++statistics_.repeated_steps;
     statistics_.late_when_repeated += ended.late;
     statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
-    has_new_plan = known_.repeat(ended.kind, ended.record, limits());
+    has_new_plan = known_.repeat(ended.kind, ended.record, limits(), ended.peak_bytes);
   } else {
     known_.learn(ended.record, limits());
   }

@@ -117,6 +117,8 @@ class StashAdapter {
   // Every answer, in order: what was decided.
   const std::vector<std::uint64_t>& decisions() const { return decisions_; }
   const std::vector<std::string>& failures() const { return failures_; }
+  // The most bytes in use at a call since the last time.
+  std::uint64_t take_told_peak() { return std::exchange(told_peak_, 0); }
 
   SavedHandle save(const Tensor& tensor, StreamHandle stream) {
     SavedHandle saved{.contents = contents_of(*tensor)};
@@ -202,7 +204,10 @@ class StashAdapter {
     return {.storage = defect_ == AdapterDefect::kIdentityByAddress ? storage.range.begin : storage.id,
             .version = defect_ == AdapterDefect::kVersionIgnored ? 0 : storage.version};
   }
-  std::uint64_t in_use() const { return tells_bytes_ ? memory_.in_use_bytes() : 0; }
+  std::uint64_t in_use() {
+    told_peak_ = std::max(told_peak_, memory_.in_use_bytes());
+    return tells_bytes_ ? memory_.in_use_bytes() : 0;
+  }
   void decide(std::initializer_list<std::uint64_t> answer) { decisions_.insert(decisions_.end(), answer); }
 
   // A call that failed has changed nothing: what has to be done is done by the next.
@@ -287,6 +292,7 @@ class StashAdapter {
   const AdapterDefect defect_;
   std::optional<TensorStash> stash_;
   std::map<StashHandle, Block> blocks_;
+  std::uint64_t told_peak_ = 0;
   std::vector<std::uint64_t> decisions_;
   std::vector<std::string> failures_;
 };
