@@ -128,7 +128,7 @@ def make(name, seed=0):
 def state_of(network):
     """Gradients, weights and buffers, as bytes."""
     tensors = [*network.parameters(), *network.buffers(), *(p.grad for p in network.parameters() if p.grad is not None)]
-    return b"".join(tensor.detach().contiguous().view(torch.uint8).numpy().tobytes() for tensor in map(torch.atleast_1d, tensors))
+    return b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
 
 
 def train(name, around_forward, steps=4, memory_format=None, autocast=False):

@@ -82,7 +82,7 @@ def gradients_of_steps(seed, around_step):
 def hooks_of(tier, seed):
     """A stash of its own for each seed. Odd seeds have a budget, so that a plan decides."""
     settings = vdnn.torch.make_settings(
-        budget=(seed % 2) * 200_000, host_budget=None, tier=tier, min_size=4096, delay_seed=seed + 1, flight_bytes=65536
+        budget=(seed % 2) * 200_000, tier=tier, min_size=4096, delay_seed=seed + 1, window=65536
     )
     return vdnn.torch.make_hooks(settings)
 

@@ -18,11 +18,26 @@ from collections.abc import Iterator
 from . import _report
 from ._hooks import Hooks, make_hooks
 from ._library import StashError
+from ._memory import measure_memory, peak_memory, reset_peak_memory
 from ._pool import use_pool
 from ._report import Report
 from ._settings import Settings, make_settings
+from ._sizes import parse_size
 
-__all__ = ["Report", "StashError", "disable", "enable", "export", "offload", "report", "use_pool"]
+__all__ = [
+    "Report",
+    "StashError",
+    "disable",
+    "enable",
+    "export",
+    "measure_memory",
+    "offload",
+    "parse_size",
+    "peak_memory",
+    "report",
+    "reset_peak_memory",
+    "use_pool",
+]
 
 _lock = threading.RLock()
 _hooks: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
@@ -41,7 +56,12 @@ def _hooks_of(settings: Settings) -> Hooks:
 
 
 def enable(
-    *, budget: int | str | None = None, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+    *,
+    budget: int | str | None = None,
+    host_budget: int | str | None = None,
+    tier: str = "auto",
+    min_size: int | str = "1MiB",
+    window: int | str | None = None,
 ) -> None:
     """From now on tensors that autograd saves leave the device where that is needed to keep it within `budget`.
 
@@ -51,11 +71,13 @@ def enable(
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
         "auto": native where it can be had, else one line of log and python.
     min_size: smaller tensors stay.
+    window: bytes on their way out, and bytes that are back before they are read, each at most. None: the two largest tensors of
+        the step. A smaller window saves memory and leaves less time for copies.
 
     Raises RuntimeError if it is enabled already, ValueError and TypeError for an option that cannot be.
     """
     global _enabled
-    settings = make_settings(budget, host_budget, tier, min_size)
+    settings = make_settings(budget, host_budget, tier, min_size, window)
     with _lock:
         if _enabled is not None:
             raise RuntimeError("vdnn.torch is enabled already; call vdnn.torch.disable() first")
@@ -75,10 +97,15 @@ def disable() -> None:
 
 @contextlib.contextmanager
 def offload(
-    *, budget: int | str | None = None, host_budget: int | str | None = None, tier: str = "auto", min_size: int | str = "1MiB"
+    *,
+    budget: int | str | None = None,
+    host_budget: int | str | None = None,
+    tier: str = "auto",
+    min_size: int | str = "1MiB",
+    window: int | str | None = None,
 ) -> Iterator[None]:
     """enable() for what is saved inside the block; backward may run outside. Blocks with equal options learn together."""
-    hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size))
+    hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size, window))
     hooks.start()
     try:
         yield

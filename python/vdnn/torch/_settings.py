@@ -6,7 +6,8 @@ import dataclasses
 
 import torch
 
-from . import _pool, _sizes
+from . import _pool
+from ._sizes import parse_size
 
 TIERS = ("auto", "python", "native")
 
@@ -20,31 +21,58 @@ class Settings:
     min_bytes: int  # smaller tensors stay
     device_type: str  # "cuda", or "cpu" where there is no GPU
     tier: str
-    ahead_bytes: int = 0
-    flight_bytes: int = 0
-    delay_seed: int = 0
+    window_bytes: int = 0  # 0: the two largest tensors
+    delay_seed: int = 0  # of tests: random delays before copies
+
+    def __post_init__(self) -> None:
+        if self.tier not in TIERS:
+            raise ValueError(f"tier is {self.tier!r}: there are {', '.join(TIERS)}")
+        if self.min_bytes == 0:
+            raise ValueError("min_size is 0: the smallest tensor that may leave has 1 byte")
 
     def stash_options(self) -> dict[str, int]:
-        names = ("budget_bytes", "host_bytes", "ahead_bytes", "flight_bytes", "delay_seed")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "budget_bytes": self.budget_bytes,
+            "host_bytes": self.host_bytes,
+            "ahead_bytes": self.window_bytes,
+            "flight_bytes": self.window_bytes,
+            "delay_seed": self.delay_seed,
+        }
 
 
 def make_settings(
-    budget: int | str | None, host_budget: int | str | None, tier: str, min_size: int | str, **of_tests: int
+    budget: int | str | None = None,
+    host_budget: int | str | None = None,
+    tier: str = "auto",
+    min_size: int | str = "1MiB",
+    window: int | str | None = None,
+    delay_seed: int = 0,
 ) -> Settings:
     if tier not in TIERS:
         raise ValueError(f"tier is {tier!r}: there are {', '.join(TIERS)}")
-    host_bytes = 0
-    if host_budget is not None:
-        host_bytes = _sizes.parse_size(host_budget, "host_budget")
-        if host_bytes == 0:
-            raise ValueError("host_budget is 0: nothing could leave; leave it out for half of the machine's memory")
-    min_bytes = _sizes.parse_size(min_size, "min_size")
+    min_bytes = parse_size(min_size, "min_size")
     if min_bytes == 0:
         raise ValueError("min_size is 0: the smallest tensor that may leave has 1 byte")
     if budget is None:
         budget = _pool.budget_of_tensors()
         if budget is None:
             raise TypeError("budget is missing: it may be left out only after vdnn.torch.use_pool(budget=...)")
-    device_type = "cuda" if torch.cuda.is_available() else "cpu"
-    return Settings(_sizes.parse_size(budget, "budget"), host_bytes, min_bytes, device_type, tier, **of_tests)
+    return Settings(
+        budget_bytes=parse_size(budget, "budget"),
+        host_bytes=_optional_size(host_budget, "host_budget"),
+        min_bytes=min_bytes,
+        device_type="cuda" if torch.cuda.is_available() else "cpu",
+        tier=tier,
+        window_bytes=_optional_size(window, "window"),
+        delay_seed=delay_seed,
+    )
+
+
+def _optional_size(value: int | str | None, name: str) -> int:
+    """0, the stash's own choice, for None."""
+    if value is None:
+        return 0
+    size = parse_size(value, name)
+    if size == 0:
+        raise ValueError(f"{name} is 0, so that nothing could leave; leave it out for the default")
+    return size

@@ -18,6 +18,12 @@ constexpr int kPoison = 0xff;
 c10::Allocator* inner = nullptr;
 std::atomic<bool> poisons{false};
 
+void raise(std::atomic<std::int64_t>& highest, std::int64_t now) {
+  std::int64_t seen = highest.load(std::memory_order_relaxed);
+  while (now > seen && !highest.compare_exchange_weak(seen, now)) {
+  }
+}
+
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -50,12 +56,12 @@ class CountingAllocator final : public c10::Allocator {
 
 std::atomic<std::int64_t> CpuMemory::bytes_{0};
 std::atomic<std::int64_t> CpuMemory::peak_{0};
+std::atomic<std::int64_t> CpuMemory::recent_peak_{0};
 
 void CpuMemory::add(std::int64_t bytes) {
   const std::int64_t now = bytes_ += bytes;
-  std::int64_t seen = peak_.load(std::memory_order_relaxed);
-  while (now > seen && !peak_.compare_exchange_weak(seen, now)) {
-  }
+  raise(peak_, now);
+  raise(recent_peak_, now);
 }
 
 void CpuMemory::count(std::int64_t already, bool poison) {

@@ -16,12 +16,16 @@ class CpuMemory {
   static std::int64_t bytes() { return bytes_.load(std::memory_order_relaxed); }
   static std::int64_t peak() { return peak_.load(std::memory_order_relaxed); }
   static void reset_peak() { peak_ = bytes_.load(); }
+  // The peak since the last call. An operation needs memory between two tensors that it saves or reads, which
+  // a budget is about, too.
+  static std::int64_t take_recent_peak() { return recent_peak_.exchange(bytes()); }
 
   static void add(std::int64_t bytes);
 
  private:
   static std::atomic<std::int64_t> bytes_;
   static std::atomic<std::int64_t> peak_;
+  static std::atomic<std::int64_t> recent_peak_;
 };
 
 }  // namespace vdnn::door

@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -76,7 +77,7 @@ void* DeviceStash::current_stream() const {
 
 std::uint64_t DeviceStash::bytes_in_use() const {
   if (device_.is_cpu()) {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(CpuMemory::bytes(), 0));
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(CpuMemory::take_recent_peak(), 0));
   }
   return tells_bytes_ ? gpu_bytes_in_use(device_).value_or(0) : 0;
 }

@@ -1,0 +1,35 @@
+"""What tensors take, on GPUs as PyTorch counts it and on the CPU as the binary of tier "native" does."""
+
+from __future__ import annotations
+
+import torch
+
+from ._native_hooks import DoesNotFit, count_cpu_memory, open_door
+
+
+def measure_memory() -> None:
+    """Counts the memory of tensors on the CPU from now on; those that Python sees now are included. Tier "native" does it too.
+
+    Nothing where there is a GPU, whose memory PyTorch counts. Raises RuntimeError if the binary cannot be had.
+    """
+    if torch.cuda.is_available():
+        return
+    try:
+        count_cpu_memory()
+    except DoesNotFit as reason:
+        raise RuntimeError(f"vdnn.torch cannot count memory on the CPU: {reason}") from None
+
+
+def reset_peak_memory() -> None:
+    """peak_memory() is of what follows."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        open_door().vdnn_door_reset_cpu_peak()
+
+
+def peak_memory() -> int:
+    """Bytes that tensors took at most, on the current GPU, or on the CPU after measure_memory()."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return open_door().vdnn_door_cpu_peak()
