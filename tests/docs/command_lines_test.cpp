@@ -129,6 +129,8 @@ constexpr std::array kNotRun{
     NotRun{"scripts/test", "runs this test"},
     NotRun{"scripts/count-cases", "is run by scripts/test"},
     NotRun{"scripts/fuzz", "takes minutes"},
+    NotRun{"scripts/wheel", "builds a library and asks auditwheel"},
+    NotRun{"scripts/torch-for-cpu", "downloads packages"},
     NotRun{"scripts/gpu-check", "builds everything, for a GPU"},
     NotRun{"bench/", "measures for minutes; a moment of each program is a test of its own"},
     NotRun{"build/release/bench/", "measures for minutes; a moment of each program is a test of its own"},

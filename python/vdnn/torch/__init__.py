@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_hooks: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
+_made: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
 _enabled: Hooks | None = None
 _last: Hooks | None = None
 
@@ -48,9 +48,9 @@ _last: Hooks | None = None
 def _hooks_of(settings: Settings) -> Hooks:
     global _last
     with _lock:
-        hooks = _hooks.get(settings)
+        hooks = _made.get(settings)
         if hooks is None:
-            hooks = _hooks[settings] = make_hooks(settings)
+            hooks = _made[settings] = make_hooks(settings)
         _last = hooks
         return hooks
 

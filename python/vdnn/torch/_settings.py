@@ -48,11 +48,6 @@ def make_settings(
     window: int | str | None = None,
     delay_seed: int = 0,
 ) -> Settings:
-    if tier not in TIERS:
-        raise ValueError(f"tier is {tier!r}: there are {', '.join(TIERS)}")
-    min_bytes = parse_size(min_size, "min_size")
-    if min_bytes == 0:
-        raise ValueError("min_size is 0: the smallest tensor that may leave has 1 byte")
     if budget is None:
         budget = _pool.budget_of_tensors()
         if budget is None:
@@ -60,7 +55,7 @@ def make_settings(
     return Settings(
         budget_bytes=parse_size(budget, "budget"),
         host_bytes=_optional_size(host_budget, "host_budget"),
-        min_bytes=min_bytes,
+        min_bytes=parse_size(min_size, "min_size"),
         device_type="cuda" if torch.cuda.is_available() else "cpu",
         tier=tier,
         window_bytes=_optional_size(window, "window"),

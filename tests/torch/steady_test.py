@@ -1,0 +1,183 @@
+"""A static network from its second step on: what is late, what is page-locked, what is copied, what memory tensors take."""
+
+import contextlib
+import json
+import tempfile
+import unittest
+
+import networks
+import torch
+
+import vdnn.torch
+from vdnn.torch import _native_hooks
+
+STEPS = 5
+SHAPE = (6, 3, 128, 128)
+MIN_SIZE = 64 << 10
+TIERS = ("python", "native")
+
+
+class Run:
+    """U-Net, trained through hooks: the figures and the peak of each step."""
+
+    def __init__(self, tier=None, **options):
+        torch.manual_seed(0)
+        network, inputs, targets = networks.UNet(16, 4), torch.randn(*SHAPE), torch.randint(2, (SHAPE[0], *SHAPE[2:]))
+        self.hooks = None
+        if tier is not None:
+            self.hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, min_size=MIN_SIZE, **options))
+        self.figures, self.peaks = [], []
+        for _ in range(STEPS):
+            vdnn.torch.reset_peak_memory()
+            network.zero_grad()
+            with self.serving():
+                loss = torch.nn.functional.cross_entropy(network(inputs), targets)
+            loss.backward()
+            self.peaks.append(vdnn.torch.peak_memory())
+            if self.hooks:
+                self.figures.append(self.hooks.stashes()["cpu"].statistics())
+
+    @contextlib.contextmanager
+    def serving(self):
+        if self.hooks is None:
+            yield
+            return
+        self.hooks.start()
+        try:
+            yield
+        finally:
+            self.hooks.stop()
+
+    def by_step(self, name):
+        values = [0, *(figures[name] for figures in self.figures)]
+        return [after - before for before, after in zip(values, values[1:])]
+
+
+def eligible_bytes():
+    """Of the storages that autograd saves of the same U-Net, each version once: what a stash may move."""
+    network, inputs, targets = networks.UNet(16, 4), torch.randn(*SHAPE), torch.randint(2, (SHAPE[0], *SHAPE[2:]))
+    seen, parameters = {}, {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+    held = {inputs.untyped_storage()._cdata, targets.untyped_storage()._cdata}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in parameters | held and tensor.nbytes >= MIN_SIZE:
+            seen[storage._cdata, tensor._version] = storage.nbytes(), tensor.detach()  # held: no address comes twice
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
+        torch.nn.functional.cross_entropy(network(inputs), targets)
+    return sum(size for size, _ in seen.values())
+
+
+class Steady(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(1)
+        vdnn.torch.measure_memory()
+        cls.alone = Run()
+
+    def test_everything_leaves(self):
+        for tier in TIERS:
+            with self.subTest(tier):
+                run = Run(tier, budget=0)
+                for late in run.by_step("fetched_late")[1:]:
+                    self.assertLessEqual(late, 2)
+                self.assertEqual(run.by_step("page_locks")[2:], [0] * (STEPS - 2))
+                self.assertEqual(run.figures[-1]["page_locks_when_repeated"], 0)
+                self.assertEqual(run.figures[-1]["plans"], run.figures[2]["plans"])
+                self.assertEqual(run.by_step("diverged_steps"), [0] * STEPS)
+                # What is read at once stays, so that less than all may leave, the same in each step.
+                out = run.by_step("out_bytes")
+                self.assertEqual(len(set(out[2:])), 1, out)
+                self.assertGreater(out[-1], 0.8 * eligible_bytes())
+                self.assertLessEqual(out[-1], eligible_bytes())
+
+    def test_plan_of_a_budget_repeats(self):
+        for tier in TIERS:
+            with self.subTest(tier):
+                run = Run(tier, budget="40MiB")
+                out = run.by_step("out_bytes")
+                self.assertEqual(len(set(out[2:])), 1, out)
+                self.assertGreater(out[-1], 0)
+                self.assertEqual(run.by_step("page_locks")[2:], [0] * (STEPS - 2))
+
+    def test_peak_of_unet(self):
+        for tier in TIERS:
+            with self.subTest(tier):
+                run = Run(tier, budget=0, window="4MiB")
+                self.assertLessEqual(run.peaks[-1], 0.45 * self.alone.peaks[-1], (run.peaks, self.alone.peaks))
+
+    def test_what_fits_moves_nothing(self):
+        for tier in TIERS:
+            with self.subTest(tier):
+                run = Run(tier, budget="1GiB")
+                self.assertEqual(run.figures[-1]["out_bytes"], 0)
+                self.assertGreater(run.figures[-1]["puts"], 0)
+
+    def test_host_budget_exhausted(self):
+        for tier in TIERS:
+            with self.subTest(tier):
+                run = Run(tier, budget=0, host_budget="8MiB")
+                self.assertGreater(run.figures[-1]["refused"], 0)
+                self.assertLessEqual(run.figures[-1]["host_peak_bytes"], 8 << 20)
+                self.assertGreater(run.figures[-1]["left"], 0)
+
+    def test_export(self):
+        network, inputs, targets = networks.make("unet")
+        with vdnn.torch.offload(budget=0, min_size="16KiB", tier="python"):
+            loss = torch.nn.functional.cross_entropy(network(inputs), targets)
+        loss.backward()
+        del loss
+        with tempfile.NamedTemporaryFile() as file:
+            vdnn.torch.export(file.name)
+            self.assertGreater(len(json.load(open(file.name))), 0)
+
+
+class BadOptions(unittest.TestCase):
+    def test_refused_with_the_options_name(self):
+        for options, error, words in (
+            ({"budget": "10 gigs"}, ValueError, "budget is '10 gigs'"),
+            ({"budget": -1}, ValueError, "budget is -1"),
+            ({"budget": True}, TypeError, "budget is True"),
+            ({"budget": 1.5}, TypeError, "budget is 1.5"),
+            ({"budget": "1GiB", "host_budget": 0}, ValueError, "host_budget is 0"),
+            ({"budget": "1GiB", "min_size": 0}, ValueError, "min_size is 0"),
+            ({"budget": "1GiB", "window": "0MiB"}, ValueError, "window is 0"),
+            ({"budget": "1GiB", "tier": "C"}, ValueError, "tier is 'C'"),
+        ):
+            with self.subTest(options), self.assertRaisesRegex(error, words):
+                vdnn.torch.enable(**options)
+
+    def test_enabled_twice(self):
+        vdnn.torch.enable(budget="1GiB", tier="python")
+        try:
+            with self.assertRaisesRegex(RuntimeError, "enabled already"):
+                vdnn.torch.enable(budget="1GiB", tier="python")
+        finally:
+            vdnn.torch.disable()
+
+    def test_sizes(self):
+        for text, size in (("10GiB", 10 << 30), ("3.5MB", 3_500_000), ("512", 512), (7, 7), ("1.5KiB", 1536)):
+            self.assertEqual(vdnn.torch.parse_size(text, "size"), size)
+
+    def test_binary_that_does_not_fit(self):
+        """One line of log, and tier "python" serves."""
+        found = _native_hooks.NativeHooks
+
+        def refuse(settings):
+            raise _native_hooks.DoesNotFit("no compiler")
+
+        vdnn.torch._hooks.NativeHooks = refuse
+        try:
+            with self.assertLogs("vdnn.torch", "WARNING") as log:
+                hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(budget=0))
+            self.assertEqual((len(log.output), hooks.tier), (1, "python"))
+            with self.assertRaisesRegex(RuntimeError, "no compiler"):
+                vdnn.torch.make_hooks(vdnn.torch.make_settings(budget=0, tier="native"))
+        finally:
+            vdnn.torch._hooks.NativeHooks = found
+
+
+if __name__ == "__main__":
+    unittest.main()
