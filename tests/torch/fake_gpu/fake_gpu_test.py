@@ -5,7 +5,6 @@ with a mistake is reported by the operators' names.
 """
 
 import argparse
-import itertools
 import json
 import os
 import re
@@ -137,17 +136,18 @@ class TierTest(FakeGpuTest):
 
 
 class DoorCheckTest(unittest.TestCase):
-    """What scripts/gpu-check --stage door runs on a GPU, as far as it asks for no time and no profiler."""
+    """What scripts/gpu-check --stage door runs on a GPU, as far as that says something of a small network here."""
 
-    def test_checks_hold_on_the_fake_gpu(self):
-        for check, tier in itertools.product(("bits", "peak", "batch"), ("python", "native")):
-            with self.subTest(check=check, tier=tier):
-                program = [fake_gpu.ROOT / "bench/torch/door_check.py", check, "--network=small-unet", f"--tier={tier}"]
+    def test_bits(self):
+        for tier in ("python", "native"):
+            with self.subTest(tier=tier):
+                program = [fake_gpu.ROOT / "bench/torch/door_check.py", "bits", "--network=small-unet", f"--tier={tier}",
+                           "--min-size=4096", "--budget=18000000"]
                 done = subprocess.run(
                     [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
                      options.operators, *program], env=environment_of_children(), capture_output=True, text=True)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(json.loads(done.stdout)["check"], check)
+                self.assertEqual(json.loads(done.stdout)["check"], "bits")
 
 
 def main():
