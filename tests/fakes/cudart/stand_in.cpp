@@ -28,6 +28,7 @@ Settings read_settings() {
   settings.fake.virtual_memory = number("VDNN_STAND_IN_VIRTUAL_MEMORY", 1) != 0;
   settings.fail_every = number("VDNN_STAND_IN_FAIL_EVERY", 0);
   settings.fail_percent = static_cast<unsigned>(number("VDNN_STAND_IN_FAIL_PERCENT", 0));
+  settings.lost_wait = number("VDNN_STAND_IN_LOSE_WAIT", 0);
   settings.report = environment("VDNN_STAND_IN_REPORT").value_or("");
   return settings;
 }
@@ -57,6 +58,7 @@ StandIn::StandIn(Settings settings)
   if (!settings_.report.empty()) {
     report_.open(settings_.report);
   }
+  fake_.lose_call(settings_.lost_wait, "cudaStreamWaitEvent");
 }
 
 bool StandIn::is_in_child(std::string_view name) const {

@@ -10,6 +10,7 @@
 //   VDNN_STAND_IN_VIRTUAL_MEMORY=0  the GPUs have no virtual memory management
 //   VDNN_STAND_IN_FAIL_EVERY=50     every 50th call fails
 //   VDNN_STAND_IN_FAIL_PERCENT=2    so many fail, by seed
+//   VDNN_STAND_IN_LOSE_WAIT=9       the 9th cudaStreamWaitEvent has no effect
 //   VDNN_STAND_IN_REPORT=FILE       lines: "misuse ..." and "finding ...", written as they occur, and at the
 //   end of
 //                                   the process "call NAME COUNT", "failed NAME" and "leak ..."
@@ -66,7 +67,8 @@ struct Settings {
   FakeCudaOptions fake;
   std::uint64_t fail_every = 0;  // 0: none
   unsigned fail_percent = 0;
-  std::string report;  // a file, or ""
+  std::uint64_t lost_wait = 0;  // 0: none
+  std::string report;           // a file, or ""
 };
 
 class StandIn {

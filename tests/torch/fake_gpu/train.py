@@ -31,6 +31,7 @@ def options():
                         help="by hooks.py, or by a tier of vdnn.torch")
     parser.add_argument("--mistake", help="of hooks.MISTAKES")
     parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all that is eligible leaves")
+    parser.add_argument("--min-size", type=int, default=4096, help="of vdnn.torch; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
     return parser.parse_args()
@@ -59,7 +60,7 @@ def offloading(chosen, network):
         return hooks.Offloading(network, chosen.mistake)
     import vdnn.torch
 
-    return Reused(lambda: vdnn.torch.offload(budget=chosen.budget, tier=chosen.offload, min_size=1))
+    return Reused(lambda: vdnn.torch.offload(budget=chosen.budget, tier=chosen.offload, min_size=chosen.min_size))
 
 
 def train(name, device, steps, offloading_of=lambda network: contextlib.nullcontext()):
