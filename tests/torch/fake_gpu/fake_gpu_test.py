@@ -121,6 +121,19 @@ class JudgeTest(FakeGpuTest):
             self.expect_found("unet", pattern, "--offload=hooks", f"--mistake={mistake}")
 
 
+class LostWaitTest(FakeGpuTest):
+    """The stash without one of its waits: reported, unless another wait orders the same."""
+
+    def test_lost_waits_are_reported_by_name(self):
+        findings = []
+        for wait in range(2, 8):
+            rows = run("unet3d", "--offload=python", seeds=1, environment={"VDNN_STAND_IN_LOSE_WAIT": str(wait)})
+            findings.append(" ".join(line for row in rows for line in row["findings"]))
+        self.assertGreaterEqual(sum(map(bool, findings)), 3, findings)
+        for pattern in (r"'a copy' reads what 'aten::\w+' writes", r"'aten::\w+' writes what 'a copy' reads"):
+            self.assertTrue(any(re.search(pattern, text) for text in findings), findings)
+
+
 class TierTest(FakeGpuTest):
     # A plan is followed from the second step on.
     def expect_clean_tier(self, tier):
