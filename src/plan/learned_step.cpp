@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ struct SavedTensor {
   std::uint32_t number = 0;
   std::uint64_t bytes = 0;
   OpId made = 0;
-  std::vector<OpId> readers;  // ascending, each once
+  std::set<OpId> readers;
 };
 
 // Op k is the stretch that ends at event k and begins at the event before; the last one ends with the step.
@@ -38,17 +39,14 @@ std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
           {.number = at.tensor, .bytes = at.bytes, .made = static_cast<OpId>(event), .readers = {}});
       held_until.push_back(at.held_until.value_or(op_after(event)));
     } else {
-      tensors[at.tensor].readers.push_back(op_after(event));
+      tensors[at.tensor].readers.insert(op_after(event));
     }
   }
   std::erase_if(tensors, [](const SavedTensor& tensor) { return tensor.readers.empty(); });
   for (SavedTensor& tensor : tensors) {
     for (OpId op = tensor.made + 1; op <= held_until[tensor.number]; ++op) {
-      tensor.readers.push_back(op);
+      tensor.readers.insert(op);
     }
-    std::ranges::sort(tensor.readers);
-    const auto repeated = std::ranges::unique(tensor.readers);
-    tensor.readers.erase(repeated.begin(), repeated.end());
   }
   return tensors;
 }
@@ -57,7 +55,7 @@ std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
 std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors, std::size_t ops) {
   std::vector<std::uint64_t> bytes(ops, 0);
   for (const SavedTensor& tensor : tensors) {
-    for (OpId op = tensor.made; op <= tensor.readers.back(); ++op) {
+    for (OpId op = tensor.made; op <= *tensor.readers.rbegin(); ++op) {
       bytes[op] = checked_add(bytes[op], tensor.bytes);
     }
   }
