@@ -54,6 +54,7 @@ Json common_part() {
           {"recomputed_ops", 0},
           {"options",
            {{"model", "vgg16"},
+            {"step", nullptr},
             {"input", "3x224x224"},
             {"classes", 1000},
             {"batch", 64},

@@ -308,8 +308,7 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
   }
   for (const DataType storage : {DataType::kBf16, DataType::kF16}) {
     SCOPED_TRACE(to_string(storage));
-    expect_the_step_of_cpu(
-        {.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = storage}, 0.1);
+    expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = storage}, 0.1);
   }
   // What is fake does not round.
   expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .tf32 = true}, 1e-3);

@@ -78,8 +78,8 @@ TEST_P(GpuTf32, HasOneResultAndThePredictedMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTf32, ::testing::Values("lenet", "resnet20", "vgg16"));
 
-// Maps that are rounded to 2^-9 (bf16) or 2^-11 (fp16) of themselves, layer after layer: a wrong step is off by
-// its whole length and more.
+// Maps that are rounded to 2^-9 (bf16) or 2^-11 (fp16) of themselves, layer after layer: a wrong step is off
+// by its whole length and more.
 constexpr double kNarrowTolerance = 0.5;
 
 class GpuNarrow : public ::testing::TestWithParam<std::tuple<std::string, DataType>> {

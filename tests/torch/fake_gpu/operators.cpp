@@ -1,14 +1,16 @@
-// PyTorch's operators on the stand-in for CUDA. Its memory is the host's, so the CPU's operator can compute a CUDA
-// operator over the same bytes: in the turn of the current stream, as a kernel would, and with what it reads and writes
-// declared (fakes/cudart/declared_launch.h), so that the fake's judge of order sees every access by its operator's name.
+// PyTorch's operators on the stand-in for CUDA. Its memory is the host's, so the CPU's operator can compute a
+// CUDA operator over the same bytes: in the turn of the current stream, as a kernel would, and with what it
+// reads and writes declared (fakes/cudart/declared_launch.h), so that the fake's judge of order sees every
+// access by its operator's name.
 //
-// One boxed function serves all of them. The results' shapes come from the operator on the meta device. Where these
-// depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own do. As a kernel, what
-// runs later holds no reference to its tensors: memory that is freed too early is read after others have written it.
+// One boxed function serves all of them. The results' shapes come from the operator on the meta device. Where
+// these depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own do. As a
+// kernel, what runs later holds no reference to its tensors: memory that is freed too early is read after
+// others have written it.
 //
-// Refused by name: operators that the CPU does not have, those of random numbers, which would depend on the order of
-// streams, and those that make a tensor without being given one. What allocates, makes views or copies without a
-// kernel is PyTorch's own.
+// Refused by name: operators that the CPU does not have, those of random numbers, which would depend on the
+// order of streams, and those that make a tensor without being given one. What allocates, makes views or
+// copies without a kernel is PyTorch's own.
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -42,16 +44,31 @@ using Ranges = std::vector<vdnn_stand_in_range>;
 
 // PyTorch's own: none of them launches a kernel.
 const std::set<std::string_view>& operators_without_kernels() {
-  static const std::set<std::string_view> names{
-      "aten::empty.memory_format", "aten::empty_strided", "aten::_efficientzerotensor", "aten::resize_",
-      "aten::set_", "aten::set_.source_Storage", "aten::set_.source_Storage_storage_offset",
-      "aten::set_.source_Tensor", "aten::is_set_to", "aten::view", "aten::view.dtype", "aten::view_as_real",
-      "aten::view_as_complex", "aten::as_strided", "aten::_reshape_alias", "aten::unfold", "aten::record_stream",
-      "aten::is_pinned", "aten::_pin_memory", "aten::_local_scalar_dense"};
+  static const std::set<std::string_view> names{"aten::empty.memory_format",
+                                                "aten::empty_strided",
+                                                "aten::_efficientzerotensor",
+                                                "aten::resize_",
+                                                "aten::set_",
+                                                "aten::set_.source_Storage",
+                                                "aten::set_.source_Storage_storage_offset",
+                                                "aten::set_.source_Tensor",
+                                                "aten::is_set_to",
+                                                "aten::view",
+                                                "aten::view.dtype",
+                                                "aten::view_as_real",
+                                                "aten::view_as_complex",
+                                                "aten::as_strided",
+                                                "aten::_reshape_alias",
+                                                "aten::unfold",
+                                                "aten::record_stream",
+                                                "aten::is_pinned",
+                                                "aten::_pin_memory",
+                                                "aten::_local_scalar_dense"};
   return names;
 }
 
-// These are composed of operators that differ between devices: the CPU's own composition gives the CPU's bits.
+// These are composed of operators that differ between devices: the CPU's own composition gives the CPU's
+// bits.
 const std::set<std::string_view>& compositions_of_the_cpu() {
   static const std::set<std::string_view> names{"aten::convolution", "aten::convolution_backward"};
   return names;
@@ -130,8 +147,8 @@ IValue moved(const IValue& value, c10::Device device, const Change& change) {
   return value.isDevice() ? IValue(device) : value;
 }
 
-// The bytes of a GPU's tensor, without a reference to it. What lies on the host is given by value, as arguments of
-// kernels are.
+// The bytes of a GPU's tensor, without a reference to it. What lies on the host is given by value, as
+// arguments of kernels are.
 Tensor seen_by_the_host(const Tensor& tensor) {
   if (!tensor.is_cuda()) {
     return tensor.detach().clone();
@@ -144,7 +161,8 @@ Tensor without_bytes(const Tensor& tensor) {
   if (!tensor.is_cuda() && tensor.dim() == 0) {
     return tensor;  // a scalar, whose value shapes may depend on
   }
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta).requires_grad(false));
+  return at::empty_strided(tensor.sizes(), tensor.strides(),
+                           tensor.options().device(at::kMeta).requires_grad(false));
 }
 
 vdnn_stand_in_range range_of(const Tensor& tensor) {
@@ -168,7 +186,8 @@ void add_ranges(Ranges& ranges, const IValue& value) {
 
 // --- kernels -----------------------------------------------------------------------------------------------
 
-// Whatever the thread that computes is in the middle of (autograd, autocast, a mode of Python) is not the kernel's.
+// Whatever the thread that computes is in the middle of (autograd, autocast, a mode of Python) is not the
+// kernel's.
 class PlainDispatch {
  private:
   c10::impl::ForceDispatchKeyGuard keys_{
@@ -186,9 +205,9 @@ Stack called(const OperatorHandle& op, Stack arguments) {
 struct Kernel {
   std::string name;
   OperatorHandle op;
-  Stack arguments;                   // on the host
-  Stack results;                     // where they go; none where the operator writes them itself
-  std::shared_ptr<Stack> for_host;   // if not null: results go there instead
+  Stack arguments;                  // on the host
+  Stack results;                    // where they go; none where the operator writes them itself
+  std::shared_ptr<Stack> for_host;  // if not null: results go there instead
 };
 
 void store(const Stack& made, const Stack& results) {
@@ -223,8 +242,8 @@ void compute(void* data) {
 
 void launch(std::unique_ptr<Kernel> kernel, const Ranges& reads, const Ranges& writes) {
   const cudaError_t error =
-      cudaStandInLaunch(c10::cuda::getCurrentCUDAStream(), kernel->name.c_str(), compute, kernel.get(), reads.data(),
-                        reads.size(), writes.data(), writes.size());
+      cudaStandInLaunch(c10::cuda::getCurrentCUDAStream(), kernel->name.c_str(), compute, kernel.get(),
+                        reads.data(), reads.size(), writes.data(), writes.size());
   TORCH_CHECK(error == cudaSuccess, "the launch of ", kernel->name, " failed: ", cudaGetErrorString(error));
   kernel.release();  // compute() has it
 }
@@ -297,7 +316,8 @@ class Call {
     } catch (const std::exception&) {  // c10::Error, or Python's where that computes the shapes
       return std::nullopt;
     }
-    if (!std::ranges::all_of(shapes, [](const IValue& value) { return value.isTensor() || value.isTensorList(); })) {
+    if (!std::ranges::all_of(shapes,
+                             [](const IValue& value) { return value.isTensor() || value.isTensorList(); })) {
       return std::nullopt;
     }
     resize_outputs(shadows);
@@ -335,7 +355,8 @@ class Call {
       add_ranges(writes_, answers.back());
       results.push_back(moved(answers.back(), at::kCPU, seen_by_the_host));
     }
-    launch(std::make_unique<Kernel>(Kernel{name_, op_, on_host(), std::move(results), nullptr}), reads_, writes_);
+    launch(std::make_unique<Kernel>(Kernel{name_, op_, on_host(), std::move(results), nullptr}), reads_,
+           writes_);
     return answers;
   }
 
@@ -372,16 +393,17 @@ void compute_on_host(const OperatorHandle& op, Stack* stack) {
 }
 
 void refuse(const OperatorHandle& op, Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "fake GPU: ", name_of(op),
-                              " cannot be computed (the CPU does not have it, it draws random numbers, or it makes a "
-                              "tensor of its own)");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "fake GPU: ", name_of(op),
+      " cannot be computed (the CPU does not have it, it draws random numbers, or it makes a "
+      "tensor of its own)");
 }
 
 // Within a GPU and not a plain copy of bytes, it is a kernel.
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const bool in_one_gpu = self.is_cuda() && source.is_cuda() && self.device() == source.device();
-  const bool same_bytes = self.dtype() == source.dtype() && self.sizes() == source.sizes() && self.is_contiguous() &&
-                          source.is_contiguous();
+  const bool same_bytes = self.dtype() == source.dtype() && self.sizes() == source.sizes() &&
+                          self.is_contiguous() && source.is_contiguous();
   if (!in_one_gpu || same_bytes) {
     return at::native::copy_(self, source, non_blocking);
   }
@@ -406,7 +428,8 @@ int take_over() {
   for (const c10::OperatorName& operator_name : dispatcher.getAllOpNames()) {
     const std::string name = c10::toString(operator_name);
     const std::optional<OperatorHandle> op = dispatcher.findSchema(operator_name);
-    if (!op || !name.starts_with(kNamespace) || name == "aten::copy_" || operators_without_kernels().contains(name)) {
+    if (!op || !name.starts_with(kNamespace) || name == "aten::copy_" ||
+        operators_without_kernels().contains(name)) {
       continue;
     }
     if (!op->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && !compositions_of_the_cpu().contains(name)) {
