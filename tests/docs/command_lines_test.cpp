@@ -145,6 +145,7 @@ constexpr std::array kNotRun{
            "starts ranks; tests/cli/ranks_test.cpp does"},
     NotRun{"vdnn train --devices", "starts ranks; tests/cli/ranks_test.cpp does"},
     NotRun{"vdnn run", "runs a CUDA program; tests/examples/dropin_examples_test.cpp does"},
+    NotRun{"python3 -m vdnn.torch.door", "compiles against PyTorch; tests/torch does"},
     NotRun{"python3 examples/", "tests/examples/dropin_examples_test.cpp runs it"}};
 
 std::optional<std::string> replacement_of(const std::string& line) {
