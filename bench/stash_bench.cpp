@@ -1,4 +1,4 @@
-// What a saved tensor costs the thread that saves and reads it, from put to drop, on a backend on which
+// The cost of a saved tensor for the thread that saves and reads it, from put to drop, on a backend on which
 // nothing happens: one that stays on the device, and one that leaves and is fetched ahead.
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,5 @@
-// What vdnn.torch.export() writes (src/plan/learned_step_file.cpp), up to the tape that becomes of it.
+// The reader of learned steps (src/plan/learned_step_file.cpp), which vdnn.torch.export() writes, and their
+// tape.
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the interfaces in C have in common: exceptions become status codes, and null pointers exceptions.
+// Shared by the interfaces in C: exceptions become status codes, and null pointers become exceptions.
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace vdnn {
 // Makes `text` the calling thread's last error; returns `status`.
 vdnn_status fail(vdnn_status status, std::string_view text) noexcept;
 
-// What `body` returns, or what it throws in the terms of C.
+// Returns the status of `body`. An exception becomes the status that stands for it in C.
 template <class Body>
 vdnn_status guarded(const Body& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-"""What a saved tensor costs on the host: microseconds of CPU time over no hooks, of saving and reading together.
+"""The cost of a saved tensor on the host: microseconds of CPU time over no hooks, of saving and reading together.
 
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 

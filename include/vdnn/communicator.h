@@ -61,7 +61,8 @@ class Communicator {
   Point all_reduce(StreamId stream, const Collective& collective, Reduction reduction) {
     return all_reduce(stream, std::span(&collective, 1), reduction);
   }
-  // What the rank `root` has. Throws InvalidArgument where there is no such rank, or as all_reduce().
+  // All ranks get the values of rank `root`. Throws InvalidArgument for a rank that does not exist, and as
+  // all_reduce() does for types and sizes.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
   // Device::synchronize() that cannot hang: breaks off and throws where a collective in `frontier` fails on

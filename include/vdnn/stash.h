@@ -70,7 +70,7 @@ vdnn_status vdnn_stash_destroy(vdnn_stash* stash);
 // The stash's own streams; null in a stash on the host.
 vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetch);
 
-// What vdnn_stash_put() answers: one of the first three, and any of the others.
+// Answers of vdnn_stash_put(): one of the first three, and any of the others.
 #define VDNN_STASH_KEPT 0u      // stays on the device for now
 #define VDNN_STASH_LEAVES 1u    // its copy is under way
 #define VDNN_STASH_SHARED 2u    // the handle is that of an earlier put of the same storage and version
@@ -107,7 +107,7 @@ vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
 vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
                                 uint32_t capacity, uint32_t* count);
 
-// What vdnn_stash_read() answers: one of the first three, and any of the others.
+// Answers of vdnn_stash_read(): one of the first three, and any of the others.
 #define VDNN_STASH_IN_PLACE 1u  // the source has not been released, or `held` was given
 #define VDNN_STASH_BACK 2u      // the target holds it, for what `stream` is given from now on
 #define VDNN_STASH_MISSING 4u   // it is the first of vdnn_stash_fetches()

@@ -241,7 +241,7 @@ void check_replaced(const std::string& option, const std::string& path) {
   }
 }
 
-// What a learned step can be asked besides what it is.
+// Options that a learned step accepts.
 constexpr std::array<std::string_view, 8> kOptionsOfStep{
     "step", "batch", "device", "memory", "host-memory", "link-shared-by", "threads", "policy"};
 

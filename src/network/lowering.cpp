@@ -641,7 +641,7 @@ void Lowering::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
   gradient = convert_gradient(id, gradient, type, gradient_name(id, parameter) + ".local." + to_string(type));
 }
 
-// What the update goes by: where ranks have summed it in a narrow type, fp32 again.
+// The gradient for the update, in fp32. A sum that ranks made in a narrow type is converted here.
 ValueId Lowering::wide_gradient(std::uint32_t id, std::size_t parameter) {
   ValueId& gradient = layers_[id].parameter_gradients[parameter];
   if (gradient != kNone && is_narrow(parts_.values[gradient].type.data_type)) {

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/environment.h"
 #include "tests/crash/command.h"
 #include "tests/extent.h"
 #include "tests/mpirun.h"
@@ -192,7 +193,7 @@ TEST_F(Ranks, EndWithTheSameStepWhereTheyDivergeAndLeaveTheCheckpoint) {
 // The others are in the replay, or wait for it, when the one that reads the checkpoint cannot.
 TEST_F(Ranks, EndAsDivergedWhereTheReplayOfOneFails) {
   testing::set_ranks_environment();
-  ::setenv("ASAN_OPTIONS", (std::string(std::getenv("ASAN_OPTIONS")) + ":verify_asan_link_order=0").c_str(),
+  ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":verify_asan_link_order=0").c_str(),
            1);
   const testing::Outcome outcome = testing::run_process(
       "LD_PRELOAD=" VDNN_UNREADABLE_FILE " VDNN_TEST_UNREADABLE=" + path("checkpoint") +

@@ -115,7 +115,7 @@ class Rank {
     return {.begin = memory_.begin, .bytes = count * sizeof(float)};
   }
 
-  // What this rank brings to a collective, and what the sum of all is: exact in every type.
+  // The values of one rank, and the sum over all ranks: both are exact in every type.
   static float brought(int rank, std::uint64_t i) {
     return static_cast<float>((i * 31 + static_cast<std::uint64_t>(rank) * 7) % 61);
   }

@@ -45,7 +45,7 @@ class TorchAllocator {
   void empty_caches() noexcept;
   // Of what its backend offers a pool. Before the first block of the GPU only.
   void set_memory_fraction(double fraction, int device) noexcept;
-  // Likewise, in bytes, whatever fraction is set. Of the pool that is nobody's own.
+  // Sets the budget of the default pool in bytes. It replaces a fraction that was set.
   vdnn_status set_budget(std::uint64_t bytes, int device) noexcept;
 
   // From now on what is allocated for streams that `filter` names comes from the pool `id`; until end().
