@@ -129,6 +129,9 @@ void train_and_compare(Device& device, const Tape& tape, const Schedule& schedul
   expect_parameters(rig, program, reference, tape);
 }
 
+// Random ones: see use_network().
+const std::uint64_t kNetworks = testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 12});
+
 class ExecutorTest : public ::testing::TestWithParam<PlanCase> {
  protected:
   // Forks, pooling, several convolutions; half of the networks have backward pooling read X and Y.
@@ -159,8 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, ExecutorTest, ::testing::ValuesIn(plan_cases(
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(ExecutorTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
-  const std::uint64_t networks = testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 12});
-  for (std::uint64_t network = 0; network < networks; ++network) {
+  for (std::uint64_t network = 0; network < kNetworks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
     use_network(network);
     const auto device = tight_device(prediction_);
@@ -203,7 +205,7 @@ std::vector<std::vector<std::uint64_t>> placements(Device& device, const Tape& t
 }
 
 TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnSimAndOnCpu) {
-  for (std::uint64_t network = 0; network < 12; ++network) {
+  for (std::uint64_t network = 0; network < kNetworks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
     use_network(network);
     const auto sim = make_sim_device({.profile = sim_profile("cpu")});
@@ -219,7 +221,7 @@ TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnSimAndOnCpu) {
 
 // Page-locked memory too, since a captured step names its addresses.
 TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnTheHost) {
-  for (std::uint64_t network = 0; network < 12; ++network) {
+  for (std::uint64_t network = 0; network < kNetworks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
     use_network(network);
     const auto device = tight_device(prediction_, network);
@@ -330,7 +332,7 @@ std::optional<MemoryShortage> shortage_of_run(Device& device, const Tape& tape, 
 }
 
 TEST_P(ExecutorTest, OneGranuleLessThanPredictedIsOutOfMemoryAndLeaksNothing) {
-  for (std::uint64_t network = 0; network < 12; ++network) {
+  for (std::uint64_t network = 0; network < kNetworks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
     use_network(network);
     const std::uint64_t granule = sim_profile("cpu").granule_bytes;

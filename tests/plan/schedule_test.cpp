@@ -9,6 +9,7 @@
 
 #include "plan/oracle.h"
 #include "plan/tapes.h"
+#include "tests/extent.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -55,10 +56,15 @@ void expect_right(const Tape& tape, const Schedule& schedule, const std::string&
 
 // Every wait is needed: without it some permitted order computes something else.
 TEST(Schedule, NoWaitIsRedundant) {
+  const std::uint64_t stride = extent({.usual = 1, .under_sanitizers = 7, .in_long_run = 1});
+  std::uint64_t waits_seen = 0;
   for (const Subject& subject : all_subjects()) {
     const Oracle oracle(*subject.tape, subject.schedule);
     for (std::uint32_t index = 0; index < subject.schedule.instructions.size(); ++index) {
       for (std::size_t wait = 0; wait < subject.schedule.instructions[index].waits.size(); ++wait) {
+        if (waits_seen++ % stride != 0) {
+          continue;
+        }
         Schedule without = subject.schedule;
         auto& waits = without.instructions[index].waits;
         waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(wait));

@@ -13,6 +13,7 @@
 
 #include "fakes/thread_ranks.h"
 #include "src/base/narrow_floats.h"
+#include "tests/extent.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/session.h"
 #include "vdnn/size.h"
@@ -48,7 +49,9 @@ TEST_P(PrecisionTraining, OneHashAndThePredictedPeakUnderEveryPolicyAndBudget) {
   std::set<std::string> hashes;
   for (const Policy policy : testing::kPolicies) {
     const std::uint64_t smallest = plan_run(options(policy, kLarge)).smallest_budget_bytes();
-    for (const std::uint64_t budget : {smallest, smallest + smallest / 2, kLarge}) {
+    std::vector<std::uint64_t> budgets{smallest, kLarge, smallest + smallest / 2};
+    budgets.resize(testing::extent({.usual = 2, .in_long_run = 3}));
+    for (const std::uint64_t budget : budgets) {
       SCOPED_TRACE(to_string(policy) + " in " + format_size(budget));
       const PlannedRun run = plan_run(options(policy, budget));
       const DatasetSplits data = testing::data_for(run, "synthetic");
@@ -71,11 +74,19 @@ std::string case_name(const ::testing::TestParamInfo<PrecisionCase>& test) {
   return name;
 }
 
+// Those that take least time come first.
+std::vector<Case> networks() {
+  std::vector<Case> all{{"lenet", {}},
+                        {"resnet20", {3, 16, 16}},
+                        {"unet", {1, 20, 28}},
+                        {"fashion-vgg", {}},
+                        {"mobilenet", {3, 32, 32}}};
+  all.resize(testing::extent({.usual = all.size(), .under_sanitizers = 2, .in_long_run = all.size()}));
+  return all;
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, PrecisionTraining,
-                         ::testing::Combine(::testing::Values(Case{"lenet", {}}, Case{"fashion-vgg", {}},
-                                                              Case{"resnet20", {3, 16, 16}},
-                                                              Case{"mobilenet", {3, 32, 32}},
-                                                              Case{"unet", {1, 20, 28}}),
+                         ::testing::Combine(::testing::ValuesIn(networks()),
                                             ::testing::Values(DataType::kBf16, DataType::kF16)),
                          case_name);
 
