@@ -46,6 +46,7 @@ class Statistics(ctypes.Structure):
 
 # Name without vdnn_stash_, and the types of the arguments after the stash.
 _CALLS = {
+    "streams": [POINTER(c_void_p), POINTER(c_void_p)],
     "put": [c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint32)],
     "leaving": [POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
     "leave": [c_uint64, c_void_p, POINTER(c_uint32)],
@@ -124,6 +125,12 @@ class NativeStash:
         check(LIBRARY.vdnn_stash_statistics_init(byref(figures), VERSION))
         check(LIBRARY.vdnn_stash_get_statistics(self.pointer, byref(figures)))
         return {name: getattr(figures, name) for name in STATISTICS}
+
+    def offload_stream(self) -> int:
+        """On which copies to the host run. Of a stash of a GPU only."""
+        offload, prefetch = c_void_p(), c_void_p()
+        check(LIBRARY.vdnn_stash_streams(self.pointer, byref(offload), byref(prefetch)))
+        return offload.value or 0
 
     def learned_step(self) -> str:
         needed = c_uint64()

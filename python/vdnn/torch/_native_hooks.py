@@ -9,9 +9,15 @@ from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint64, c_void_p
 
 import torch
 
-from . import _library, door
+from . import _library, _pool, door
 from ._library import NativeStash, Options
 from ._settings import Settings
+
+
+class Pool(ctypes.Structure):
+    """vdnn_door_pool: functions of libvdnn_torch.so."""
+
+    _fields_ = [(name, c_void_p) for name in ("get_base_allocation", "record_stream", "allocated_bytes")]
 
 
 class DoesNotFit(Exception):
@@ -27,7 +33,7 @@ def open_door() -> ctypes.CDLL:
         raise DoesNotFit(str(error)) from None
     binary.vdnn_door_last_error.restype = c_char_p
     binary.vdnn_door_open.argtypes = [c_char_p]
-    binary.vdnn_door_create.argtypes = [POINTER(Options), c_uint64]
+    binary.vdnn_door_create.argtypes = [POINTER(Options), c_uint64, POINTER(Pool)]
     binary.vdnn_door_create.restype = c_void_p
     binary.vdnn_door_start.argtypes = [c_void_p]
     binary.vdnn_door_stash.argtypes = [c_void_p, c_int]
@@ -53,6 +59,13 @@ def count_cpu_memory(*, poison: bool = False) -> None:
     open_door().vdnn_door_count_cpu(sum(storages.values()), poison)
 
 
+def _pool_in_use() -> Pool | None:
+    library = _pool.library()
+    if library is None:
+        return None
+    return Pool(*(ctypes.cast(getattr(library, f"vdnn_torch_{name}"), c_void_p) for name, _ in Pool._fields_))
+
+
 class NativeHooks:
     """Hooks for the tensors of all threads."""
 
@@ -69,7 +82,8 @@ class NativeHooks:
         if not self._on_gpu:
             count_cpu_memory()
         options = _library.make_options(0 if self._on_gpu else _library.HOST, **settings.stash_options())
-        self._hooks = self._door.vdnn_door_create(ctypes.byref(options), settings.min_bytes)
+        pool = _pool_in_use() if self._on_gpu else None
+        self._hooks = self._door.vdnn_door_create(ctypes.byref(options), settings.min_bytes, pool and ctypes.byref(pool))
 
     def start(self) -> None:
         self._started.append(self)

@@ -45,6 +45,9 @@ def _load() -> ctypes.CDLL:
     library.vdnn_torch_set_budget.argtypes = [ctypes.c_uint64, ctypes.c_int]
     library.vdnn_torch_allocated_bytes.argtypes = [ctypes.c_int]
     library.vdnn_torch_allocated_bytes.restype = ctypes.c_uint64
+    library.vdnn_torch_get_base_allocation.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.vdnn_torch_get_base_allocation.restype = ctypes.c_void_p
+    library.vdnn_torch_record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return library
 
 
@@ -91,6 +94,19 @@ def budget_of_tensors() -> int | None:
     A pool has to hold up to 1.10 times what is live at most (docs/allocator.md, "What it holds").
     """
     return None if _budget is None else _budget * 10 // 11
+
+
+def library() -> ctypes.CDLL | None:
+    """libvdnn_torch.so, if PyTorch's GPU memory is of its pools."""
+    return _library
+
+
+def use_on(address: int, stream: int) -> bool:
+    """`stream` uses the block at `address`, too, at most until it is freed. False if no block of a pool begins there."""
+    if _library is None or not _library.vdnn_torch_get_base_allocation(address, None):
+        return False
+    _library.vdnn_torch_record_stream(address, stream)
+    return True
 
 
 def bytes_in_use(device: int) -> int:

@@ -102,8 +102,10 @@ class DeviceStash:
 
     def __init__(self, device: torch.device, settings: Settings) -> None:
         on_gpu = device.type == "cuda"
+        options = make_options(device.index if on_gpu else _library.HOST, **settings.stash_options())
         self.device = device
-        self.native = OwnedStash(make_options(device.index if on_gpu else _library.HOST, **settings.stash_options()))
+        self.native = OwnedStash(options)
+        self._offload_stream = self.native.offload_stream() if options.release_at_put else None
         self._pointer = self.native.pointer
         self._lock = threading.Lock()
         self._blocks: dict[tuple[int, int], Block] = {}
@@ -134,6 +136,7 @@ class DeviceStash:
                 self._by_handle[block.handle] = block
             block.users += 1
             saved = Saved(self, block, tensor)
+            self._release_at_put(block, answer)
             self._follow(answer, stream)
         self._drain()
         return saved
@@ -197,8 +200,15 @@ class DeviceStash:
                 check(LIBRARY.vdnn_stash_stay(self._pointer, handle))
                 continue
             check(LIBRARY.vdnn_stash_leave(self._pointer, handle, stream, byref(self._answer)))
+            self._release_at_put(block, self._answer.value)
             answers |= self._answer.value
         return answers
+
+    def _release_at_put(self, block: Block, answer: int) -> None:
+        """vdnn's pool keeps a block from its next user until the offload stream has read it. Other memory is held."""
+        leaves = answer & _library.VERDICT == _library.LEAVES
+        if leaves and self._offload_stream is not None and _pool.use_on(block.source.data_ptr(), self._offload_stream):
+            block.source = None
 
     def _named(self, ask: Any, *arguments: Any) -> list[int]:
         """The handles that vdnn_stash_leaving() or vdnn_stash_released() has."""

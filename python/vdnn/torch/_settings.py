@@ -36,6 +36,7 @@ class Settings:
             "host_bytes": self.host_bytes,
             "ahead_bytes": self.window_bytes,
             "flight_bytes": self.window_bytes,
+            "release_at_put": int(self.device_type == "cuda" and _pool.library() is not None),
             "delay_seed": self.delay_seed,
         }
 

@@ -57,14 +57,18 @@ c10::intrusive_ptr<c10::StorageImpl> Block::new_storage(std::uint64_t size_bytes
 }
 
 DeviceStash::DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options,
-                         c10::Device device)
-    : functions_(functions), device_(device) {
+                         c10::Device device, const vdnn_door_pool& pool)
+    : functions_(functions), device_(device), pool_(pool) {
   vdnn_stash_options own = options;
   if (device.is_cuda()) {
     own.device = device.index();
     tells_bytes_ = gpu_bytes_in_use(device).has_value();
   }
   check(functions_.create(&own, &stash_));
+  if (own.release_at_put != 0) {
+    void* prefetch_stream = nullptr;
+    check(functions_.streams(stash_, &offload_stream_, &prefetch_stream));
+  }
 }
 
 void DeviceStash::check(vdnn_status status) const {
@@ -78,6 +82,9 @@ void* DeviceStash::current_stream() const {
 std::uint64_t DeviceStash::bytes_in_use() const {
   if (device_.is_cpu()) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(CpuMemory::take_recent_peak(), 0));
+  }
+  if (pool_.allocated_bytes != nullptr) {
+    return pool_.allocated_bytes(device_.index());
   }
   return tells_bytes_ ? gpu_bytes_in_use(device_).value_or(0) : 0;
 }
@@ -94,6 +101,7 @@ Block& DeviceStash::save(const at::Tensor& tensor) {
                        signature_of(tensor, storage->nbytes()), bytes_in_use(), &handle, &answer));
   Block& block = blocks_.try_emplace(handle, handle, tensor).first->second;
   ++block.users;
+  release_at_put(block, answer, trash);
   follow(answer, stream, trash);
   return block;
 }
@@ -129,6 +137,18 @@ void DeviceStash::drop(Block& block) {
   }
 }
 
+void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& trash) {
+  if (offload_stream_ == nullptr || (answer & VDNN_STASH_VERDICT) != VDNN_STASH_LEAVES) {
+    return;
+  }
+  void* const memory =
+      const_cast<void*>(block.source->data());  // mutable_data() would copy what is shared lazily
+  if (pool_.get_base_allocation(memory, nullptr) != nullptr) {
+    pool_.record_stream(memory, offload_stream_);
+    trash.push_back(std::move(block.source));
+  }
+}
+
 void DeviceStash::follow(std::uint32_t answer, void* stream, Trash& trash) {
   if ((answer & VDNN_STASH_LEAVING) != 0) {
     answer |= let_leave(stream, trash);
@@ -145,7 +165,7 @@ std::uint32_t DeviceStash::let_leave(void* stream, Trash& trash) {
   while (count == kBatch) {
     check(functions_.leaving(stash_, handles.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
-      const Block& block = blocks_.at(handles[i]);
+      Block& block = blocks_.at(handles[i]);
       trash.push_back(block.held_by_others());
       if (trash.back() || !block.is_unchanged()) {
         check(functions_.stay(stash_, block.handle));
@@ -153,6 +173,7 @@ std::uint32_t DeviceStash::let_leave(void* stream, Trash& trash) {
       }
       std::uint32_t answer = 0;
       check(functions_.leave(stash_, block.handle, stream, &answer));
+      release_at_put(block, answer, trash);
       answers |= answer;
     }
   }

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "door.h"
 #include "stash_functions.h"
 
 namespace vdnn::door {
@@ -43,7 +44,8 @@ struct Block {
 class DeviceStash {
  public:
   // Throws c10::Error if the stash cannot be made.
-  DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options, c10::Device device);
+  DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options, c10::Device device,
+              const vdnn_door_pool& pool);
 
   // A tensor is saved. The block lives until drop() was called as often as this was.
   Block& save(const at::Tensor& tensor);
@@ -60,6 +62,9 @@ class DeviceStash {
   void check(vdnn_status status) const;
   void* current_stream() const;
   std::uint64_t bytes_in_use() const;
+  // vdnn's pool keeps a block from its next user until the offload stream has read it, so that what leaves is
+  // let go of at once. Other memory is held.
+  void release_at_put(Block& block, std::uint32_t answer, Trash& trash);
   void follow(std::uint32_t answer, void* stream, Trash& trash);
   std::uint32_t let_leave(void* stream, Trash& trash);
   void release(void* stream, Trash& trash);
@@ -67,7 +72,9 @@ class DeviceStash {
 
   const StashFunctions& functions_;
   c10::Device device_;
+  const vdnn_door_pool pool_;
   bool tells_bytes_ = false;
+  void* offload_stream_ = nullptr;  // if sources are released at put
   vdnn_stash* stash_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<vdnn_stash_handle, Block> blocks_;

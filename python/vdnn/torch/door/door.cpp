@@ -132,8 +132,10 @@ int vdnn_door_knows_gpus() {
   return door::knows_gpus() ? 1 : 0;
 }
 
-vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes) {
-  return new vdnn_door_hooks{door::TensorStashes(door::functions, *options, min_bytes)};
+vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes,
+                                  const vdnn_door_pool* pool) {
+  return new vdnn_door_hooks{
+      door::TensorStashes(door::functions, *options, min_bytes, pool == nullptr ? vdnn_door_pool{} : *pool)};
 }
 
 void vdnn_door_start(vdnn_door_hooks* hooks) {

@@ -2,6 +2,7 @@
 // What Python calls of the binary of tier "native" (ctypes). Functions that can fail answer 0, or 1 with a
 // text in vdnn_door_last_error(). No exception leaves any of them.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "vdnn/stash.h"
@@ -10,6 +11,13 @@
 extern "C" {
 
 typedef struct vdnn_door_hooks vdnn_door_hooks;
+
+// Functions of libvdnn_torch.so, from whose pools PyTorch's GPU memory is.
+typedef struct vdnn_door_pool {
+  void* (*get_base_allocation)(void* block, size_t* bytes);
+  void (*record_stream)(void* block, void* stream);
+  uint64_t (*allocated_bytes)(int device);
+} vdnn_door_pool;
 
 // Of the last failure of this thread.
 const char* vdnn_door_last_error();
@@ -22,9 +30,10 @@ int vdnn_door_open(const char* path);
 int vdnn_door_knows_gpus();
 
 // Hooks for tensors of at least `min_bytes` on GPUs, or on the CPU where `options->device` is
-// VDNN_STASH_HOST. A stash with `options` is made for each device when its first tensor is saved. The hooks
-// live as long as the process.
-vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes);
+// VDNN_STASH_HOST. A stash with `options` is made for each device when its first tensor is saved. `pool`:
+// null where PyTorch's memory is not of vdnn's pools. The hooks live as long as the process.
+vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes,
+                                  const vdnn_door_pool* pool);
 // Tensors that any thread saves go through `hooks`; null: through none.
 void vdnn_door_start(vdnn_door_hooks* hooks);
 // Null if no tensor of the device was saved so far. `device`: 0 for the CPU.

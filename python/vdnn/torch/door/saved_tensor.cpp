@@ -13,10 +13,11 @@ namespace autograd = torch::autograd;
 thread_local bool NoHooks::is_set_ = false;
 
 TensorStashes::TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options,
-                             std::uint64_t min_bytes)
+                             std::uint64_t min_bytes, const vdnn_door_pool& pool)
     : functions_(functions),
       options_(options),
       min_bytes_(min_bytes),
+      pool_(pool),
       type_(options.device == VDNN_STASH_HOST ? c10::kCPU : c10::kCUDA) {}
 
 DeviceStash* TensorStashes::stash_for(const at::Tensor& tensor) {
@@ -26,7 +27,7 @@ DeviceStash* TensorStashes::stash_for(const at::Tensor& tensor) {
   const c10::Device device = tensor.device();
   const std::lock_guard lock(mutex_);
   const int index = device.has_index() ? device.index() : 0;
-  return &stashes_.try_emplace(index, functions_, options_, device).first->second;
+  return &stashes_.try_emplace(index, functions_, options_, device, pool_).first->second;
 }
 
 DeviceStash* TensorStashes::stash_of(c10::DeviceIndex device) {

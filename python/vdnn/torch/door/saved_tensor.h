@@ -39,7 +39,8 @@ class NoHooks {
 // Which tensors may leave, and the stashes of their devices. Thread-safe; lives as long as the process.
 class TensorStashes {
  public:
-  TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options, std::uint64_t min_bytes);
+  TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options, std::uint64_t min_bytes,
+                const vdnn_door_pool& pool);
 
   // Null if the tensor stays where it is.
   DeviceStash* stash_for(const at::Tensor& tensor);
@@ -52,6 +53,7 @@ class TensorStashes {
   const StashFunctions& functions_;
   vdnn_stash_options options_;
   std::uint64_t min_bytes_;
+  vdnn_door_pool pool_;
   c10::DeviceType type_;
   std::mutex mutex_;
   std::unordered_map<int, DeviceStash> stashes_;

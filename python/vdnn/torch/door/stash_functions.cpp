@@ -26,6 +26,7 @@ StashFunctions StashFunctions::of_library(const char* path) {
   StashFunctions functions{};
   look_up(library, "vdnn_last_error", functions.last_error);
   look_up(library, "vdnn_stash_create", functions.create);
+  look_up(library, "vdnn_stash_streams", functions.streams);
   look_up(library, "vdnn_stash_put", functions.put);
   look_up(library, "vdnn_stash_leaving", functions.leaving);
   look_up(library, "vdnn_stash_leave", functions.leave);

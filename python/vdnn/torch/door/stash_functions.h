@@ -9,6 +9,7 @@ namespace vdnn::door {
 struct StashFunctions {
   decltype(&::vdnn_last_error) last_error;
   decltype(&::vdnn_stash_create) create;
+  decltype(&::vdnn_stash_streams) streams;
   decltype(&::vdnn_stash_put) put;
   decltype(&::vdnn_stash_leaving) leaving;
   decltype(&::vdnn_stash_leave) leave;
