@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,8 +12,8 @@
 #include <vector>
 
 #include "tests/extent.h"
-#include "tests/stash/forwarding_stash_backend.h"
 #include "tests/stash/stash_judge.h"
+#include "tests/stash/stash_mutants.h"
 #include "tests/stash/stash_program.h"
 
 namespace vdnn::testing {
@@ -138,53 +137,6 @@ TEST(StashDecisions, ByPollingDifferFromRunToRun) {
 }
 
 // --- mutations ---------------------------------------------------------------------------------------------
-
-enum class StreamRole : std::uint8_t { kProgram, kOffload, kPrefetch };
-
-struct DroppedWait {
-  const char* name;
-  StreamRole waiter;
-  StreamRole awaited;
-};
-std::ostream& operator<<(std::ostream& out, const DroppedWait& wait) {
-  return out << wait.name;
-}
-
-// Every wait of streams of these roles is gone.
-class WithoutWait final : public ForwardingStashBackend {
- public:
-  WithoutWait(std::unique_ptr<StashBackend> target, const DroppedWait& dropped)
-      : ForwardingStashBackend(std::move(target)), dropped_(dropped) {}
-
-  EventHandle record(StreamHandle stream) override {
-    const EventHandle event = ForwardingStashBackend::record(stream);
-    recorded_[event] = role_of(stream);
-    return event;
-  }
-  void wait(StreamHandle stream, EventHandle event) override {
-    if (role_of(stream) != dropped_.waiter || recorded_.at(event) != dropped_.awaited) {
-      ForwardingStashBackend::wait(stream, event);
-    }
-  }
-
- private:
-  StreamRole role_of(StreamHandle stream) const {
-    return stream == offload_stream()    ? StreamRole::kOffload
-           : stream == prefetch_stream() ? StreamRole::kPrefetch
-                                         : StreamRole::kProgram;
-  }
-
-  const DroppedWait dropped_;
-  std::map<EventHandle, StreamRole> recorded_;
-};
-
-constexpr DroppedWait kDroppedWaits[] = {
-    {"CopyOutDoesNotWaitForTheSource", StreamRole::kOffload, StreamRole::kProgram},
-    {"SourceIsReleasedBeforeItsCopy", StreamRole::kProgram, StreamRole::kOffload},
-    {"FetchDoesNotWaitForTheTarget", StreamRole::kPrefetch, StreamRole::kProgram},
-    {"FetchIgnoresItsOwnCopyOut", StreamRole::kPrefetch, StreamRole::kOffload},
-    {"ReaderDoesNotWaitForTheFetch", StreamRole::kProgram, StreamRole::kPrefetch},
-    {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch}};
 
 class StashMutation : public ::testing::TestWithParam<std::tuple<JudgeKind, DroppedWait>> {};
 

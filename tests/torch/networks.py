@@ -100,6 +100,26 @@ class TransformerNetwork(nn.Module):
         return self.head(self.block(x).mean(1))
 
 
+class RewrittenNetwork(nn.Module):
+    """A tensor is saved, changed in place and saved again, while what was saved first is never read."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, 1, 1)
+        self.second = nn.Conv2d(16, 16, 3, 1, 1)
+        self.head = nn.Linear(16, 10)
+        self.never_read = None
+
+    def forward(self, x):
+        x = self.first(x)
+        self.never_read = x.sin()  # saves x
+        if x.is_cuda:  # a copy out that the change overtakes is harmless, since PyTorch lets nobody read it, but it is a race
+            torch.cuda.synchronize()
+        x.mul_(0.5).add_(1)
+        x = self.second(x)
+        return self.head(x.tanh().mean((2, 3)))
+
+
 def _image_batch(*shape, classes):
     return torch.randn(*shape), torch.randint(classes, shape[:1])
 
@@ -113,6 +133,7 @@ _MAKERS = {
     "unet": lambda: (UNet(), *_pixel_batch(2, 3, 64, 64)),
     "unet3d": lambda: (UNet(8, 2, dimensions=3), *_pixel_batch(1, 3, 16, 16, 16)),
     "checkpointed": lambda: (UNet(8, 3, checkpointed=True), *_pixel_batch(2, 3, 32, 32)),
+    "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
     "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),
 }

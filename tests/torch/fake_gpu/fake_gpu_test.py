@@ -10,58 +10,26 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import fake_gpu
 import hooks
+import trials
+from trials import environment_of_children, options, run
 
 NETWORKS = ("resnet18", "unet", "unet3d")
-SKIPPED = 77
-
-options = argparse.Namespace()
-
-
-def environment_of_children(more=None):
-    return {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",  # a process with more threads cannot be forked
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "VDNN_STAND_IN_MEMORY": "1GiB",
-        "VDNN_TORCH_LIBRARY": options.pool,
-        "VDNN_STASH_LIBRARY": options.stash,
-        **(more or {}),
-    }
-
-
-def run(network, *arguments, seeds=None, python_path=None, environment=None):
-    """What train.py prints of each seed."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            *(sys.executable, "-W", "ignore", str(fake_gpu.HERE / "train.py"), network, folder),
-            *(f"--stand-in={library}" for library in options.stand_in),
-            f"--operators={options.operators}",
-            *(f"--python-path={path}" for path in (fake_gpu.ROOT / "tests/torch", python_path or fake_gpu.ROOT / "python")),
-            f"--seeds={seeds or options.seeds}",
-            *arguments,
-        ]
-        done = subprocess.run(command, env=environment_of_children(environment), capture_output=True, text=True)
-        rows = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode != 0 or len(rows) != (seeds or options.seeds):
-            raise AssertionError(f"{network} {arguments}: {done.stdout}{done.stderr}")
-        for row in rows:
-            row["text"] = done.stderr[-3000:]
-        return rows
 
 
 class FakeGpuTest(unittest.TestCase):
     maxDiff = None
 
     def expect_clean(self, network, *arguments):
-        for row in run(network, *arguments):
+        rows = run(network, *arguments, seeds=options.seeds)
+        for row in rows:
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertEqual(row["findings"], [])
                 self.assertEqual((row["status"], row["different"]), (0, 0), row["text"])
+                self.assertEqual(row["decisions"], rows[0]["decisions"], "the stash decides by what happens to be done")
 
     def expect_found(self, network, pattern, *arguments, **how):
         """In each order."""
@@ -72,11 +40,11 @@ class FakeGpuTest(unittest.TestCase):
 
 class TrainingTest(FakeGpuTest):
     def test_plain(self):
-        for network in NETWORKS:
+        for network in options.networks:
             self.expect_clean(network)
 
     def test_on_pools(self):
-        for network in NETWORKS:
+        for network in options.networks:
             self.expect_clean(network, "--pool")
 
     def test_expandable_segments(self):
@@ -135,11 +103,13 @@ class LostWaitTest(FakeGpuTest):
 
 
 class TierTest(FakeGpuTest):
-    # A plan is followed from the second step on.
+    # A plan is followed from the second step on. Where two networks train in turns, each on a stream of its own, a page-locked
+    # block goes from one to the other in the order of the stash's streams alone.
     def expect_clean_tier(self, tier):
-        for network in NETWORKS:
-            self.expect_clean(network, f"--offload={tier}", "--steps=3")
-            self.expect_clean(network, f"--offload={tier}", "--steps=3", "--pool")
+        for network in options.networks:
+            for streams in ("--streams=0", "--streams=2"):
+                self.expect_clean(network, f"--offload={tier}", "--steps=3", streams)
+                self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
     def test_python(self):
         self.expect_clean_tier("python")
@@ -165,20 +135,11 @@ class DoorCheckTest(unittest.TestCase):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stand-in", action="append", required=True)
-    parser.add_argument("--pool", required=True, help="libvdnn_torch.so over the stand-in")
-    parser.add_argument("--stash", required=True, help="libvdnn_stash.so over the stand-in")
-    parser.add_argument("--folder", required=True, help="for the library of operators")
-    parser.add_argument("--cuda-headers", required=True)
+    trials.add_options(parser)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("tests", nargs="*", help="of unittest; all where none is named")
-    parser.parse_args(namespace=options)
-    try:
-        options.operators = fake_gpu.build_operators(options.folder, options.stand_in[0], options.cuda_headers)
-    except fake_gpu.Unavailable as reason:
-        required = os.environ.get("VDNN_REQUIRE_TORCH") == "1"
-        print(f"{'failed' if required else 'skipped'}: {reason}")
-        sys.exit(1 if required else SKIPPED)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=NETWORKS)
+    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all where none is named")
+    trials.parse_options(parser)
     unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
 
 

@@ -2,8 +2,8 @@
 
 One process loads PyTorch, and children of it train: one on the CPU, and one on the fake GPU for each seed, from which the order
 of its streams follows. What the fake's judge of order finds in a child is in a file at once, whatever becomes of the child.
-For each seed one line of JSON: {"seed", "status" of the child, "different" tensors (null where it did not come to its end),
-"findings"}.
+For each seed one line of JSON: {"seed", "status" of the child, "different" tensors and "decisions" of the stash (null where it
+did not come to its end), "findings"}.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import traceback
 import fake_gpu
 
 EXPECTED = "expected.pt"
+# Of the stash's statistics those that follow from its decisions.
+DECISIONS = ("shared", "left", "refused", "fetched_ahead", "fetched_late", "out_bytes", "in_bytes", "page_locks", "plans")
 
 
 def options():
@@ -33,6 +35,8 @@ def options():
     parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all that is eligible leaves")
     parser.add_argument("--min-size", type=int, default=4096, help="of vdnn.torch; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--streams", type=int, default=0,
+                        help="networks in turns, each on a stream of its own; 0: one on the default stream")
     parser.add_argument("--seeds", type=int, default=1)
     return parser.parse_args()
 
@@ -63,31 +67,60 @@ def offloading(chosen, network):
     return Reused(lambda: vdnn.torch.offload(budget=chosen.budget, tier=chosen.offload, min_size=chosen.min_size))
 
 
-def train(name, device, steps, offloading_of=lambda network: contextlib.nullcontext()):
-    import networks
-    import torch
+class Training:
+    """Of one network; everything is done on `stream`, if there is one."""
 
-    network, inputs, targets = networks.make(name)
-    network.to(device)
-    inputs, targets = inputs.to(device), targets.to(device)
-    saved_tensors = offloading_of(network)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        with saved_tensors:
-            loss = torch.nn.functional.cross_entropy(network(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    gradients = [parameter.grad for parameter in network.parameters()]
-    return [tensor.cpu() for tensor in [*losses, *network.state_dict().values(), *gradients]]
+    def __init__(self, chosen, seed, device, stream, offloading_of):
+        import networks
+        import torch
+
+        self.on_stream = lambda: torch.cuda.stream(stream)
+        with self.on_stream():
+            self.network, inputs, targets = networks.make(chosen.network, seed)
+            self.network.to(device)
+            self.inputs, self.targets = inputs.to(device), targets.to(device)
+            self.saved_tensors = offloading_of(self.network)
+            self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.05, momentum=0.9)
+        self.losses = []
+
+    def step(self):
+        import torch
+
+        with self.on_stream():
+            self.optimizer.zero_grad()
+            with self.saved_tensors:
+                loss = torch.nn.functional.cross_entropy(self.network(self.inputs), self.targets)
+            loss.backward()
+            self.optimizer.step()
+            self.losses.append(loss.detach())
+
+    def results(self):
+        with self.on_stream():
+            gradients = [parameter.grad for parameter in self.network.parameters()]
+            return [tensor.cpu() for tensor in [*self.losses, *self.network.state_dict().values(), *gradients]]
+
+
+def train(chosen, device, streams, offloading_of=lambda network: contextlib.nullcontext()):
+    trainings = [Training(chosen, seed, device, stream, offloading_of) for seed, stream in enumerate(streams)]
+    for _ in range(chosen.steps):
+        for training in trainings:
+            training.step()
+    return [tensor for training in trainings for tensor in training.results()]
 
 
 def train_on_cpu(chosen):
     import torch
 
-    torch.save(train(chosen.network, "cpu", chosen.steps), chosen.folder / EXPECTED)
+    torch.save(train(chosen, "cpu", [None] * max(1, chosen.streams)), chosen.folder / EXPECTED)
+
+
+def decisions(chosen):
+    if chosen.offload not in ("python", "native"):
+        return {}
+    import vdnn.torch
+
+    figures = vdnn.torch.report(quiet=True).devices["cuda:0"]
+    return {name: figures[name] for name in DECISIONS}
 
 
 def train_on_fake_gpu(chosen, seed):
@@ -98,11 +131,12 @@ def train_on_fake_gpu(chosen, seed):
 
         vdnn.torch.use_pool("512MiB")
     fake_gpu.compute(chosen.operators)
-    found = train(chosen.network, "cuda", chosen.steps, lambda network: offloading(chosen, network))
+    streams = [torch.cuda.Stream() for _ in range(chosen.streams)] or [None]
+    found = train(chosen, "cuda", streams, lambda network: offloading(chosen, network))
     torch.cuda.synchronize()
     expected = torch.load(chosen.folder / EXPECTED)
     different = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
-    (chosen.folder / f"{seed}.different").write_text(str(different))
+    (chosen.folder / f"{seed}.result").write_text(json.dumps({"different": different, "decisions": decisions(chosen)}))
 
 
 def in_child(work, *arguments):
@@ -128,11 +162,11 @@ def judge(chosen, seed):
     os.environ["VDNN_STAND_IN_SEED"] = str(seed)
     os.environ["VDNN_STAND_IN_REPORT"] = str(report)
     status = in_child(train_on_fake_gpu, chosen, seed)
-    different = chosen.folder / f"{seed}.different"
+    result = chosen.folder / f"{seed}.result"
     return {
         "seed": seed,
         "status": status,
-        "different": int(different.read_text()) if different.is_file() else None,
+        **(json.loads(result.read_text()) if result.is_file() else {"different": None, "decisions": None}),
         "findings": wrong_lines(report) if report.is_file() else [],
     }
 

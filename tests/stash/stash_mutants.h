@@ -1,0 +1,69 @@
+#pragma once
+// Devices with a mistake: a stash over one of them is the stash with that mistake, which tests have to
+// notice.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <utility>
+
+#include "tests/stash/forwarding_stash_backend.h"
+
+namespace vdnn::testing {
+
+enum class StreamRole : std::uint8_t { kProgram, kOffload, kPrefetch };
+
+struct DroppedWait {
+  const char* name;
+  StreamRole waiter;
+  StreamRole awaited;
+};
+inline std::ostream& operator<<(std::ostream& out, const DroppedWait& wait) {
+  return out << wait.name;
+}
+
+inline constexpr DroppedWait kDroppedWaits[] = {
+    {"CopyOutDoesNotWaitForTheSource", StreamRole::kOffload, StreamRole::kProgram},
+    {"SourceIsReleasedBeforeItsCopy", StreamRole::kProgram, StreamRole::kOffload},
+    {"FetchDoesNotWaitForTheTarget", StreamRole::kPrefetch, StreamRole::kProgram},
+    {"FetchIgnoresItsOwnCopyOut", StreamRole::kPrefetch, StreamRole::kOffload},
+    {"ReaderDoesNotWaitForTheFetch", StreamRole::kProgram, StreamRole::kPrefetch},
+    {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch}};
+
+// Every wait of streams of these roles is gone.
+class WithoutWait final : public ForwardingStashBackend {
+ public:
+  WithoutWait(std::unique_ptr<StashBackend> target, const DroppedWait& dropped)
+      : ForwardingStashBackend(std::move(target)), dropped_(dropped) {}
+
+  EventHandle record(StreamHandle stream) override {
+    const EventHandle event = ForwardingStashBackend::record(stream);
+    const std::lock_guard lock(mutex_);
+    recorded_[event] = role_of(stream);
+    return event;
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    if (role_of(stream) != dropped_.waiter || role_when_recorded(event) != dropped_.awaited) {
+      ForwardingStashBackend::wait(stream, event);
+    }
+  }
+
+ private:
+  StreamRole role_of(StreamHandle stream) const {
+    return stream == offload_stream()    ? StreamRole::kOffload
+           : stream == prefetch_stream() ? StreamRole::kPrefetch
+                                         : StreamRole::kProgram;
+  }
+  StreamRole role_when_recorded(EventHandle event) {
+    const std::lock_guard lock(mutex_);
+    return recorded_.at(event);
+  }
+
+  const DroppedWait dropped_;
+  std::mutex mutex_;
+  std::map<EventHandle, StreamRole> recorded_;
+};
+
+}  // namespace vdnn::testing
