@@ -158,6 +158,7 @@ typedef struct vdnn_stash_statistics {
   uint64_t host_bytes;          // page-locked now, in use or kept for reuse
   uint64_t host_peak_bytes;
   uint64_t device_peak_bytes;         // of what put and read were told is in use
+  uint64_t planned_peak_bytes;        // of a step by the plan for the kind that was met last; 0: none
   uint64_t page_locks;                // blocks of page-locked memory that were made
   uint64_t page_locks_when_repeated;  // of these, in steps that repeated a learned one
   uint64_t steps;                     // ended

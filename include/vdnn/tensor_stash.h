@@ -110,6 +110,7 @@ struct StashStatistics {
   std::uint64_t host_bytes = 0;
   std::uint64_t host_peak_bytes = 0;
   std::uint64_t device_peak_bytes = 0;
+  std::uint64_t planned_peak_bytes = 0;
   std::uint64_t page_locks = 0;
   std::uint64_t page_locks_when_repeated = 0;
   std::uint64_t steps = 0;

@@ -120,6 +120,7 @@ vdnn_stash_statistics to_c(const StashStatistics& statistics) {
           .host_bytes = statistics.host_bytes,
           .host_peak_bytes = statistics.host_peak_bytes,
           .device_peak_bytes = statistics.device_peak_bytes,
+          .planned_peak_bytes = statistics.planned_peak_bytes,
           .page_locks = statistics.page_locks,
           .page_locks_when_repeated = statistics.page_locks_when_repeated,
           .steps = statistics.steps,

@@ -282,6 +282,22 @@ std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limit
   return leaves;
 }
 
+std::uint64_t planned_peak(const StepRecord& step, const StepLimits& limits,
+                           const std::vector<bool>& leaves) {
+  if (std::ranges::find(leaves, true) == leaves.end()) {
+    return peak_of(step);
+  }
+  const std::vector<Candidate> candidates = candidates_of(step, limits.flight_bytes);
+  Cover plan(candidates, demands_of(step, {.ahead_bytes = limits.ahead_bytes}));
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (leaves[candidates[i].tensor]) {
+      plan.add(i);
+    }
+  }
+  const std::optional<std::size_t> highest = plan.worst_event();
+  return highest ? static_cast<std::uint64_t>(plan.left(*highest)) : 0;
+}
+
 std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves) {
   std::map<std::uint64_t, std::size_t> needed;
   std::map<std::uint64_t, std::vector<std::size_t>> in_use;  // by size: after which events each goes back

@@ -43,6 +43,9 @@ inline constexpr std::uint64_t kMostNodes = 5'000;
 // By tensor.
 std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limits);
 
+// The most bytes in use in a step of which these tensors leave, by the model above.
+std::uint64_t planned_peak(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves);
+
 // By size: how many of the tensors that leave have a block of host memory at once, from save to drop.
 std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves);
 

@@ -766,6 +766,9 @@ StashStatistics TensorStash::Impl::statistics() const {
   const std::lock_guard lock(mutex_);
   StashStatistics result = statistics_;
   result.device_peak_bytes = peak_bytes_;
+  if (const KnownStep* const latest = known_.latest()) {
+    result.planned_peak_bytes = planned_peak(latest->record, limits(), latest->leaves);
+  }
   result.live_handles = entries_.size();
   result.host_bytes = host_.bytes();
   result.host_peak_bytes = host_.peak_bytes();

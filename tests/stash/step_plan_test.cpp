@@ -132,6 +132,22 @@ std::optional<std::uint64_t> fewest_bytes(const StepRecord& step, const StepLimi
   return fewest;
 }
 
+TEST(StepPlan, PlannedPeakIsThatOfTheModel) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const StepRecord step = random_step(random, 2 + random() % 8, {.most = random() % 60});
+    const StepLimits limits{.ahead_bytes = random() % 4 * 10, .flight_bytes = random() % 4 * 15};
+    std::vector<bool> leaves;
+    for (const StepTensor& tensor : step.tensors) {
+      leaves.push_back(!tensor.stays && random() % 2 == 0);
+    }
+    EXPECT_EQ(
+        planned_peak(step, limits, leaves),
+        peak_with(step, std::ranges::find(leaves, true) == leaves.end() ? StepLimits{} : limits, leaves));
+  }
+}
+
 TEST(StepPlan, IsAsCheapAsTheCheapestOfAllSets) {
   std::uint64_t planned = 0;
   std::uint64_t impossible = 0;

@@ -113,7 +113,9 @@ TEST_P(TensorStashBudgets, FromTheSecondStepOnThePlanDecidesAndStays) {
   EXPECT_LT(second.out_bytes, kSavedBytes);
   if (budget > 0) {
     EXPECT_LE(all.device_peak_bytes, budget);
+    EXPECT_LE(all.planned_peak_bytes, budget);
   }
+  EXPECT_GT(all.planned_peak_bytes, 0U);
   training.finish();
 }
 
