@@ -1,0 +1,162 @@
+"""vdnn.torch with one mistake, in the stash or in a tier, is noticed: by the fake GPU (its judge of order, the bits, decisions
+that differ between orders), by irregular steps on the CPU (stress_test.py) or by the table of semantics.
+
+Prints a table of which has noticed which mutant, and how. Each mutant of the stash has to be reported by the fake GPU, by name
+where a wait is missing; each mutant of a tier by one of the three; and the code without a mistake by none.
+"""
+
+import argparse
+import ctypes
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import tier_mutants
+from tier_mutants import ROOT
+
+sys.path.insert(1, str(ROOT / "tests/torch/fake_gpu"))
+import trials  # noqa: E402
+from trials import options  # noqa: E402
+
+TIERS = ("python", "native")
+SEEDS = 3
+# The first that notices ends the search. Two streams: page-locked blocks go from one to the other. With a pool, only the
+# fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put.
+FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"))
+
+# What the fake GPU has to say of the stash's mutants.
+COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
+REPORTS = {
+    "CopyOutDoesNotWaitForTheSource": f"{COPY} reads what {OPERATOR} writes",
+    "SourceIsReleasedBeforeItsCopy": f"{OPERATOR} writes what {COPY} reads",
+    "FetchDoesNotWaitForTheTarget": f"{COPY} writes what {OPERATOR} (reads|writes)",
+    "FetchIgnoresItsOwnCopyOut": f"{COPY} reads what {COPY} writes",
+    "ReaderDoesNotWaitForTheFetch": f"{OPERATOR} reads what {COPY} writes",
+    "CopyOutIgnoresTheBlocksLastFetch": f"{COPY} writes what {COPY} reads",
+    "IdentityByAddress": r"tensors differ|modified by an inplace operation",
+    "VersionIgnored": r"tensors differ|modified by an inplace operation",
+    "DecidesByPolling": "decisions differ between orders",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What the judges are shown: a tier over the mutants' library of the stash."""
+
+    tier: str
+    stash_mutant: str = ""  # none
+    python_path: pathlib.Path = ROOT / "python"
+
+    def environment(self, library):
+        return {"VDNN_STASH_LIBRARY": library, "VDNN_STASH_MUTANT": self.stash_mutant}
+
+
+# --- judges: each gives what it has noticed, "" if nothing -------------------------------------------------------------
+
+
+def noticed_in_rows(rows):
+    """The findings first: they are by name."""
+    for row in rows:
+        if row["findings"]:
+            return row["findings"][0]
+        if row["different"]:
+            return f"{row['different']} tensors differ"
+        if row["status"] != 0:
+            return f"status {row['status']}: {(row['text'].strip().splitlines() or [''])[-1]}"
+    return "decisions differ between orders" if any(row["decisions"] != rows[0]["decisions"] for row in rows) else ""
+
+
+def by_fake_gpu(subject):
+    for network, *arguments in FAKE_GPU_PROGRAMS:
+        rows = trials.run(network, f"--offload={subject.tier}", "--steps=3", *arguments, seeds=SEEDS,
+                          python_path=subject.python_path, environment=subject.environment(options.mutant_stash_on_stand_in))
+        if noticed := noticed_in_rows(rows):
+            return noticed
+    return ""
+
+
+def by_unittest(subject, script, *arguments):
+    """A test program on the CPU; it fails or crashes where it notices something."""
+    environment = {**os.environ, **subject.environment(options.mutant_stash), "PYTHONPATH": str(subject.python_path)}
+    done = subprocess.run([sys.executable, "-W", "ignore", ROOT / "tests/torch" / script, *arguments], env=environment,
+                          capture_output=True, text=True)
+    if done.returncode < 0:
+        return f"ended by signal {-done.returncode}"
+    if done.returncode == 0:
+        return ""
+    failures = re.findall(r"^(?:FAIL|ERROR): .*", done.stderr, re.MULTILINE)
+    if not failures:
+        raise AssertionError(f"{script} has not run: {done.stderr}")
+    return failures[0]
+
+
+def by_stress(subject):
+    return by_unittest(subject, "stress_test.py", str(SEEDS), f"Stress.test_{subject.tier}")
+
+
+def by_semantics(subject):
+    return by_unittest(subject, "semantics_test.py", "-k", f"test_{subject.tier}_equals")
+
+
+JUDGES = {"fake GPU": by_fake_gpu, "stress": by_stress, "semantics": by_semantics}
+
+# --- the table ---------------------------------------------------------------------------------------------------------
+
+
+def stash_mutants():
+    library = ctypes.CDLL(options.mutant_stash)
+    library.vdnn_stash_mutants.restype = ctypes.c_char_p
+    return library.vdnn_stash_mutants().decode().split()
+
+
+def chosen(names):
+    return [name for name in names if not options.only or name in options.only]
+
+
+class MutantsTest(unittest.TestCase):
+    def judge(self, name, subject):
+        """What each judge has noticed; a line of the table each."""
+        noticed = {}
+        for judge, by in JUDGES.items():
+            noticed[judge] = by(subject)
+            print(f"{name:33} {subject.tier:7} {judge:10} {noticed[judge] or '-'}", flush=True)
+        return noticed
+
+    def test_code_without_a_mistake_is_not_reported(self):
+        for tier in TIERS:
+            with self.subTest(tier=tier):
+                self.assertEqual(list(self.judge("none", Subject(tier)).values()), ["", "", ""])
+
+    def test_the_fake_gpu_reports_each_mutant_of_the_stash(self):
+        self.assertEqual(set(stash_mutants()), set(REPORTS))
+        for name in chosen(stash_mutants()):
+            for tier in TIERS:
+                with self.subTest(mutant=name, tier=tier):
+                    self.assertRegex(self.judge(name, Subject(tier, stash_mutant=name))["fake GPU"], REPORTS[name])
+
+    def test_each_mutant_of_a_tier_is_noticed(self):
+        for mutant in tier_mutants.MUTANTS:
+            if mutant.name in chosen([mutant.name]):
+                with self.subTest(mutant=mutant.name, tier=mutant.tier):
+                    path = tier_mutants.python_path(mutant, pathlib.Path(options.folder) / "tiers")
+                    noticed = self.judge(mutant.name, Subject(mutant.tier, python_path=path))
+                    self.assertTrue(any(noticed.values()), "nobody has noticed it")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    trials.add_options(parser)
+    parser.add_argument("--mutant-stash", required=True, help="the mutants' library of the stash")
+    parser.add_argument("--mutant-stash-on-stand-in", required=True, help="likewise, over the stand-in")
+    parser.add_argument("--only", nargs="*", default=[], help="these mutants")
+    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all where none is named")
+    trials.parse_options(parser)
+    unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Mistakes in the tiers themselves: a copy of python/vdnn in which one place reads differently. A place that is no longer there
+is an error, so that no mutant quietly becomes the code itself."""
+
+import dataclasses
+import hashlib
+import pathlib
+import shutil
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PYTHON_HOOKS, DEVICE_STASH, SAVED_TENSOR = "_python_hooks.py", "door/device_stash.cpp", "door/saved_tensor.cpp"
+
+
+@dataclasses.dataclass(frozen=True)
+class TierMutant:
+    name: str
+    tier: str
+    file: str  # in vdnn/torch
+    place: str
+    mistake: str
+
+
+MUTANTS = (
+    TierMutant("ChangedTensorIsNotRefused", "python", PYTHON_HOOKS,
+               "        if not block.is_unchanged():\n            kind", "        if False:\n            kind"),
+    TierMutant("ReaderIsNotMadeReady", "python", PYTHON_HOOKS,
+               "check(LIBRARY.vdnn_stash_ready(self._pointer, block.handle, stream))", "pass"),
+    TierMutant("SourceIsReleasedAtPut", "python", PYTHON_HOOKS,
+               "            block.users += 1\n",
+               "            block.users += 1\n"
+               "            if answer & _library.VERDICT == _library.LEAVES:\n                block.source = None\n"),
+    TierMutant("PoolIsNotToldOfTheOffloadStream", "python", "_pool.py",
+               "    _library.vdnn_torch_record_stream(address, stream)\n", ""),
+    TierMutant("DefaultStreamForTheCurrentOne", "python", PYTHON_HOOKS,
+               "lambda: torch._C._cuda_getCurrentRawStream(device.index)", "lambda: 0"),
+    TierMutant("ChangedTensorIsNotRefused", "native", SAVED_TENSOR, "if (current_version() != version_) {", "if (false) {"),
+    TierMutant("ReaderIsNotMadeReady", "native", DEVICE_STASH,
+               "    check(functions_.ready(stash_, block.handle, stream));\n", ""),
+    TierMutant("SourceIsReleasedAtPut", "native", DEVICE_STASH,
+               "  ++block.users;\n",
+               "  ++block.users;\n"
+               "  if ((answer & VDNN_STASH_VERDICT) == VDNN_STASH_LEAVES) {\n    trash.push_back(std::move(block.source));\n  }\n"),
+    TierMutant("PoolIsNotToldOfTheOffloadStream", "native", DEVICE_STASH,
+               "    pool_.record_stream(memory, offload_stream_);\n", ""),
+    TierMutant("DefaultStreamForTheCurrentOne", "native", DEVICE_STASH,
+               "return device_.is_cuda() ? current_gpu_stream(device_) : nullptr;", "return nullptr;"),
+)  # fmt: skip
+
+
+def python_path(mutant, folder):
+    """Where Python finds the mutant's vdnn. Made anew each time, under a name that tells sources apart, so that the binary of
+    tier "native" is compiled once."""
+    original = ROOT / "python/vdnn/torch" / mutant.file
+    text = original.read_text()
+    if text.count(mutant.place) != 1:
+        raise AssertionError(f"{mutant}: the place is {text.count(mutant.place)} times in {original}")
+    changed = text.replace(mutant.place, mutant.mistake)
+    copy = pathlib.Path(folder) / f"{mutant.tier}-{mutant.name}-{hashlib.sha256(changed.encode()).hexdigest()[:8]}"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(ROOT / "python/vdnn", copy / "python/vdnn", ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "include").symlink_to(ROOT / "include")  # where door/ looks for vdnn/stash.h
+    (copy / "python/vdnn/torch" / mutant.file).write_text(changed)
+    return copy / "python"
