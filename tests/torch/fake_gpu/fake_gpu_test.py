@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import fake_gpu
@@ -119,18 +120,58 @@ class TierTest(FakeGpuTest):
 
 
 class DoorCheckTest(unittest.TestCase):
-    """What scripts/gpu-check --stage door runs on a GPU, as far as that says something of a small network here."""
+    """scripts/gpu-check --stage door on a small network. Not judged here: overlap, since a fake has no link; the profiler's
+    view of waits, which is CUPTI's; sanitizers."""
 
-    def test_bits(self):
+    WAITS = re.compile(r"cuda(Stream|Device|Event)Synchronize")
+
+    def run_check(self, *arguments, report=""):
+        program = [fake_gpu.ROOT / "bench/torch/door_check.py", *arguments, "--network=small-unet", "--min-size=4096"]
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
+             options.operators, *program],
+            env=environment_of_children({"VDNN_STAND_IN_REPORT": str(report)}), capture_output=True, text=True)
+
+    def expect_pass(self, *arguments):
         for tier in ("python", "native"):
             with self.subTest(tier=tier):
-                program = [fake_gpu.ROOT / "bench/torch/door_check.py", "bits", "--network=small-unet", f"--tier={tier}",
-                           "--min-size=4096", "--budget=18000000"]
-                done = subprocess.run(
-                    [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
-                     options.operators, *program], env=environment_of_children(), capture_output=True, text=True)
+                done = self.run_check(*arguments, f"--tier={tier}")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(json.loads(done.stdout)["check"], "bits")
+                print(done.stdout, end="", flush=True)
+
+    def expect_fail(self, pattern, *arguments):
+        done = self.run_check(*arguments, "--tier=python")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, pattern)
+
+    def test_bits(self):
+        self.expect_pass("bits", "--batch=2", "--budget=18000000")
+        self.expect_fail("bits: where nothing was moved", "bits", "--batch=2", "--budget=1000000000")
+
+    def test_peak(self):
+        self.expect_pass("peak", "--budget=58000000")
+        self.expect_fail("peak: the peak exceeds the budget", "peak", "--budget=20000000")
+        self.expect_fail("peak: the peak is that of plain training", "peak", "--budget=1000000000")
+
+    def test_batch(self):
+        self.expect_pass("batch", "--batch=16")
+        self.expect_fail("batch: training with offloading runs out", "batch", "--batch=16", "--budget=1000000000")
+
+    def calls_of_steps(self, tier, steps):
+        with tempfile.NamedTemporaryFile("r") as report:
+            done = self.run_check("steps", f"--tier={tier}", f"--steps={steps}", "--batch=2", report=report.name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = [line.split() for line in report.read().splitlines()]
+        return {line[1]: int(line[2]) for line in lines if line[0] == "call"}
+
+    def test_a_step_does_not_wait_on_the_host(self):
+        for tier in ("python", "native"):
+            with self.subTest(tier=tier):
+                few, more = (self.calls_of_steps(tier, steps) for steps in (4, 6))
+                waits = {name: count - few.get(name, 0) for name, count in more.items() if self.WAITS.match(name)}
+                self.assertTrue(waits, more)
+                self.assertEqual(set(waits.values()), {0}, waits)
+                self.assertGreater(more["cudaMemcpyAsync"], few["cudaMemcpyAsync"])
 
 
 def main():
