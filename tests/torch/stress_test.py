@@ -3,6 +3,7 @@ exceptions. Copies are delayed at random, and memory that PyTorch frees is poiso
 for bit, and no handle may be left. `stress_test.py SEEDS` tries so many; a failure names its seed."""
 
 import contextlib
+import ctypes
 import gc
 import random
 import sys
@@ -116,6 +117,12 @@ class Stress(unittest.TestCase):
             self.assertEqual(figures["live_handles"], 0, f"tier {tier}, seed {seed}")
             left += figures["left"]
         self.assertGreater(left, self.seeds)
+
+    def test_freed_memory_is_poisoned(self):
+        tensor = torch.zeros(256, dtype=torch.uint8)
+        address = tensor.data_ptr()
+        del tensor
+        self.assertEqual(ctypes.string_at(address, 256), b"\xff" * 256)
 
     def test_python(self):
         self.check("python")
