@@ -120,6 +120,38 @@ class RewrittenNetwork(nn.Module):
         return self.head(x.tanh().mean((2, 3)))
 
 
+class BranchedNetwork(nn.Module):
+    """On a GPU, each second branch runs on a stream of its own, as its backward pass then does."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, 1, 1)
+        self.pairs = nn.ModuleList(
+            nn.ModuleList(nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1), nn.Tanh()) for _ in range(2)) for _ in range(4)
+        )
+        self.head = nn.Linear(16, 10)
+        self.side = None
+
+    def _on_side(self, branch, x):
+        if not x.is_cuda:
+            return branch(x)
+        main = torch.cuda.current_stream()
+        self.side = self.side or torch.cuda.Stream()
+        self.side.wait_stream(main)
+        x.record_stream(self.side)
+        with torch.cuda.stream(self.side):
+            y = branch(x)
+        main.wait_stream(self.side)
+        y.record_stream(main)
+        return y
+
+    def forward(self, x):
+        x = self.stem(x)
+        for first, second in self.pairs:
+            x = first(x) + self._on_side(second, x)
+        return self.head(x.mean((2, 3)))
+
+
 def _image_batch(*shape, classes):
     return torch.randn(*shape), torch.randint(classes, shape[:1])
 
@@ -134,6 +166,7 @@ _MAKERS = {
     "unet3d": lambda: (UNet(8, 2, dimensions=3), *_pixel_batch(1, 3, 16, 16, 16)),
     "checkpointed": lambda: (UNet(8, 3, checkpointed=True), *_pixel_batch(2, 3, 32, 32)),
     "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
+    "branched": lambda: (BranchedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
     "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),
 }

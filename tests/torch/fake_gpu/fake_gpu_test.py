@@ -112,6 +112,11 @@ class TierTest(FakeGpuTest):
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams)
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
+    def test_two_gpus(self):
+        for tier in ("python", "native"):
+            for pool in ((), ("--pool",)):
+                self.expect_clean("unet3d", f"--offload={tier}", "--steps=3", "--streams=2", "--gpus=2", *pool)
+
     def test_python(self):
         self.expect_clean_tier("python")
 

@@ -37,6 +37,7 @@ def options():
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--streams", type=int, default=0,
                         help="networks in turns, each on a stream of its own; 0: one on the default stream")
+    parser.add_argument("--gpus", type=int, default=1, help="the streams are of these in turn")
     parser.add_argument("--seeds", type=int, default=1)
     return parser.parse_args()
 
@@ -68,7 +69,7 @@ def offloading(chosen, network):
 
 
 class Training:
-    """Of one network; everything is done on `stream`, if there is one."""
+    """Of one network; everything is done on `stream`, if there is one, and its GPU."""
 
     def __init__(self, chosen, seed, device, stream, offloading_of):
         import networks
@@ -77,6 +78,7 @@ class Training:
         self.on_stream = lambda: torch.cuda.stream(stream)
         with self.on_stream():
             self.network, inputs, targets = networks.make(chosen.network, seed)
+            # To the GPU of the stream.
             self.network.to(device)
             self.inputs, self.targets = inputs.to(device), targets.to(device)
             self.saved_tensors = offloading_of(self.network)
@@ -119,8 +121,8 @@ def decisions(chosen):
         return {}
     import vdnn.torch
 
-    figures = vdnn.torch.report(quiet=True).devices["cuda:0"]
-    return {name: figures[name] for name in DECISIONS}
+    devices = vdnn.torch.report(quiet=True).devices
+    return {device: {name: figures[name] for name in DECISIONS} for device, figures in devices.items()}
 
 
 def train_on_fake_gpu(chosen, seed):
@@ -131,9 +133,10 @@ def train_on_fake_gpu(chosen, seed):
 
         vdnn.torch.use_pool("512MiB")
     fake_gpu.compute(chosen.operators)
-    streams = [torch.cuda.Stream() for _ in range(chosen.streams)] or [None]
+    streams = [torch.cuda.Stream(number % chosen.gpus) for number in range(chosen.streams)] or [None]
     found = train(chosen, "cuda", streams, lambda network: offloading(chosen, network))
-    torch.cuda.synchronize()
+    for device in range(chosen.gpus):
+        torch.cuda.synchronize(device)
     expected = torch.load(chosen.folder / EXPECTED)
     different = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
     (chosen.folder / f"{seed}.result").write_text(json.dumps({"different": different, "decisions": decisions(chosen)}))
@@ -174,6 +177,7 @@ def judge(chosen, seed):
 def main():
     chosen = options()
     sys.path[1:1] = chosen.python_path
+    os.environ["VDNN_STAND_IN_GPUS"] = str(chosen.gpus)
     fake_gpu.load(chosen.stand_in)
     import torch  # noqa: F401: children have it already
 
