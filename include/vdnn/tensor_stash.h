@@ -16,14 +16,16 @@
 // bytes the caller's tensors take each time. Nothing moves while the budget is far; as it is approached, kept
 // tensors leave, the oldest first, because backward reads them last (Belady's rule for a last-in first-out
 // order). From the second step on a plan decides at each save: nothing if all fits, else the cheapest set of
-// tensors that keeps the bytes in use within the budget (src/stash/step_plan.h). Since a program's first step
+// tensors that keeps the bytes in use within the budget, with narrower windows where that takes them
+// (src/stash/step_plan.h). Since a program's first step
 // makes what stays (the optimizer's state), the second step's bytes in use take the place of the first's; if
 // they are the same, so is the plan. A later step that exceeds the budget raises them. A step that goes on
 // otherwise than every learned one is served on demand, with the same contents, and learned anew. Several
 // kinds of steps are remembered (training and evaluation, a generator and a discriminator).
 //
-// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go. A
-// tensor that is read before its fetch was started is fetched late, which is counted.
+// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go and
+// the budget has room for their targets (src/stash/fetch_schedule.h). A tensor that is read before its fetch
+// was started is fetched late, which is counted.
 //
 // *Identity.* The same storage saved twice at one version is one copy. The caller names storages, and keeps a
 // name from meaning another storage until its handles have been dropped: an address cannot be such a name.
@@ -53,9 +55,10 @@ struct StashOptions {
   // For page-locked memory, in use or kept for reuse. 0: half of the machine's memory, or of what the
   // process's control group may take of it.
   std::uint64_t host_bytes = 0;
-  // Fetched and not yet read, at most; a single tensor may exceed it. Nothing: the two largest tensors.
+  // Fetched and not yet read, at most; a single tensor may exceed it. Nothing: the step's two largest
+  // tensors.
   std::optional<std::uint64_t> ahead_bytes;
-  // Being copied out and not yet released, at most. Nothing: the two largest tensors.
+  // Being copied out and not yet released, at most. Nothing: the step's two largest tensors.
   std::optional<std::uint64_t> flight_bytes;
   // The device's allocator keeps memory that the offload stream uses by itself, so that a source is let go of
   // as soon as put() or leave() has answered.

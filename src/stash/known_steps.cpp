@@ -40,9 +40,8 @@ bool mark_staying(std::vector<StepTensor>& known, const std::vector<StepTensor>&
 
 // Whether that changes the plan.
 bool plan_again(KnownStep& kind, const StepLimits& limits) {
-  std::vector<bool> leaves = choose_leaving(kind.record, limits);
-  std::swap(kind.leaves, leaves);
-  return kind.leaves != leaves;
+  const StepPlan before = std::exchange(kind.plan, plan_step(kind.record, limits));
+  return !is_same_course(before, kind.plan);
 }
 
 }  // namespace
@@ -77,9 +76,8 @@ bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const Ste
 }
 
 void KnownSteps::learn(StepRecord step, const StepLimits& limits) {
-  std::vector<StepRead> reads = read_order(step);
-  std::vector<bool> leaves = choose_leaving(step, limits);
-  kinds_.push_front({.record = std::move(step), .reads = std::move(reads), .leaves = std::move(leaves)});
+  StepPlan plan = plan_step(step, limits);
+  kinds_.push_front({.record = std::move(step), .plan = std::move(plan)});
   if (kinds_.size() > kMostKinds) {
     kinds_.pop_back();
   }

@@ -13,8 +13,7 @@ namespace vdnn::stash {
 
 struct KnownStep {
   StepRecord record;
-  std::vector<StepRead> reads;  // read_order(record)
-  std::vector<bool> leaves;     // by tensor
+  StepPlan plan;
   std::uint64_t repeats = 0;
 };
 

@@ -63,15 +63,14 @@ bool is_same_course(const StepRecord& a, const StepRecord& b) {
          });
 }
 
-std::vector<StepRead> read_order(const StepRecord& step) {
-  std::vector<StepRead> order;
-  std::vector<std::uint32_t> counts(step.tensors.size(), 0);
-  for (const StepEvent& event : step.events) {
-    if (event.kind == StepEvent::Kind::kRead) {
-      order.push_back({.tensor = event.tensor, .earlier = counts[event.tensor]++});
-    }
+std::uint64_t two_largest_bytes(const StepRecord& step) {
+  std::uint64_t largest = 0;
+  std::uint64_t second = 0;
+  for (const StepTensor& tensor : step.tensors) {
+    second = std::max(second, std::min(largest, tensor.bytes));
+    largest = std::max(largest, tensor.bytes);
   }
-  return order;
+  return largest + second;
 }
 
 std::string to_json(const StepRecord& step, const std::string& device) {

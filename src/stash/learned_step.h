@@ -39,11 +39,8 @@ inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
 }
 // The same tensors, saved and read in the same order.
 bool is_same_course(const StepRecord& a, const StepRecord& b);
-struct StepRead {
-  std::uint32_t tensor = 0;
-  std::uint32_t earlier = 0;  // reads of the same tensor
-};
-std::vector<StepRead> read_order(const StepRecord& step);
+// Of its two largest tensors.
+std::uint64_t two_largest_bytes(const StepRecord& step);
 
 // After docs/learned_step.schema.json. The stash does not know the program and its framework: whoever does
 // replaces their names.

@@ -5,63 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "src/stash/absences.h"
+
 namespace vdnn::stash {
 
 namespace {
-
-// A tensor that may leave: away at events [begin, end).
-struct Candidate {
-  std::uint32_t tensor = 0;
-  std::uint64_t bytes = 0;
-  std::size_t begin = 0;
-  std::size_t end = 0;
-
-  bool is_away_at(std::size_t event) const { return begin <= event && event < end; }
-};
-
-// By tensor: the event of its first read; where it is never read, the first event after its drop.
-std::vector<std::size_t> ends_of_absence(const StepRecord& step) {
-  std::vector<std::size_t> ends;
-  for (const StepTensor& tensor : step.tensors) {
-    ends.push_back(std::min(tensor.dropped_after, step.events.size()));
-  }
-  for (std::size_t i = step.events.size(); i-- > 0;) {
-    if (step.events[i].kind == StepEvent::Kind::kRead) {
-      ends[step.events[i].tensor] = i;
-    }
-  }
-  return ends;
-}
-
-// After the save at `event`: the first event at which its tensor has been released.
-std::size_t release_of(const StepRecord& step, std::size_t event, std::uint64_t flight_bytes) {
-  std::uint64_t saved = 0;
-  for (; event < step.events.size(); ++event) {
-    const bool is_save = step.events[event].kind == StepEvent::Kind::kSave;
-    saved += is_save ? step.tensors[step.events[event].tensor].bytes : 0;
-    if (saved > flight_bytes) {
-      return event + 1;
-    }
-  }
-  return event;
-}
-
-std::vector<Candidate> candidates_of(const StepRecord& step, std::uint64_t flight_bytes) {
-  const std::vector<std::size_t> ends = ends_of_absence(step);
-  std::vector<Candidate> all;
-  for (std::size_t i = 0; i < step.events.size(); ++i) {
-    const std::uint32_t tensor = step.events[i].tensor;
-    if (step.events[i].kind == StepEvent::Kind::kRead || step.tensors[tensor].stays) {
-      continue;
-    }
-    const std::size_t begin = std::max(release_of(step, i, flight_bytes), step.tensors[tensor].held_until);
-    if (begin < ends[tensor]) {
-      all.push_back(
-          {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = ends[tensor]});
-    }
-  }
-  return all;
-}
 
 std::uint64_t peak_of(const StepRecord& step) {
   std::uint64_t peak = 0;
@@ -87,7 +35,7 @@ Demands demands_of(const StepRecord& step, const StepLimits& limits) {
 // A set of candidates, with what it leaves to be covered.
 class Cover {
  public:
-  Cover(const std::vector<Candidate>& candidates, Demands demands)
+  Cover(const std::vector<Absence>& candidates, Demands demands)
       : candidates_(candidates), left_(std::move(demands)), chosen_(candidates.size(), false) {}
 
   const std::vector<bool>& chosen() const { return chosen_; }
@@ -107,7 +55,7 @@ class Cover {
   void remove(std::size_t index) { change(index, false); }
 
   bool is_redundant(std::size_t index) const {
-    const Candidate& candidate = candidates_[index];
+    const Absence& candidate = candidates_[index];
     for (std::size_t event = candidate.begin; event < candidate.end; ++event) {
       if (left_[event] + static_cast<std::int64_t>(candidate.bytes) > 0) {
         return false;
@@ -118,7 +66,7 @@ class Cover {
 
  private:
   void change(std::size_t index, bool chosen) {
-    const Candidate& candidate = candidates_[index];
+    const Absence& candidate = candidates_[index];
     const auto bytes = static_cast<std::int64_t>(candidate.bytes);
     for (std::size_t event = candidate.begin; event < candidate.end; ++event) {
       left_[event] += chosen ? -bytes : bytes;
@@ -127,22 +75,22 @@ class Cover {
     chosen_[index] = chosen;
   }
 
-  const std::vector<Candidate>& candidates_;
+  const std::vector<Absence>& candidates_;
   Demands left_;
   std::vector<bool> chosen_;
   std::uint64_t bytes_ = 0;
 };
 
 // The larger first; among equals the one that is away longer, which has more time to come back.
-std::vector<Candidate> in_order_of_choice(std::vector<Candidate> candidates) {
-  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
+  std::ranges::stable_sort(candidates, [](const Absence& a, const Absence& b) {
     return std::pair(a.bytes, a.end - a.begin) > std::pair(b.bytes, b.end - b.begin);
   });
   return candidates;
 }
 
 // The smallest that covers the demand alone, the longest away among equals; where there is none, the largest.
-std::optional<std::size_t> best_for(std::size_t event, const std::vector<Candidate>& candidates,
+std::optional<std::size_t> best_for(std::size_t event, const std::vector<Absence>& candidates,
                                     const Cover& cover) {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -158,7 +106,7 @@ std::optional<std::size_t> best_for(std::size_t event, const std::vector<Candida
 }
 
 // Whether no demand is left.
-bool cover_greedily(const std::vector<Candidate>& candidates, Cover& cover) {
+bool cover_greedily(const std::vector<Absence>& candidates, Cover& cover) {
   while (const std::optional<std::size_t> event = cover.worst_event()) {
     const std::optional<std::size_t> best = best_for(*event, candidates, cover);
     if (!best) {
@@ -176,7 +124,7 @@ bool cover_greedily(const std::vector<Candidate>& candidates, Cover& cover) {
 
 class BranchAndBound {
  public:
-  BranchAndBound(const std::vector<Candidate>& candidates, Demands demands, const Cover& first)
+  BranchAndBound(const std::vector<Absence>& candidates, Demands demands, const Cover& first)
       : candidates_(candidates),
         cover_(candidates, std::move(demands)),
         excluded_(candidates.size(), false),
@@ -238,7 +186,7 @@ class BranchAndBound {
     return bytes;
   }
 
-  const std::vector<Candidate>& candidates_;
+  const std::vector<Absence>& candidates_;
   Cover cover_;
   std::vector<bool> excluded_;
   std::vector<bool> best_;
@@ -246,9 +194,9 @@ class BranchAndBound {
   std::uint64_t nodes_ = 0;
 };
 
-std::vector<bool> all_that_lessen(const std::vector<Candidate>& candidates, const Demands& demands) {
+std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const Demands& demands) {
   std::vector<bool> chosen;
-  for (const Candidate& each : candidates) {
+  for (const Absence& each : candidates) {
     bool lessens = false;
     for (std::size_t event = each.begin; event < each.end; ++event) {
       lessens = lessens || demands[event] > 0;
@@ -258,44 +206,90 @@ std::vector<bool> all_that_lessen(const std::vector<Candidate>& candidates, cons
   return chosen;
 }
 
-std::vector<bool> cheapest(const std::vector<Candidate>& candidates, const Demands& demands) {
+// Nothing: no set covers the demands.
+std::optional<std::vector<bool>> cheapest(const std::vector<Absence>& candidates, const Demands& demands) {
   Cover greedy(candidates, demands);
   if (!cover_greedily(candidates, greedy)) {
-    return all_that_lessen(candidates, demands);
+    return std::nullopt;
   }
   return BranchAndBound(candidates, demands, greedy).run();
 }
 
-}  // namespace
+// Candidates of which some leave.
+struct Choice {
+  StepLimits limits;
+  std::vector<Absence> candidates;
+  std::vector<bool> chosen;
+};
 
-std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limits) {
-  std::vector<bool> leaves(step.tensors.size(), false);
-  const std::vector<Candidate> candidates = in_order_of_choice(candidates_of(step, limits.flight_bytes));
-  if (limits.budget_bytes > 0 && peak_of(step) <= limits.budget_bytes) {
-    return leaves;
-  }
-  const std::vector<bool> chosen = limits.budget_bytes == 0 ? std::vector<bool>(candidates.size(), true)
-                                                            : cheapest(candidates, demands_of(step, limits));
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    leaves[candidates[i].tensor] = chosen[i];
-  }
-  return leaves;
+Choice choose_all(const StepRecord& step, const StepLimits& limits) {
+  std::vector<Absence> all = absences_of(step, limits.flight_bytes);
+  std::vector<bool> chosen(all.size(), true);
+  return {.limits = limits, .candidates = std::move(all), .chosen = std::move(chosen)};
 }
 
-std::uint64_t planned_peak(const StepRecord& step, const StepLimits& limits,
-                           const std::vector<bool>& leaves) {
-  if (std::ranges::find(leaves, true) == leaves.end()) {
-    return peak_of(step);
+// Nothing: with these windows the budget cannot be kept.
+std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& limits) {
+  std::vector<Absence> candidates = in_order_of_choice(absences_of(step, limits.flight_bytes));
+  std::optional<std::vector<bool>> chosen = cheapest(candidates, demands_of(step, limits));
+  if (!chosen) {
+    return std::nullopt;
   }
-  const std::vector<Candidate> candidates = candidates_of(step, limits.flight_bytes);
-  Cover plan(candidates, demands_of(step, {.ahead_bytes = limits.ahead_bytes}));
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (leaves[candidates[i].tensor]) {
-      plan.add(i);
+  return Choice{.limits = limits, .candidates = std::move(candidates), .chosen = *std::move(chosen)};
+}
+
+StepLimits with_windows_over(const StepLimits& limits, std::uint64_t divisor) {
+  return {.budget_bytes = limits.budget_bytes,
+          .ahead_bytes = limits.ahead_bytes / divisor,
+          .flight_bytes = limits.flight_bytes / divisor};
+}
+
+Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
+  for (std::uint64_t divisor = 1; divisor <= kNarrowestWindow; divisor *= 2) {
+    if (std::optional<Choice> choice = choose_cheapest(step, with_windows_over(limits, divisor))) {
+      return *std::move(choice);
     }
   }
-  const std::optional<std::size_t> highest = plan.worst_event();
-  return highest ? static_cast<std::uint64_t>(plan.left(*highest)) : 0;
+  const StepLimits no_windows{.budget_bytes = limits.budget_bytes};
+  if (std::optional<Choice> choice = choose_cheapest(step, no_windows)) {
+    return *std::move(choice);
+  }
+  Choice best = choose_all(step, no_windows);
+  best.chosen = all_that_lessen(best.candidates, demands_of(step, no_windows));
+  return best;
+}
+
+Choice choose(const StepRecord& step, const StepLimits& limits) {
+  if (limits.budget_bytes == 0) {
+    return choose_all(step, limits);
+  }
+  return peak_of(step) <= limits.budget_bytes ? Choice{.limits = limits} : choose_for_budget(step, limits);
+}
+
+}  // namespace
+
+StepPlan plan_step(const StepRecord& step, const StepLimits& limits) {
+  const Choice choice = choose(step, limits);
+  StepPlan plan{.leaves = std::vector<bool>(step.tensors.size(), false),
+                .ahead_bytes = choice.limits.ahead_bytes,
+                .flight_bytes = choice.limits.flight_bytes};
+  std::vector<Absence> leaving;
+  for (std::size_t i = 0; i < choice.candidates.size(); ++i) {
+    if (choice.chosen[i]) {
+      leaving.push_back(choice.candidates[i]);
+      plan.leaves[leaving.back().tensor] = true;
+      plan.leaving_bytes += leaving.back().bytes;
+    }
+  }
+  FetchSchedule schedule = schedule_fetches(step, leaving, plan.ahead_bytes, limits.budget_bytes);
+  plan.reads = std::move(schedule.reads);
+  plan.peak_bytes = schedule.peak_bytes;
+  return plan;
+}
+
+bool is_same_course(const StepPlan& a, const StepPlan& b) {
+  return a.leaves == b.leaves && a.reads == b.reads && a.ahead_bytes == b.ahead_bytes &&
+         a.flight_bytes == b.flight_bytes;
 }
 
 std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves) {

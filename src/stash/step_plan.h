@@ -1,11 +1,10 @@
 #pragma once
 // Which of a step's tensors leave the device, so that what is in use stays within a budget.
 //
-// The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away. A tensor
-// that leaves is released once more than `flight_bytes` have been saved, itself included. It is away from the
-// next event on, or from where the program holds it no longer, until it is read first or dropped, the event
-// of the read excluded. What is fetched ahead of its read takes at most `ahead_bytes`, which are reserved
-// from the first read on, since a forward pass fetches nothing. So at each event
+// The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away: the most
+// since the event before, where the caller tells that. A tensor that leaves is away as src/stash/absences.h
+// says. The fetches that run ahead of their reads take at most `ahead_bytes`, which are reserved from the
+// first read on, since a forward pass fetches nothing. So at each event
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //
@@ -21,30 +20,45 @@
 // demand that is left, until nothing cheaper can exist or `kMostNodes` nodes have been visited; their number
 // does not depend on time, so that a step has one plan. Steps of a few dozen tensors are solved exactly.
 //
-// If the budget cannot be met, all tensors leave that lessen a demand.
+// Windows. Both windows cost memory: a source is there until its copy is released, and a target before it is
+// read. Where the budget cannot be kept with the windows that are allowed, half of them is tried, then a
+// quarter and an eighth, then none: a source is then released at once, and fetches run ahead only into memory
+// that nothing else needs (src/stash/fetch_schedule.h). If the budget cannot be kept even so, all tensors
+// leave that lessen a demand, and the peak of the plan tells what the step needs.
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
 
+#include "src/stash/fetch_schedule.h"
 #include "src/stash/learned_step.h"
 
 namespace vdnn::stash {
 
 struct StepLimits {
   std::uint64_t budget_bytes = 0;  // 0: all that may leave leaves
+  // The windows, at most.
   std::uint64_t ahead_bytes = 0;
   std::uint64_t flight_bytes = 0;
 };
 
+struct StepPlan {
+  std::vector<bool> leaves;          // by tensor
+  std::vector<ScheduledRead> reads;  // all of the step, in order
+  // The windows that were planned with.
+  std::uint64_t ahead_bytes = 0;
+  std::uint64_t flight_bytes = 0;
+  std::uint64_t leaving_bytes = 0;
+  std::uint64_t peak_bytes = 0;  // of what the caller's tensors take
+};
+
 inline constexpr std::uint64_t kMostNodes = 5'000;
+inline constexpr std::uint64_t kNarrowestWindow = 8;  // the part of it that is tried before none
 
-// By tensor.
-std::vector<bool> choose_leaving(const StepRecord& step, const StepLimits& limits);
-
-// The most bytes in use in a step of which these tensors leave, by the model above.
-std::uint64_t planned_peak(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves);
+StepPlan plan_step(const StepRecord& step, const StepLimits& limits);
+// Whether a step goes the same way by both, whatever it takes.
+bool is_same_course(const StepPlan& a, const StepPlan& b);
 
 // By size: how many of the tensors that leave have a block of host memory at once, from save to drop.
 std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves);

@@ -72,7 +72,7 @@ struct Entry {
   std::uint64_t bytes() const { return tensor.source.bytes; }
   // Whether it may be fetched ahead of this read: it is away, nobody is fetching it, and this read is to
   // come.
-  bool may_come_back_for(const stash::StepRead& read) const {
+  bool may_come_back_for(const stash::ScheduledRead& read) const {
     return where == Where::kAway && !is_missing && !is_named && reads <= read.earlier;
   }
 };
@@ -88,9 +88,12 @@ struct Step {
   std::size_t first_kept = 0;       // no tensor before it is kept
   std::size_t next_offer = 0;       // all before it are not kept, or have been named since the last put
   std::size_t reads = 0;            // that were recorded
-  std::size_t next_ahead = 0;       // in kind->reads
+  std::size_t next_ahead = 0;       // in kind->plan.reads
   std::uint64_t late = 0;
   std::uint64_t peak_bytes = 0;  // in use, as told
+  // Of its tensors.
+  std::uint64_t largest = 0;
+  std::uint64_t second_largest = 0;
   std::uint64_t page_locks_before = 0;
 };
 
@@ -170,14 +173,19 @@ class TensorStash::Impl {
   void mark_staying(const Entry& entry);
   void note_in_use(std::uint64_t bytes);
 
-  std::uint64_t two_largest() const { return largest_ + second_largest_; }
-  std::uint64_t ahead_limit() const { return options_.ahead_bytes.value_or(two_largest()); }
+  // What is on its way out at most: by the plan, or in a step without one by what it has saved so far.
   std::uint64_t flight_limit() const {
-    return options_.release_at_put ? 0 : options_.flight_bytes.value_or(two_largest());
+    return step_.kind != nullptr ? step_.kind->plan.flight_bytes
+                                 : flight_option(step_.largest + step_.second_largest);
   }
-  StepLimits limits() const {
-    return {
-        .budget_bytes = options_.budget_bytes, .ahead_bytes = ahead_limit(), .flight_bytes = flight_limit()};
+  std::uint64_t flight_option(std::uint64_t two_largest) const {
+    return options_.release_at_put ? 0 : options_.flight_bytes.value_or(two_largest);
+  }
+  StepLimits limits_of(const StepRecord& step) const {
+    const std::uint64_t two_largest = two_largest_bytes(step);
+    return {.budget_bytes = options_.budget_bytes,
+            .ahead_bytes = options_.ahead_bytes.value_or(two_largest),
+            .flight_bytes = flight_option(two_largest)};
   }
   // How many bytes have to leave beyond those that are leaving and those that have been named.
   std::uint64_t excess(std::uint64_t named_bytes = 0) const;
@@ -211,8 +219,6 @@ class TensorStash::Impl {
   std::uint64_t ahead_bytes_ = 0;   // fetched ahead and not read
   std::uint64_t in_use_bytes_ = 0;  // at the last put or read
   std::uint64_t peak_bytes_ = 0;
-  std::uint64_t largest_ = 0;
-  std::uint64_t second_largest_ = 0;
   Step step_;
   KnownSteps known_;
   StashStatistics statistics_;
@@ -344,8 +350,8 @@ void TensorStash::Impl::put_new(StashHandle handle, Entry& entry, const SavedTen
   ++step_.live;
   ++statistics_.puts;
   live_bytes_ += entry.bytes();
-  second_largest_ = std::max(second_largest_, std::min(largest_, entry.bytes()));
-  largest_ = std::max(largest_, entry.bytes());
+  step_.second_largest = std::max(step_.second_largest, std::min(step_.largest, entry.bytes()));
+  step_.largest = std::max(step_.largest, entry.bytes());
 }
 
 void TensorStash::Impl::follow(const KnownStep* kind) {
@@ -360,7 +366,7 @@ void TensorStash::Impl::follow(const KnownStep* kind) {
 }
 
 bool TensorStash::Impl::should_leave(const KnownStep* kind, std::size_t index) const {
-  return kind != nullptr ? kind->leaves[index] : options_.budget_bytes == 0;
+  return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
 }
 
 // Where there is no page-locked memory for it, or nothing can be copied since its stream is captured, it
@@ -426,7 +432,7 @@ std::uint64_t TensorStash::Impl::excess(std::uint64_t named_bytes) const {
     return 0;  // a plan decides, or all has left
   }
   // What leaves is there until its copy is released; what is read late comes back one at a time.
-  const std::uint64_t wanted = in_use_bytes_ + flight_limit() + largest_;
+  const std::uint64_t wanted = in_use_bytes_ + flight_limit() + step_.largest;
   const std::uint64_t allowed = options_.budget_bytes + flight_bytes_ + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;
 }
@@ -545,19 +551,19 @@ std::optional<StashHandle> TensorStash::Impl::next_ahead(StashHandle reading, st
   if (step_.kind == nullptr) {
     return std::nullopt;
   }
-  const std::vector<stash::StepRead>& reads = step_.kind->reads;
+  const stash::StepPlan& plan = step_.kind->plan;
   step_.next_ahead = std::max(step_.next_ahead, step_.reads);
-  for (; step_.next_ahead < reads.size(); ++step_.next_ahead) {
-    const stash::StepRead& read = reads[step_.next_ahead];
-    if (read.tensor >= step_.handles.size()) {
-      return std::nullopt;  // not saved yet
+  for (; step_.next_ahead < plan.reads.size(); ++step_.next_ahead) {
+    const stash::ScheduledRead& read = plan.reads[step_.next_ahead];
+    if (read.fetch_after > step_.reads || read.tensor >= step_.handles.size()) {
+      return std::nullopt;  // too early, or not saved yet
     }
     const auto found = entries_.find(step_.handles[read.tensor]);
     if (found == entries_.end() || !found->second.may_come_back_for(read)) {
       continue;
     }
     const std::uint64_t ahead = ahead_bytes_ + listed;
-    const bool fits = ahead == 0 || ahead + found->second.bytes() <= ahead_limit();
+    const bool fits = ahead == 0 || ahead + found->second.bytes() <= plan.ahead_bytes;
     // The caller still holds the target of what it reads.
     return fits && found->first != reading ? std::optional(found->first) : std::nullopt;
   }
@@ -738,9 +744,9 @@ void TensorStash::Impl::finish_step() {
     ++statistics_.repeated_steps;
     statistics_.late_when_repeated += ended.late;
     statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
-    has_new_plan = known_.repeat(ended.kind, ended.record, limits(), ended.peak_bytes);
+    has_new_plan = known_.repeat(ended.kind, ended.record, limits_of(ended.record), ended.peak_bytes);
   } else {
-    known_.learn(ended.record, limits());
+    known_.learn(ended.record, limits_of(ended.record));
   }
   if (has_new_plan) {
     ++statistics_.plans;
@@ -750,7 +756,7 @@ void TensorStash::Impl::finish_step() {
 
 // So that the plan's first step locks no page.
 void TensorStash::Impl::reserve_for(const KnownStep& kind) {
-  for (const auto& [bytes, count] : host_blocks_of(kind.record, kind.leaves)) {
+  for (const auto& [bytes, count] : host_blocks_of(kind.record, kind.plan.leaves)) {
     host_.reserve(bytes, count);
   }
 }
@@ -767,7 +773,7 @@ StashStatistics TensorStash::Impl::statistics() const {
   StashStatistics result = statistics_;
   result.device_peak_bytes = peak_bytes_;
   if (const KnownStep* const latest = known_.latest()) {
-    result.planned_peak_bytes = planned_peak(latest->record, limits(), latest->leaves);
+    result.planned_peak_bytes = latest->plan.peak_bytes;
   }
   result.live_handles = entries_.size();
   result.host_bytes = host_.bytes();

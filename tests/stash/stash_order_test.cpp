@@ -28,7 +28,8 @@ struct Trial {
   bool by_order = false;
   AdapterDefect defect = AdapterDefect::kNone;
   Wrap wrap = {};
-  std::uint64_t fail_call = 0;  // 0: none
+  std::uint64_t fail_call = 0;   // 0: none
+  bool releases_at_put = false;  // in all programs, not in some
 };
 
 struct Outcome {
@@ -45,7 +46,8 @@ Outcome run(JudgeKind kind, const Trial& trial) {
   std::mt19937_64 random(trial.seed);
   const auto judge = make_stash_judge(kind, trial.order_seed, trial.by_order);
   CachingMemory memory(*judge);
-  const StashOptions options = random_stash_options(random);
+  StashOptions options = random_stash_options(random);
+  options.release_at_put = options.release_at_put || trial.releases_at_put;
   const bool tells_bytes = random() % 2 == 0;
   StashAdapter adapter(*judge, memory, options, tells_bytes, trial.defect, trial.wrap);
   StashProgram program(*judge, adapter, memory, trial.seed);
@@ -167,7 +169,8 @@ TEST_P(StashMutation, IsFound) {
     return std::make_unique<WithoutWait>(std::move(target), dropped);
   };
   const std::uint64_t tried = seeds() / 10;
-  EXPECT_GT(found_in(kind, {.wrap = wrap}, tried), tried / 25);
+  EXPECT_GT(found_in(kind, {.wrap = wrap, .releases_at_put = dropped.needs_release_at_put}, tried),
+            tried / 25);
 }
 
 TEST_P(StashOrder, TensorsNamedByTheirAddressesAreMistakenForOthers) {

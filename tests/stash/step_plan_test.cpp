@@ -9,8 +9,10 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "src/stash/fetch_schedule.h"
 #include "tests/extent.h"
 
 namespace vdnn::stash {
@@ -57,41 +59,123 @@ StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise) 
   return step;
 }
 
-// The model as the header says it, event by event: what is in use at the worst with these away.
-std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves) {
-  std::vector<std::uint64_t> saved_since(step.tensors.size(), 0);
-  std::vector<bool> is_saved(step.tensors.size(), false);
-  std::vector<bool> is_away(step.tensors.size(), false);
-  std::vector<bool> is_read(step.tensors.size(), false);
-  std::uint64_t peak = 0;
-  bool reads = false;
-  for (std::size_t at = 0; at < step.events.size(); ++at) {
-    const StepEvent& event = step.events[at];
-    const bool saves = event.kind == StepEvent::Kind::kSave;
-    reads = reads || !saves;
-    if (!saves) {
-      is_away[event.tensor] = false;
-      is_read[event.tensor] = true;
+// A step that goes by a set of leaving tensors, event by event.
+class Run {
+ public:
+  Run(const StepRecord& step, const std::vector<bool>& leaves, std::uint64_t flight_bytes)
+      : step_(step),
+        leaves_(leaves),
+        flight_bytes_(flight_bytes),
+        states_(step.tensors.size()),
+        saved_since_(step.tensors.size(), 0) {}
+
+  bool is_away(std::size_t tensor) const { return states_[tensor].away; }
+  std::size_t reads() const { return reads_; }
+  // What is in use at the next event.
+  std::uint64_t in_use() const {
+    std::uint64_t in_use = step_.events[at_].in_use_bytes;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const bool is_back = states_[i].read || states_[i].fetched || is_next_read(i);
+      in_use -=
+          states_[i].away && !is_back && step_.tensors[i].dropped_after > at_ ? step_.tensors[i].bytes : 0;
     }
-    std::uint64_t in_use = event.in_use_bytes + (reads ? limits.ahead_bytes : 0);
-    for (std::size_t i = 0; i < step.tensors.size(); ++i) {
-      const bool is_dropped = step.tensors[i].dropped_after <= at;
-      in_use -= is_away[i] && leaves[i] && !is_dropped ? step.tensors[i].bytes : 0;
-    }
-    peak = std::max(peak, in_use);
-    if (saves) {
-      is_saved[event.tensor] = true;
-      for (std::size_t i = 0; i < step.tensors.size(); ++i) {
-        saved_since[i] += is_saved[i] ? step.tensors[event.tensor].bytes : 0;
+    return in_use;
+  }
+  // Passes the next event. Whether it was a read.
+  bool pass() {
+    const StepEvent& event = step_.events[at_++];
+    State& state = states_[event.tensor];
+    if (event.kind == StepEvent::Kind::kRead) {
+      state.read = true;
+      state.fetched = false;
+      ++reads_;
+    } else {
+      state.saved = true;
+      for (std::size_t i = 0; i < states_.size(); ++i) {
+        saved_since_[i] += states_[i].saved ? step_.tensors[event.tensor].bytes : 0;
       }
     }
-    for (std::size_t i = 0; i < step.tensors.size(); ++i) {
-      const bool is_released = is_saved[i] && saved_since[i] > limits.flight_bytes;
-      const bool is_held = at + 1 < step.tensors[i].held_until;
-      is_away[i] = is_away[i] || (is_released && !is_held && !is_read[i]);
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const bool is_released = states_[i].saved && saved_since_[i] > flight_bytes_;
+      const bool is_held = at_ < step_.tensors[i].held_until;
+      states_[i].away = states_[i].away || (leaves_[i] && is_released && !is_held && !states_[i].read);
     }
+    return event.kind == StepEvent::Kind::kRead;
+  }
+  // As a stash does after a read. How many tensors have been fetched.
+  std::size_t fetch(const StepPlan& plan) {
+    std::size_t fetched = 0;
+    next_ = std::max(next_, reads_);
+    for (; next_ < plan.reads.size() && plan.reads[next_].fetch_after <= reads_; ++next_) {
+      State& state = states_[plan.reads[next_].tensor];
+      if (!state.away || state.read || state.fetched) {
+        continue;
+      }
+      const std::uint64_t bytes = step_.tensors[plan.reads[next_].tensor].bytes;
+      if (ahead() > 0 && ahead() + bytes > plan.ahead_bytes) {
+        break;
+      }
+      state.fetched = true;
+      ++fetched;
+    }
+    return fetched;
+  }
+
+ private:
+  struct State {
+    bool saved = false;
+    bool away = false;
+    bool fetched = false;  // ahead, and not yet read
+    bool read = false;
+  };
+
+  bool is_next_read(std::size_t tensor) const {
+    return step_.events[at_].kind == StepEvent::Kind::kRead && step_.events[at_].tensor == tensor;
+  }
+  std::uint64_t ahead() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      bytes += states_[i].fetched ? step_.tensors[i].bytes : 0;
+    }
+    return bytes;
+  }
+
+  const StepRecord& step_;
+  const std::vector<bool>& leaves_;
+  const std::uint64_t flight_bytes_;
+  std::vector<State> states_;
+  std::vector<std::uint64_t> saved_since_;
+  std::size_t at_ = 0;
+  std::size_t reads_ = 0;
+  std::size_t next_ = 0;  // in plan.reads
+};
+
+// The model as the header says it: what is in use at the worst with these away, and with the reserve.
+std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves) {
+  Run run(step, leaves, limits.flight_bytes);
+  std::uint64_t peak = 0;
+  for (const StepEvent& event : step.events) {
+    const bool has_reserve = run.reads() > 0 || event.kind == StepEvent::Kind::kRead;
+    peak = std::max(peak, run.in_use() + (has_reserve ? limits.ahead_bytes : 0));
+    run.pass();
   }
   return peak;
+}
+
+struct PlannedRun {
+  std::uint64_t peak_bytes = 0;
+  std::size_t fetched_ahead = 0;
+};
+
+// A step that keeps to the plan, fetches included.
+PlannedRun run_by(const StepPlan& plan, const StepRecord& step) {
+  Run run(step, plan.leaves, plan.flight_bytes);
+  PlannedRun result;
+  for (std::size_t at = 0; at < step.events.size(); ++at) {
+    result.peak_bytes = std::max(result.peak_bytes, run.in_use());
+    result.fetched_ahead += run.pass() ? run.fetch(plan) : 0;
+  }
+  return result;
 }
 
 std::uint64_t bytes_of_chosen(const StepRecord& step, const std::vector<bool>& leaves) {
@@ -132,45 +216,50 @@ std::optional<std::uint64_t> fewest_bytes(const StepRecord& step, const StepLimi
   return fewest;
 }
 
-TEST(StepPlan, PlannedPeakIsThatOfTheModel) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
-    const StepRecord step = random_step(random, 2 + random() % 8, {.most = random() % 60});
-    const StepLimits limits{.ahead_bytes = random() % 4 * 10, .flight_bytes = random() % 4 * 15};
-    std::vector<bool> leaves;
-    for (const StepTensor& tensor : step.tensors) {
-      leaves.push_back(!tensor.stays && random() % 2 == 0);
+// The widest windows with which some set keeps the budget, and the fewest bytes that do; nothing: none does.
+std::optional<std::pair<StepLimits, std::uint64_t>> best_by_all_sets(const StepRecord& step,
+                                                                     const StepLimits& widest) {
+  for (const std::uint64_t part : {1, 2, 4, 8, 0}) {
+    const StepLimits limits{.budget_bytes = widest.budget_bytes,
+                            .ahead_bytes = part == 0 ? 0 : widest.ahead_bytes / part,
+                            .flight_bytes = part == 0 ? 0 : widest.flight_bytes / part};
+    if (const std::optional<std::uint64_t> fewest = fewest_bytes(step, limits)) {
+      return std::pair(limits, *fewest);
     }
-    EXPECT_EQ(
-        planned_peak(step, limits, leaves),
-        peak_with(step, std::ranges::find(leaves, true) == leaves.end() ? StepLimits{} : limits, leaves));
   }
+  return std::nullopt;
 }
 
 TEST(StepPlan, IsAsCheapAsTheCheapestOfAllSets) {
   std::uint64_t planned = 0;
+  std::uint64_t narrowed = 0;
   std::uint64_t impossible = 0;
   const std::uint64_t seeds = testing::extent({.usual = 1500, .under_sanitizers = 200, .in_long_run = 20000});
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const StepRecord step = random_step(random, 2 + random() % 8, {.most = random() % 60});
-    const StepLimits limits{.budget_bytes = 1 + random() % 200,
+    const StepLimits widest{.budget_bytes = 1 + random() % 200,
                             .ahead_bytes = random() % 4 * 10,
                             .flight_bytes = random() % 4 * 15};
-    const std::vector<bool> chosen = choose_leaving(step, limits);
-    ASSERT_TRUE(is_allowed(step, chosen));
-    const std::optional<std::uint64_t> fewest = fewest_bytes(step, limits);
-    if (fewest) {
-      ASSERT_EQ(bytes_of_chosen(step, chosen), *fewest);
-      ASSERT_TRUE(*fewest == 0 || peak_with(step, limits, chosen) <= limits.budget_bytes);
-      planned += *fewest > 0 ? 1U : 0U;
+    const StepPlan plan = plan_step(step, widest);
+    ASSERT_TRUE(is_allowed(step, plan.leaves));
+    ASSERT_EQ(plan.leaving_bytes, bytes_of_chosen(step, plan.leaves));
+    ASSERT_EQ(plan.peak_bytes, run_by(plan, step).peak_bytes);
+    if (const auto best = best_by_all_sets(step, widest)) {
+      ASSERT_EQ(plan.leaving_bytes, best->second);
+      ASSERT_EQ(plan.ahead_bytes, best->first.ahead_bytes);
+      ASSERT_EQ(plan.flight_bytes, best->first.flight_bytes);
+      ASSERT_LE(plan.peak_bytes, widest.budget_bytes);
+      planned += best->second > 0 ? 1U : 0U;
+      narrowed += plan.flight_bytes < widest.flight_bytes ? 1U : 0U;
     } else {
+      ASSERT_GT(plan.peak_bytes, widest.budget_bytes);
       ++impossible;
     }
   }
   EXPECT_GT(planned, seeds / 10) << "the steps do not ask for a plan";
+  EXPECT_GT(narrowed, seeds / 100) << "the widest windows always do";
   EXPECT_GT(impossible, seeds / 10);
 }
 
@@ -180,12 +269,13 @@ TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const StepRecord step = random_step(random, 2 + random() % 8, {.most = 20});
-    const StepLimits limits{.budget_bytes = 1, .ahead_bytes = 10, .flight_bytes = random() % 40};
     std::vector<bool> all(step.tensors.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] = !step.tensors[i].stays;
     }
-    EXPECT_EQ(peak_with(step, limits, choose_leaving(step, limits)), peak_with(step, limits, all));
+    const StepPlan plan =
+        plan_step(step, {.budget_bytes = 1, .ahead_bytes = 10, .flight_bytes = random() % 40});
+    EXPECT_EQ(plan.peak_bytes, peak_with(step, {}, all));
   }
 }
 
@@ -199,9 +289,10 @@ TEST(StepPlan, LargeStepsKeepTheBudgetNearTheLowerBound) {
     const StepLimits nothing_leaves{.budget_bytes = 1, .ahead_bytes = 80, .flight_bytes = 80};
     const std::uint64_t peak = peak_with(step, nothing_leaves, std::vector<bool>(step.tensors.size()));
     const StepLimits limits{.budget_bytes = peak / 2, .ahead_bytes = 80, .flight_bytes = 80};
-    const std::vector<bool> chosen = choose_leaving(step, limits);
-    EXPECT_LE(peak_with(step, limits, chosen), limits.budget_bytes);
-    EXPECT_LE(bytes_of_chosen(step, chosen), (peak - limits.budget_bytes) * 21 / 20);
+    const StepPlan plan = plan_step(step, limits);
+    EXPECT_EQ(plan.ahead_bytes, limits.ahead_bytes);
+    EXPECT_LE(peak_with(step, limits, plan.leaves), limits.budget_bytes);
+    EXPECT_LE(plan.leaving_bytes, (peak - limits.budget_bytes) * 21 / 20);
   }
 }
 
@@ -213,8 +304,8 @@ TEST(StepPlan, NothingLeavesWhereAllFits) {
     peak = std::max(peak, event.in_use_bytes);
   }
   const auto is_empty = [](const std::vector<bool>& leaves) { return std::ranges::count(leaves, true) == 0; };
-  EXPECT_TRUE(is_empty(choose_leaving(step, {.budget_bytes = peak, .ahead_bytes = 1000})));
-  EXPECT_FALSE(is_empty(choose_leaving(step, {.budget_bytes = peak - 1})));
+  EXPECT_TRUE(is_empty(plan_step(step, {.budget_bytes = peak, .ahead_bytes = 1000}).leaves));
+  EXPECT_FALSE(is_empty(plan_step(step, {.budget_bytes = peak - 1}).leaves));
 }
 
 TEST(StepPlan, WithoutABudgetAllLeavesThatCanBeReleasedBeforeItIsRead) {
@@ -226,11 +317,74 @@ TEST(StepPlan, WithoutABudgetAllLeavesThatCanBeReleasedBeforeItIsRead) {
   for (std::uint32_t i = 3; i-- > 0;) {
     step.events.push_back({.kind = StepEvent::Kind::kRead, .tensor = i, .in_use_bytes = 10 * (i + 1)});
   }
-  EXPECT_EQ(choose_leaving(step, {.flight_bytes = 10}), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(plan_step(step, {.flight_bytes = 10}).leaves, (std::vector<bool>{true, true, false}));
   // Its source is released with its own save, and read at once.
-  EXPECT_EQ(choose_leaving(step, {.flight_bytes = 0}), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(plan_step(step, {.flight_bytes = 0}).leaves, (std::vector<bool>{true, true, false}));
   step.tensors[0].stays = true;
-  EXPECT_EQ(choose_leaving(step, {.flight_bytes = 10}), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(plan_step(step, {.flight_bytes = 10}).leaves, (std::vector<bool>{false, true, false}));
+}
+
+// --- fetches -----------------------------------------------------------------------------------------------
+
+// Four tensors of 10 bytes that leave and are read in reverse; `in_use` at the four reads.
+StepRecord nested_step(const std::vector<std::uint64_t>& in_use) {
+  StepRecord step;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    step.tensors.push_back({.bytes = 10, .signature = i});
+    step.events.push_back({.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = 10 * (i + 1)});
+  }
+  // Saved last, so that the four are released before they are read.
+  step.tensors.push_back({.bytes = 1, .signature = 4, .stays = true});
+  step.events.push_back({.kind = StepEvent::Kind::kSave, .tensor = 4, .in_use_bytes = 41});
+  step.events.push_back({.kind = StepEvent::Kind::kRead, .tensor = 4, .in_use_bytes = 41});
+  for (std::uint32_t i = 4; i-- > 0;) {
+    step.events.push_back({.kind = StepEvent::Kind::kRead, .tensor = i, .in_use_bytes = in_use[3 - i]});
+  }
+  return step;
+}
+
+std::vector<std::size_t> fetch_times(const StepRecord& step, std::uint64_t ahead_bytes,
+                                     std::uint64_t budget_bytes) {
+  std::vector<std::size_t> times;
+  for (const ScheduledRead& read :
+       schedule_fetches(step, absences_of(step, 0), ahead_bytes, budget_bytes).reads) {
+    times.push_back(read.fetch_after);
+  }
+  return times;
+}
+
+TEST(FetchSchedule, GoesAsFarAheadAsTheWindow) {
+  const StepRecord step = nested_step({41, 31, 21, 11});
+  // The first read, of what stays, fetches two; each further read one more.
+  EXPECT_EQ(fetch_times(step, 20, 0), (std::vector<std::size_t>{0, 1, 1, 2, 3}));
+  EXPECT_EQ(fetch_times(step, 100, 0), (std::vector<std::size_t>{0, 1, 1, 1, 1}));
+  // A single tensor may exceed it.
+  EXPECT_EQ(fetch_times(step, 5, 0), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(FetchSchedule, WaitsUntilTheBudgetHasRoom) {
+  const StepRecord step = nested_step({41, 31, 21, 11});
+  // With nothing fetched 11 bytes are in use at the second read and one at each later one.
+  EXPECT_EQ(fetch_times(step, 100, 21), (std::vector<std::size_t>{0, 1, 1, 2, 3}));
+  EXPECT_EQ(fetch_times(step, 100, 11), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  // The program itself takes more up to the fourth read: nothing that is read later is there by then.
+  const StepRecord busy = nested_step({41, 31, 51, 11});
+  EXPECT_EQ(fetch_times(busy, 100, 41), (std::vector<std::size_t>{0, 1, 1, 1, 4}));
+}
+
+// Random steps fetch ahead what they can, not only what they must.
+TEST(FetchSchedule, FetchesAheadWithinTheBudget) {
+  std::size_t ahead = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const StepRecord step = random_step(random, 30, {.most = 60});
+    const StepPlan plan = plan_step(step, {.budget_bytes = 350, .ahead_bytes = 80, .flight_bytes = 40});
+    const PlannedRun run = run_by(plan, step);
+    EXPECT_EQ(run.peak_bytes, plan.peak_bytes);
+    ahead += run.fetched_ahead;
+  }
+  EXPECT_GT(ahead, 1000U);
 }
 
 // --- host memory -------------------------------------------------------------------------------------------

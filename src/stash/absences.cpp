@@ -1,0 +1,55 @@
+#include "src/stash/absences.h"
+
+#include <algorithm>
+
+namespace vdnn::stash {
+
+namespace {
+
+// By tensor: the event of its first read; where it is never read, the first event after its drop.
+std::vector<std::size_t> ends_of_absence(const StepRecord& step) {
+  std::vector<std::size_t> ends;
+  for (const StepTensor& tensor : step.tensors) {
+    ends.push_back(std::min(tensor.dropped_after, step.events.size()));
+  }
+  for (std::size_t i = step.events.size(); i-- > 0;) {
+    if (step.events[i].kind == StepEvent::Kind::kRead) {
+      ends[step.events[i].tensor] = i;
+    }
+  }
+  return ends;
+}
+
+// After the save at `event`: the first event at which its tensor has been released.
+std::size_t release_of(const StepRecord& step, std::size_t event, std::uint64_t flight_bytes) {
+  std::uint64_t saved = 0;
+  for (; event < step.events.size(); ++event) {
+    const bool is_save = step.events[event].kind == StepEvent::Kind::kSave;
+    saved += is_save ? step.tensors[step.events[event].tensor].bytes : 0;
+    if (saved > flight_bytes) {
+      return event + 1;
+    }
+  }
+  return event;
+}
+
+}  // namespace
+
+std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes) {
+  const std::vector<std::size_t> ends = ends_of_absence(step);
+  std::vector<Absence> all;
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    const std::uint32_t tensor = step.events[i].tensor;
+    if (step.events[i].kind == StepEvent::Kind::kRead || step.tensors[tensor].stays) {
+      continue;
+    }
+    const std::size_t begin = std::max(release_of(step, i, flight_bytes), step.tensors[tensor].held_until);
+    if (begin < ends[tensor]) {
+      all.push_back(
+          {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = ends[tensor]});
+    }
+  }
+  return all;
+}
+
+}  // namespace vdnn::stash
