@@ -102,8 +102,8 @@ vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* 
 // next put; later steps know how long it was held.
 vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
 
-// Handles whose source the caller lets go of now, in the order of `stream`, which has been made to wait for
-// their copies.
+// Handles whose source the caller lets go of now, in the order of `stream` or of the stream that it was put
+// with, which have been made to wait for their copies.
 vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
                                 uint32_t capacity, uint32_t* count);
 

@@ -148,7 +148,8 @@ class TensorStash {
   // Others hold the source, so that it would free no memory yet by leaving. It may be named again after the
   // next put; plans know how long it was held.
   void stay(StashHandle handle);
-  // Handles whose sources the caller lets go of, in the order of `stream`, which waits for their copies.
+  // Handles whose sources the caller lets go of, in the order of `stream` or of the stream that they were put
+  // with, which wait for their copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
 
   // By what `stream` is given next. `held`: others hold the source, which is unchanged and can be used

@@ -158,6 +158,7 @@ class TensorStash::Impl {
   void note_read(Entry& entry, std::uint64_t told_bytes, bool held);
   void copy_in(Entry& entry, std::uint64_t target, StreamHandle stream);
   void let_go_of_target(Entry& entry);
+  void order_release_on_producer(const Entry& entry, StreamHandle releasing);
   void order_releases(const Entry& entry);
   void order_release(StreamHandle stream, const StashEvent& copy);
   void forget_entry(StashHandle handle, Entry& entry) noexcept;
@@ -487,6 +488,13 @@ void TensorStash::Impl::stay(StashHandle handle) {
   }
 }
 
+// The caller's allocator may reuse a source in the order of the stream that it was put with.
+void TensorStash::Impl::order_release_on_producer(const Entry& entry, StreamHandle releasing) {
+  if (entry.tensor.stream != releasing) {
+    backend_->wait(entry.tensor.stream, entry.out.get());
+  }
+}
+
 // Copies end in the order of their beginnings: to come after one is to come after those before it.
 std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::size_t capacity) {
   const std::lock_guard lock(mutex_);
@@ -501,6 +509,9 @@ std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::s
     return handles;
   }
   backend_->wait(stream, entries_.at(handles.back()).out.get());
+  for (const StashHandle handle : handles) {
+    order_release_on_producer(entries_.at(handle), stream);
+  }
   for (const StashHandle handle : handles) {
     flight_.pop_front();
     note_released(entries_.at(handle));

@@ -126,11 +126,17 @@ class BranchedNetwork(nn.Module):
     def __init__(self):
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, 1, 1)
-        self.pairs = nn.ModuleList(
-            nn.ModuleList(nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1), nn.Tanh()) for _ in range(2)) for _ in range(4)
-        )
+        self.pairs = nn.ModuleList(nn.ModuleList([self._long_branch(), self._short_branch()]) for _ in range(4))
         self.head = nn.Linear(16, 10)
         self.side = None
+
+    @staticmethod
+    def _long_branch():
+        return nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1), nn.Tanh(), nn.Conv2d(16, 16, 3, 1, 1), nn.Tanh(), nn.Tanh())
+
+    @staticmethod
+    def _short_branch():
+        return nn.Sequential(nn.Tanh(), nn.Sigmoid())
 
     def _on_side(self, branch, x):
         if not x.is_cuda:

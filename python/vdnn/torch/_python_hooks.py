@@ -43,7 +43,8 @@ def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: in
 class Block:
     """A storage at one version, and where its contents are: `source` until it is released, then `target` when it is back."""
 
-    __slots__ = ("handle", "key", "weak", "source", "target", "bytes", "counter", "version", "users", "__weakref__")
+    __slots__ = ("handle", "key", "weak", "source", "target", "target_stream", "bytes", "counter", "version", "users",
+                 "__weakref__")  # fmt: skip
 
     def __init__(self, handle: int, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         self.handle = handle
@@ -51,6 +52,7 @@ class Block:
         self.weak = StorageWeakRef(storage)
         self.source: torch.UntypedStorage | None = storage
         self.target: torch.UntypedStorage | None = None
+        self.target_stream: int | None = None  # on which it was allocated
         self.bytes = storage.nbytes()
         self.counter = _version_counter_of(tensor)
         self.version = key[1]
@@ -168,6 +170,8 @@ class DeviceStash:
             check(LIBRARY.vdnn_stash_ready(self._pointer, block.handle, stream))
         found = (block.source or held) if answer & _library.IN_PLACE else block.target
         assert found is not None
+        if not answer & _library.IN_PLACE and block.target_stream != stream:
+            self._keep_from_reuse(found)
         if answer & _library.LAST:
             block.target = None
         return found
@@ -182,7 +186,13 @@ class DeviceStash:
             for handle in self._handles[:count]:
                 block = self._by_handle[handle]
                 block.target = torch.empty(block.bytes, dtype=torch.uint8, device=self.device).untyped_storage()
+                block.target_stream = stream
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
+
+    def _keep_from_reuse(self, target: torch.UntypedStorage) -> None:
+        """The current stream reads memory that was allocated on another, which would reuse it in its own order."""
+        whole = torch.empty(0, dtype=torch.uint8, device=self.device).set_(target)
+        whole.record_stream(torch.cuda.current_stream(self.device))
 
     def _follow(self, answer: int, stream: int | None) -> None:
         if answer & _library.LEAVING:

@@ -112,6 +112,12 @@ class TierTest(FakeGpuTest):
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams)
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
+    def test_branches_on_two_streams(self):
+        """A tensor that is fetched ahead for one stream is read by another one."""
+        for tier in ("python", "native"):
+            for pool in ((), ("--pool",)):
+                self.expect_clean("branched", f"--offload={tier}", "--steps=3", *pool)
+
     def test_two_gpus(self):
         for tier in ("python", "native"):
             for pool in ((), ("--pool",)):

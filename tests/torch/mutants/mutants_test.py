@@ -26,7 +26,7 @@ TIERS = ("python", "native")
 SEEDS = 3
 # The first that notices ends the search. Two streams: page-locked blocks go from one to the other. With a pool, only the
 # fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put.
-FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"))
+FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",))
 
 # What the fake GPU has to say of the stash's mutants.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"

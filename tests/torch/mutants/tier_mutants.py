@@ -30,6 +30,7 @@ MUTANTS = (
                "            if answer & _library.VERDICT == _library.LEAVES:\n                block.source = None\n"),
     TierMutant("PoolIsNotToldOfTheOffloadStream", "python", "_pool.py",
                "    _library.vdnn_torch_record_stream(address, stream)\n", ""),
+    TierMutant("TargetIsReusedBeforeItsReader", "python", PYTHON_HOOKS, "            self._keep_from_reuse(found)\n", "            pass\n"),
     TierMutant("DefaultStreamForTheCurrentOne", "python", PYTHON_HOOKS,
                "lambda: torch._C._cuda_getCurrentRawStream(device.index)", "lambda: 0"),
     TierMutant("ChangedTensorIsNotRefused", "native", SAVED_TENSOR, "if (current_version() != version_) {", "if (false) {"),
@@ -41,6 +42,8 @@ MUTANTS = (
                "  if ((answer & VDNN_STASH_VERDICT) == VDNN_STASH_LEAVES) {\n    trash.push_back(std::move(block.source));\n  }\n"),
     TierMutant("PoolIsNotToldOfTheOffloadStream", "native", DEVICE_STASH,
                "    pool_.record_stream(memory, offload_stream_);\n", ""),
+    TierMutant("TargetIsReusedBeforeItsReader", "native", DEVICE_STASH,
+               "    record_on_current_stream(block.target->data_ptr(), device_);\n", ""),
     TierMutant("DefaultStreamForTheCurrentOne", "native", DEVICE_STASH,
                "return device_.is_cuda() ? current_gpu_stream(device_) : nullptr;", "return nullptr;"),
 )  # fmt: skip

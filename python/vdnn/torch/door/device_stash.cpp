@@ -123,6 +123,9 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
     return block.source ? block.source : std::move(held);
   }
   trash.push_back(std::move(held));
+  if (block.target_stream != stream) {  // which would reuse the memory in its own order
+    record_on_current_stream(block.target->data_ptr(), device_);
+  }
   return (answer & VDNN_STASH_LAST) != 0 ? std::move(block.target) : block.target;
 }
 
@@ -202,6 +205,7 @@ void DeviceStash::fetch(Block& reading, void* stream) {
     for (std::uint32_t i = 0; i < count; ++i) {
       Block& block = blocks_.at(handles[i]);
       block.target = block.new_storage(block.bytes);
+      block.target_stream = stream;
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));
     }
   }

@@ -34,6 +34,7 @@ struct Block {
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
   c10::intrusive_ptr<c10::StorageImpl> source;  // until it is released
   c10::intrusive_ptr<c10::StorageImpl> target;  // while its contents are back
+  void* target_stream = nullptr;                // on which it was allocated
   c10::Allocator* allocator;
   std::uint64_t bytes;
   c10::VariableVersion counter;  // holds no storage

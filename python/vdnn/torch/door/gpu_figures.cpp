@@ -45,6 +45,11 @@ void* current_gpu_stream(c10::Device device) {
   return native_stream<c10::impl::VirtualGuardImpl>(device);
 }
 
+void record_on_current_stream(const c10::DataPtr& memory, c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.recordDataPtrOnStream(memory, guard.getStream(device));
+}
+
 std::optional<std::uint64_t> gpu_bytes_in_use(c10::Device device) {
 #if __has_include(<c10/core/CachingDeviceAllocator.h>)
   try {

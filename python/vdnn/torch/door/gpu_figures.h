@@ -1,7 +1,8 @@
 #pragma once
-// The current stream and the memory in use of a GPU, by what libc10 offers without the CUDA libraries of
+// The current stream and the memory of a GPU, by what libc10 offers without the CUDA libraries of
 // PyTorch. Older versions do not offer it.
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
@@ -12,6 +13,8 @@ namespace vdnn::door {
 bool knows_gpus();
 // Throws c10::Error where knows_gpus() is false.
 void* current_gpu_stream(c10::Device device);
+// The current stream uses the memory, too: the allocator does not give it to others before it is through.
+void record_on_current_stream(const c10::DataPtr& memory, c10::Device device);
 // None where the allocator, for example one from outside, has no statistics.
 std::optional<std::uint64_t> gpu_bytes_in_use(c10::Device device);
 
