@@ -25,7 +25,8 @@ from trials import options  # noqa: E402
 TIERS = ("python", "native")
 SEEDS = 3
 # The first that notices ends the search. Two streams: page-locked blocks go from one to the other. With a pool, only the
-# fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put.
+# fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put. Branches on two streams: one
+# reads what another has fetched.
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",))
 
 # What the fake GPU has to say of the stash's mutants.
