@@ -77,6 +77,7 @@ vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetc
 #define VDNN_STASH_VERDICT 3u   // the bits of these three
 #define VDNN_STASH_RELEASED 4u  // vdnn_stash_released() has handles
 #define VDNN_STASH_LEAVING 8u   // vdnn_stash_leaving() has handles
+#define VDNN_STASH_NOTICE 16u   // vdnn_stash_take_notice() has a text for the user
 
 // A tensor is saved: `bytes` (> 0) at `source`, produced by what `stream` has been given so far. (storage,
 // version) names the contents: the caller keeps it from meaning anything else until the handle has been
@@ -167,6 +168,9 @@ typedef struct vdnn_stash_statistics {
   uint64_t plans;                     // made; of a static network one for each kind of step
   uint64_t copy_nanoseconds;          // that copies took, where they are measured, else 0
   uint64_t wait_nanoseconds;          // that streams of the caller's waited for copies, likewise
+  // Of the plan of the step that was met last; 0 before the first step has ended.
+  uint64_t planned_out_bytes;  // that leave in each such step; fewer only where host memory is exhausted
+  uint64_t needed_bytes;       // that are in use at its peak; more than the budget if that cannot be kept
 } vdnn_stash_statistics;
 
 // All that `version` has is 0 but for the version.
@@ -177,6 +181,11 @@ vdnn_status vdnn_stash_get_statistics(vdnn_stash* stash, vdnn_stash_statistics* 
 // the first step has ended. As snprintf(): `needed` bytes with the zero at its end, of which at most
 // `capacity` are written. `text` may be null where `capacity` is 0.
 vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
+
+// A text that the user should read, without a name of the stash: the host's budget is exhausted, so that
+// tensors stay, or the budget cannot be kept. Each is told once. As snprintf(); empty if there is none. The
+// text is there again if `capacity` has no room for all of it.
+vdnn_status vdnn_stash_take_notice(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
 #ifdef __cplusplus
 }

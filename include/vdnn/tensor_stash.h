@@ -37,6 +37,7 @@
 //
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -79,6 +80,7 @@ struct PutAnswer {
   StashVerdict verdict = StashVerdict::kKept;
   bool has_released = false;  // released() has handles
   bool has_leaving = false;   // leaving() has handles
+  bool has_notice = false;    // take_notice() has a text
 };
 
 enum class StashPlace : std::uint8_t {
@@ -122,6 +124,8 @@ struct StashStatistics {
   std::uint64_t plans = 0;
   std::uint64_t copy_nanoseconds = 0;
   std::uint64_t wait_nanoseconds = 0;
+  std::uint64_t planned_out_bytes = 0;
+  std::uint64_t needed_bytes = 0;
 };
 
 // Thread-safe. A call that throws has changed no handle, but for drop(). Throws InvalidArgument for a handle
@@ -172,6 +176,10 @@ class TensorStash {
   void end_step();
   // Forgets all learned steps.
   void forget();
+
+  // A text for the user, empty if there is none: the host's memory is exhausted, or the budget cannot be
+  // kept. Each is there once, until a caller has `capacity` characters for it and the zero at its end.
+  std::string take_notice(std::size_t capacity);
 
   StashStatistics statistics() const;
   // The step that was learned last, as JSON after docs/learned_step.schema.json; empty before the first.

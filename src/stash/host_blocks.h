@@ -45,6 +45,7 @@ class HostBlocks {
   // A copy may use it of which there is no event: waits for all copies, or, where that fails, until the end.
   void give_unordered(Lease lease) noexcept;
 
+  std::uint64_t budget_bytes() const { return budget_bytes_; }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
   std::uint64_t page_locks() const { return page_locks_; }

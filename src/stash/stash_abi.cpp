@@ -94,7 +94,7 @@ std::uint32_t to_c(const PutAnswer& answer) {
                                 : answer.verdict == StashVerdict::kLeaves ? VDNN_STASH_LEAVES
                                                                           : VDNN_STASH_SHARED;
   return verdict | (answer.has_released ? VDNN_STASH_RELEASED : 0U) |
-         (answer.has_leaving ? VDNN_STASH_LEAVING : 0U);
+         (answer.has_leaving ? VDNN_STASH_LEAVING : 0U) | (answer.has_notice ? VDNN_STASH_NOTICE : 0U);
 }
 
 std::uint32_t to_c(const ReadAnswer& answer) {
@@ -128,7 +128,9 @@ vdnn_stash_statistics to_c(const StashStatistics& statistics) {
           .diverged_steps = statistics.diverged_steps,
           .plans = statistics.plans,
           .copy_nanoseconds = statistics.copy_nanoseconds,
-          .wait_nanoseconds = statistics.wait_nanoseconds};
+          .wait_nanoseconds = statistics.wait_nanoseconds,
+          .planned_out_bytes = statistics.planned_out_bytes,
+          .needed_bytes = statistics.needed_bytes};
 }
 
 // `ask` is told the capacity once results can be written.
@@ -320,6 +322,13 @@ vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capa
       }
       return step;
     });
+  });
+}
+
+vdnn_status vdnn_stash_take_notice(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed) {
+  return guarded([&] {
+    vdnn::TensorStash& of = stash_of(stash);
+    vdnn::give_text(text, capacity, needed, [&of, capacity] { return of.take_notice(capacity); });
   });
 }
 

@@ -12,6 +12,7 @@
 #include "src/stash/host_blocks.h"
 #include "src/stash/known_steps.h"
 #include "src/stash/stash_event.h"
+#include "src/stash/stash_notices.h"
 #include "streams/host_memory.h"
 #include "vdnn/error.h"
 
@@ -23,6 +24,7 @@ using stash::HostBlocks;
 using stash::KnownStep;
 using stash::KnownSteps;
 using stash::StashEvent;
+using stash::StashNotices;
 using stash::StepEvent;
 using stash::StepLimits;
 using stash::StepRecord;
@@ -141,6 +143,7 @@ class TensorStash::Impl {
   void drop(StashHandle handle);
   void end_step();
   void forget();
+  std::string take_notice(std::size_t capacity);
   StashStatistics statistics() const;
   std::string learned_step() const;
   const StashBackend& backend() const { return *backend_; }
@@ -152,6 +155,7 @@ class TensorStash::Impl {
   void put_new(StashHandle handle, Entry& entry, const SavedTensor& tensor, std::uint64_t told_bytes);
   void follow(const KnownStep* kind);
   bool should_leave(const KnownStep* kind, std::size_t index) const;
+  HostBlocks::Lease lease_for(std::uint64_t bytes, StreamHandle stream);
   void send_out(StashHandle handle, Entry& entry, StreamHandle stream);
   void copy_out(Entry& entry, StreamHandle stream);
   void note_released(Entry& entry);
@@ -164,6 +168,7 @@ class TensorStash::Impl {
   void forget_entry(StashHandle handle, Entry& entry) noexcept;
   void begin_step();
   void finish_step();
+  void note_budget(std::uint64_t needed_bytes);
   void reserve_for(const KnownStep& kind);
 
   void order_after(StreamHandle waiter, StreamHandle stream);
@@ -222,6 +227,7 @@ class TensorStash::Impl {
   std::uint64_t peak_bytes_ = 0;
   Step step_;
   KnownSteps known_;
+  StashNotices notices_;
   StashStatistics statistics_;
 };
 
@@ -317,7 +323,8 @@ PutAnswer TensorStash::Impl::answer(StashHandle handle) {
   return {.handle = handle,
           .verdict = leaves ? StashVerdict::kLeaves : StashVerdict::kKept,
           .has_released = has_released(),
-          .has_leaving = excess() > 0 && next_offer()};
+          .has_leaving = excess() > 0 && next_offer(),
+          .has_notice = notices_.is_pending()};
 }
 
 PutAnswer TensorStash::Impl::share(StashHandle handle) {
@@ -370,12 +377,23 @@ bool TensorStash::Impl::should_leave(const KnownStep* kind, std::size_t index) c
   return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
 }
 
-// Where there is no page-locked memory for it, or nothing can be copied since its stream is captured, it
-// stays.
+// Empty where nothing can be copied since the stream is captured, or the host has no memory for it.
+HostBlocks::Lease TensorStash::Impl::lease_for(std::uint64_t bytes, StreamHandle stream) {
+  if (backend_->is_capturing(stream)) {
+    return {};
+  }
+  HostBlocks::Lease lease = host_.take(bytes);
+  if (lease.empty()) {
+    notices_.note_host_exhausted(bytes);
+  }
+  return lease;
+}
+
+// Without a block of host memory it stays.
 void TensorStash::Impl::send_out(StashHandle handle, Entry& entry, StreamHandle stream) {
   flight_.push_back(handle);
   try {
-    entry.block = backend_->is_capturing(stream) ? HostBlocks::Lease() : host_.take(entry.bytes());
+    entry.block = lease_for(entry.bytes(), stream);
     if (!entry.block.empty()) {
       copy_out(entry, stream);
     }
@@ -756,12 +774,20 @@ void TensorStash::Impl::finish_step() {
     statistics_.late_when_repeated += ended.late;
     statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
     has_new_plan = known_.repeat(ended.kind, ended.record, limits_of(ended.record), ended.peak_bytes);
+    note_budget(known_.latest()->plan.peak_bytes);
   } else {
     known_.learn(ended.record, limits_of(ended.record));
   }
   if (has_new_plan) {
     ++statistics_.plans;
     reserve_for(*known_.latest());
+  }
+}
+
+// By a plan that knows the bytes in use of a step that is not the program's first.
+void TensorStash::Impl::note_budget(std::uint64_t needed_bytes) {
+  if (options_.budget_bytes > 0 && needed_bytes > options_.budget_bytes) {
+    notices_.note_budget_exceeded(needed_bytes);
   }
 }
 
@@ -778,6 +804,11 @@ void TensorStash::Impl::forget() {
   known_.forget();
 }
 
+std::string TensorStash::Impl::take_notice(std::size_t capacity) {
+  const std::lock_guard lock(mutex_);
+  return notices_.take(host_.budget_bytes(), options_.budget_bytes, capacity);
+}
+
 StashStatistics TensorStash::Impl::statistics() const {
   const StashBackend::Times times = backend_->times();
   const std::lock_guard lock(mutex_);
@@ -792,6 +823,10 @@ StashStatistics TensorStash::Impl::statistics() const {
   result.page_locks = host_.page_locks();
   result.copy_nanoseconds = times.copy_nanoseconds;
   result.wait_nanoseconds = times.wait_nanoseconds;
+  if (const KnownStep* const latest = known_.latest()) {
+    result.planned_out_bytes = latest->plan.leaving_bytes;
+    result.needed_bytes = latest->plan.peak_bytes;
+  }
   return result;
 }
 
@@ -841,6 +876,9 @@ void TensorStash::end_step() {
 }
 void TensorStash::forget() {
   impl_->forget();
+}
+std::string TensorStash::take_notice(std::size_t capacity) {
+  return impl_->take_notice(capacity);
 }
 StashStatistics TensorStash::statistics() const {
   return impl_->statistics();

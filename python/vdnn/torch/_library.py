@@ -11,12 +11,15 @@ VERSION = 1
 HOST = -1
 
 # What put and leave answer.
-KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING = 0, 1, 2, 3, 4, 8
+KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE = 0, 1, 2, 3, 4, 8, 16
 # What read answers.
 IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
 
 # Handles that one call names at most; callers ask again while it is full.
 BATCH = 64
+
+# Notices are shorter.
+_NOTICE_BYTES = 512
 
 
 class Options(ctypes.Structure):
@@ -36,7 +39,7 @@ class Options(ctypes.Structure):
 STATISTICS = (
     "puts shared left refused fetched_ahead fetched_late late_when_repeated out_bytes in_bytes live_handles host_bytes "
     "host_peak_bytes device_peak_bytes planned_peak_bytes page_locks page_locks_when_repeated steps repeated_steps "
-    "diverged_steps plans copy_nanoseconds wait_nanoseconds"
+    "diverged_steps plans copy_nanoseconds wait_nanoseconds planned_out_bytes needed_bytes"
 ).split()
 
 
@@ -60,6 +63,7 @@ _CALLS = {
     "forget": [],
     "get_statistics": [POINTER(Statistics)],
     "learned_step": [c_char_p, c_uint64, POINTER(c_uint64)],
+    "take_notice": [c_char_p, c_uint64, POINTER(c_uint64)],
 }
 
 ENVIRONMENT = "VDNN_STASH_LIBRARY"
@@ -137,6 +141,13 @@ class NativeStash:
         check(LIBRARY.vdnn_stash_learned_step(self.pointer, None, 0, byref(needed)))
         text = ctypes.create_string_buffer(needed.value)
         check(LIBRARY.vdnn_stash_learned_step(self.pointer, text, needed.value, byref(needed)))
+        return text.value.decode()
+
+
+    def take_notice(self) -> str:
+        """What the user should be told now, each thing once; empty if there is nothing."""
+        text, needed = ctypes.create_string_buffer(_NOTICE_BYTES), c_uint64()
+        check(LIBRARY.vdnn_stash_take_notice(self.pointer, text, _NOTICE_BYTES, byref(needed)))
         return text.value.decode()
 
 

@@ -11,6 +11,7 @@ import torch
 
 from . import _library, _pool, door
 from ._library import NativeStash, Options
+from ._notices import log_notice
 from ._settings import Settings
 
 
@@ -22,6 +23,14 @@ class Pool(ctypes.Structure):
 
 class DoesNotFit(Exception):
     """Tier "native" cannot serve; the text says why."""
+
+
+_LOG = ctypes.CFUNCTYPE(None, c_char_p)
+
+
+@_LOG
+def _log(text: bytes) -> None:
+    log_notice(text.decode(errors="replace"))
 
 
 @functools.cache
@@ -38,11 +47,13 @@ def open_door() -> ctypes.CDLL:
     binary.vdnn_door_start.argtypes = [c_void_p]
     binary.vdnn_door_stash.argtypes = [c_void_p, c_int]
     binary.vdnn_door_stash.restype = c_void_p
+    binary.vdnn_door_log_with.argtypes = [_LOG]
     binary.vdnn_door_count_cpu.argtypes = [c_int64, c_int]
     binary.vdnn_door_cpu_bytes.restype = c_int64
     binary.vdnn_door_cpu_peak.restype = c_int64
     if binary.vdnn_door_open(str(_library.library_path()).encode()) != 0:
         raise DoesNotFit(binary.vdnn_door_last_error().decode(errors="replace"))
+    binary.vdnn_door_log_with(_log)
     return binary
 
 

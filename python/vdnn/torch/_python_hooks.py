@@ -24,6 +24,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _library, _pool
 from ._library import BATCH, LIBRARY, NativeStash, OwnedStash, check, make_options
+from ._notices import log_notice
 from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -141,6 +142,8 @@ class DeviceStash:
             self._release_at_put(block, answer)
             self._follow(answer, stream)
         self._drain()
+        if answer & _library.NOTICE and (notice := self.native.take_notice()):
+            log_notice(notice)
         return saved
 
     def load(self, saved: Saved) -> torch.Tensor:

@@ -41,6 +41,11 @@ def _lines_of(tier: str, device: str, figures: dict[str, int]) -> str:
     ]
     if overlap is not None:
         lines.append(f"  overlap: {overlap:.0%} of the copies' time the compute stream did not wait")
+    if figures["steps"]:
+        lines.append(
+            f"  plan: {format_size(figures['planned_out_bytes'])} leave in each step, which needs "
+            f"{format_size(figures['needed_bytes'])} then"
+        )
     if figures["refused"]:
         lines.append(f"  {figures['refused']} tensors stayed since the host budget was exhausted")
     return "\n".join(lines)

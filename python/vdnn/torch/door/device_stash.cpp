@@ -9,6 +9,7 @@
 
 #include "cpu_memory.h"
 #include "gpu_figures.h"
+#include "notice_log.h"
 
 namespace vdnn::door {
 namespace {
@@ -89,7 +90,7 @@ std::uint64_t DeviceStash::bytes_in_use() const {
   return tells_bytes_ ? gpu_bytes_in_use(device_).value_or(0) : 0;
 }
 
-Block& DeviceStash::save(const at::Tensor& tensor) {
+DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   Trash trash;
   const std::lock_guard lock(mutex_);
   const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
@@ -103,7 +104,17 @@ Block& DeviceStash::save(const at::Tensor& tensor) {
   ++block.users;
   release_at_put(block, answer, trash);
   follow(answer, stream, trash);
-  return block;
+  return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
+}
+
+void DeviceStash::log_notice() {
+  constexpr std::size_t kCapacity = 512;  // notices are shorter
+  std::array<char, kCapacity> text{};
+  std::uint64_t needed = 0;
+  check(functions_.take_notice(stash_, text.data(), kCapacity, &needed));
+  if (text.front() != '\0') {
+    NoticeLog::write(text.data());
+  }
 }
 
 c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {

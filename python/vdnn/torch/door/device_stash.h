@@ -48,11 +48,16 @@ class DeviceStash {
   DeviceStash(const StashFunctions& functions, const vdnn_stash_options& options, c10::Device device,
               const vdnn_door_pool& pool);
 
-  // A tensor is saved. The block lives until drop() was called as often as this was.
-  Block& save(const at::Tensor& tensor);
+  struct Saved {
+    Block& block;  // lives until drop() was called as often as save()
+    bool has_notice;
+  };
+  Saved save(const at::Tensor& tensor);
   // The contents of a block, for what the current stream is given next.
   c10::intrusive_ptr<c10::StorageImpl> load(Block& block);
   void drop(Block& block);
+  // Logs what the stash has to tell its user. No lock may be held that a holder of Python's lock waits for.
+  void log_notice();
 
   vdnn_stash* get() const { return stash_; }
 

@@ -17,6 +17,7 @@
 
 #include "cpu_memory.h"
 #include "gpu_figures.h"
+#include "notice_log.h"
 #include "saved_tensor.h"
 
 struct vdnn_door_hooks {
@@ -126,6 +127,10 @@ int vdnn_door_open(const char* path) {
     door::last_error = error.what();
     return 1;
   }
+}
+
+void vdnn_door_log_with(void (*log)(const char* text)) {
+  door::NoticeLog::set(log);
 }
 
 int vdnn_door_knows_gpus() {

@@ -26,6 +26,10 @@ const char* vdnn_door_last_error();
 // engine, where they do nothing until vdnn_door_start(). Once in a process.
 int vdnn_door_open(const char* path);
 
+// `log` gets each notice of a stash for the user (vdnn_stash_take_notice()), on whichever thread saves a
+// tensor. Before any hooks are started.
+void vdnn_door_log_with(void (*log)(const char* text));
+
 // Whether this PyTorch tells C++ without its CUDA libraries about streams and memory of GPUs.
 int vdnn_door_knows_gpus();
 

@@ -81,7 +81,11 @@ void SavedTensor::call_pack_hook(const at::Tensor& tensor) {
     return;
   }
   view_.emplace(tensor);
-  block_ = &stash_->save(tensor);
+  const DeviceStash::Saved saved = stash_->save(tensor);
+  block_ = &saved.block;
+  if (saved.has_notice) {
+    stash_->log_notice();
+  }
 }
 
 at::Tensor SavedTensor::call_unpack_hook() {

@@ -37,6 +37,7 @@ StashFunctions StashFunctions::of_library(const char* path) {
   look_up(library, "vdnn_stash_fetch", functions.fetch);
   look_up(library, "vdnn_stash_ready", functions.ready);
   look_up(library, "vdnn_stash_drop", functions.drop);
+  look_up(library, "vdnn_stash_take_notice", functions.take_notice);
   return functions;
 }
 

@@ -20,6 +20,7 @@ struct StashFunctions {
   decltype(&::vdnn_stash_fetch) fetch;
   decltype(&::vdnn_stash_ready) ready;
   decltype(&::vdnn_stash_drop) drop;
+  decltype(&::vdnn_stash_take_notice) take_notice;
 
   // Throws std::runtime_error if the library or one of the functions is not there.
   static StashFunctions of_library(const char* path);

@@ -1,0 +1,26 @@
+#include "src/stash/stash_notices.h"
+
+#include "vdnn/size.h"
+
+namespace vdnn::stash {
+
+std::string StashNotices::take(std::uint64_t host_bytes, std::uint64_t budget_bytes, std::size_t capacity) {
+  if (!is_pending()) {
+    return "";
+  }
+  const bool is_host = host_exhausted_.is_pending();
+  Notice& notice = is_host ? host_exhausted_ : budget_exceeded_;
+  std::string text = is_host
+                         ? "the host budget of " + format_size(host_bytes) +
+                               " is exhausted: tensors stay on the device where it has no page-locked memory "
+                               "for them, first one of " +
+                               format_size(notice.bytes())
+                         : "the budget of " + format_size(budget_bytes) + " cannot be kept: a step needs " +
+                               format_size(notice.bytes()) + " with all tensors away that can leave";
+  if (text.size() < capacity) {
+    notice.tell();
+  }
+  return text;
+}
+
+}  // namespace vdnn::stash
