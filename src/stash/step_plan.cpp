@@ -11,23 +11,27 @@ namespace vdnn::stash {
 
 namespace {
 
-std::uint64_t peak_of(const StepRecord& step) {
-  std::uint64_t peak = 0;
-  for (const StepEvent& event : step.events) {
-    peak = std::max(peak, event.in_use_bytes);
+// By event: whether any tensor could be away, windows aside.
+std::vector<bool> may_be_lessened(const StepRecord& step) {
+  std::vector<bool> events(step.events.size(), false);
+  for (const Absence& absence : absences_of(step, 0)) {
+    std::fill(events.begin() + static_cast<std::ptrdiff_t>(absence.begin),
+              events.begin() + static_cast<std::ptrdiff_t>(absence.end), true);
   }
-  return peak;
+  return events;
 }
 
 using Demands = std::vector<std::int64_t>;  // by event: bytes that have to be away, if positive
 
 Demands demands_of(const StepRecord& step, const StepLimits& limits) {
+  const std::vector<bool> may_be_met = may_be_lessened(step);
   Demands demands;
   bool is_reading = false;
-  for (const StepEvent& event : step.events) {
-    is_reading = is_reading || event.kind == StepEvent::Kind::kRead;
-    const std::uint64_t taken = event.in_use_bytes + (is_reading ? limits.ahead_bytes : 0);
-    demands.push_back(static_cast<std::int64_t>(taken) - static_cast<std::int64_t>(limits.budget_bytes));
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    is_reading = is_reading || step.events[i].kind == StepEvent::Kind::kRead;
+    const std::uint64_t taken = step.events[i].in_use_bytes + (is_reading ? limits.ahead_bytes : 0);
+    const auto demand = static_cast<std::int64_t>(taken) - static_cast<std::int64_t>(limits.budget_bytes);
+    demands.push_back(may_be_met[i] ? demand : 0);
   }
   return demands;
 }
@@ -263,7 +267,9 @@ Choice choose(const StepRecord& step, const StepLimits& limits) {
   if (limits.budget_bytes == 0) {
     return choose_all(step, limits);
   }
-  return peak_of(step) <= limits.budget_bytes ? Choice{.limits = limits} : choose_for_budget(step, limits);
+  const Demands without_windows = demands_of(step, {.budget_bytes = limits.budget_bytes});
+  const bool fits = std::ranges::all_of(without_windows, [](std::int64_t demand) { return demand <= 0; });
+  return fits ? Choice{.limits = limits} : choose_for_budget(step, limits);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //
+// (where no tensor can be away, as before the first save of a step, the budget is not the plan's concern),
 // and the plan is the set of tensors with the fewest bytes that satisfies it. Bytes are the cost because each
 // byte is copied twice, whichever tensor it belongs to. Times do not count: they vary from run to run, and a
 // plan that depended on them would, too.

@@ -20,6 +20,8 @@ class CpuMemory {
   // a budget is about, too.
   static std::int64_t take_recent_peak() { return recent_peak_.exchange(bytes()); }
 
+  static void restart_recent_peak() { take_recent_peak(); }
+
   static void add(std::int64_t bytes);
 
  private:

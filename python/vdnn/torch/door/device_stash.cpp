@@ -91,20 +91,28 @@ std::uint64_t DeviceStash::bytes_in_use() const {
 }
 
 DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
+  std::uint32_t answer = 0;
+  Block& block = put(tensor, answer);
+  if ((answer & VDNN_STASH_RELEASED) != 0) {
+    CpuMemory::restart_recent_peak();  // the sources counted at this save, and are away at the next event
+  }
+  return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
+}
+
+Block& DeviceStash::put(const at::Tensor& tensor, std::uint32_t& answer) {
   Trash trash;
   const std::lock_guard lock(mutex_);
   const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
   void* const stream = current_stream();
   vdnn_stash_handle handle = 0;
-  std::uint32_t answer = 0;
   check(functions_.put(stash_, storage->data(), storage->nbytes(), stream,
                        reinterpret_cast<std::uintptr_t>(storage), tensor._version(),
                        signature_of(tensor, storage->nbytes()), bytes_in_use(), &handle, &answer));
   Block& block = blocks_.try_emplace(handle, handle, tensor).first->second;
   ++block.users;
   release_at_put(block, answer, trash);
-  follow(answer, stream, trash);
-  return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
+  answer = follow(answer, stream, trash);
+  return block;
 }
 
 void DeviceStash::log_notice() {
@@ -163,13 +171,14 @@ void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& tras
   }
 }
 
-void DeviceStash::follow(std::uint32_t answer, void* stream, Trash& trash) {
+std::uint32_t DeviceStash::follow(std::uint32_t answer, void* stream, Trash& trash) {
   if ((answer & VDNN_STASH_LEAVING) != 0) {
     answer |= let_leave(stream, trash);
   }
   if ((answer & VDNN_STASH_RELEASED) != 0) {
     release(stream, trash);
   }
+  return answer;
 }
 
 std::uint32_t DeviceStash::let_leave(void* stream, Trash& trash) {

@@ -71,7 +71,9 @@ class DeviceStash {
   // vdnn's pool keeps a block from its next user until the offload stream has read it, so that what leaves is
   // let go of at once. Other memory is held.
   void release_at_put(Block& block, std::uint32_t answer, Trash& trash);
-  void follow(std::uint32_t answer, void* stream, Trash& trash);
+  Block& put(const at::Tensor& tensor, std::uint32_t& answer);
+  // What a put's answer asks for. The answers to all of it.
+  std::uint32_t follow(std::uint32_t answer, void* stream, Trash& trash);
   std::uint32_t let_leave(void* stream, Trash& trash);
   void release(void* stream, Trash& trash);
   void fetch(Block& reading, void* stream);
