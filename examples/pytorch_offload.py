@@ -1,6 +1,6 @@
 """Trains a U-Net in PyTorch inside a memory budget that PyTorch alone exceeds.
 
-    python3 examples/pytorch_offload.py [--budget 160MiB] [--steps 6] [--tier auto]
+    python3 examples/pytorch_offload.py [--budget 64MiB] [--steps 6] [--tier auto]
 
 Each of the two runs is a process of its own: first PyTorch alone, then the same program with two more lines. Both print the
 losses, which are equal to the bit, and the peak of what tensors took. On a machine without a GPU, PyTorch on the CPU is

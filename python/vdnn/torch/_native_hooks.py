@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import threading
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_uint64, c_void_p
 
 import torch
@@ -51,10 +52,14 @@ def open_door() -> ctypes.CDLL:
     binary.vdnn_door_count_cpu.argtypes = [c_int64, c_int]
     binary.vdnn_door_cpu_bytes.restype = c_int64
     binary.vdnn_door_cpu_peak.restype = c_int64
+    binary.vdnn_door_take_recent_cpu_peak.restype = c_int64
     if binary.vdnn_door_open(str(_library.library_path()).encode()) != 0:
         raise DoesNotFit(binary.vdnn_door_last_error().decode(errors="replace"))
     binary.vdnn_door_log_with(_log)
     return binary
+
+
+counts_cpu_memory = threading.Event()  # set once the memory of tensors on the CPU is known
 
 
 def count_cpu_memory(*, poison: bool = False) -> None:
@@ -68,6 +73,7 @@ def count_cpu_memory(*, poison: bool = False) -> None:
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     open_door().vdnn_door_count_cpu(sum(storages.values()), poison)
+    counts_cpu_memory.set()
 
 
 def _pool_in_use() -> Pool | None:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import _library, _pool
+from . import _library, _native_hooks, _pool
 from ._library import BATCH, LIBRARY, NativeStash, OwnedStash, check, make_options
 from ._notices import log_notice
 from ._settings import Settings
@@ -119,9 +119,12 @@ class DeviceStash:
         if on_gpu:
             self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
             self._bytes_in_use = lambda: _pool.bytes_in_use(device.index)
-        else:  # the calling thread is the compute stream, and the stash counts the tensors that it knows
+        else:  # the calling thread is the compute stream
             self._stream = lambda: None
-            self._bytes_in_use = lambda: 0
+            if _native_hooks.counts_cpu_memory.is_set():
+                self._bytes_in_use = _native_hooks.open_door().vdnn_door_take_recent_cpu_peak
+            else:  # the stash counts the tensors that it knows
+                self._bytes_in_use = lambda: 0
 
     def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
         key = (storage._cdata, tensor._version)
@@ -204,6 +207,7 @@ class DeviceStash:
             for handle in self._named(LIBRARY.vdnn_stash_released, stream):
                 if block := self._by_handle.get(handle):
                     block.source = None
+            self._bytes_in_use()  # those sources counted at this save, and are away at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0

@@ -164,3 +164,6 @@ int64_t vdnn_door_cpu_peak() {
 void vdnn_door_reset_cpu_peak() {
   door::CpuMemory::reset_peak();
 }
+int64_t vdnn_door_take_recent_cpu_peak() {
+  return door::CpuMemory::take_recent_peak();
+}

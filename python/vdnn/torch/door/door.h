@@ -49,5 +49,7 @@ void vdnn_door_count_cpu(int64_t already, int poison);
 int64_t vdnn_door_cpu_bytes();
 int64_t vdnn_door_cpu_peak();
 void vdnn_door_reset_cpu_peak();
+// The peak since its last call, which tier "python" gives its stash.
+int64_t vdnn_door_take_recent_cpu_peak();
 }
 #pragma GCC visibility pop
