@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -97,6 +98,7 @@ TEST_P(TensorStashBudgets, FromTheSecondStepOnThePlanDecidesAndStays) {
   Training training({.budget_bytes = budget});
   training.step(network());
   const StashStatistics second = training.step(network());
+  EXPECT_EQ(second.out_bytes, second.planned_out_bytes);
   for (int i = 0; i < 4; ++i) {
     const StashStatistics later = training.step(network());
     EXPECT_EQ(later.out_bytes, second.out_bytes);
@@ -219,6 +221,59 @@ TEST(TensorStash, WithoutHostMemoryTensorsStay) {
     EXPECT_GT(step.out_bytes, 0U);
     EXPECT_LE(step.host_peak_bytes, 20 * kUnit);
   }
+  training.finish();
+}
+
+// --- notices -----------------------------------------------------------------------------------------------
+
+constexpr std::size_t kRoomForANotice = 1000;
+using Text = ::testing::Matcher<std::string>;
+
+TEST(TensorStashNotices, AnExhaustedHostBudgetIsToldOnce) {
+  Training training({.host_bytes = 20 * kUnit});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_GT(training.step(network()).refused, 1U);
+    EXPECT_THAT(
+        training.stash().take_notice(kRoomForANotice),
+        i == 0 ? Text(::testing::HasSubstr("host budget of 5 KiB (5120 bytes) is exhausted")) : Text(""));
+  }
+  training.finish();
+}
+
+// By the plan that knows the bytes in use of later steps, not by the first one.
+TEST(TensorStashNotices, ABudgetThatCannotBeKeptIsToldOnceWithWhatIsNeeded) {
+  Training training({.budget_bytes = 4 * kUnit});
+  for (int i = 0; i < 4; ++i) {
+    training.step(network());
+    const StashStatistics now = training.stash().statistics();
+    EXPECT_GT(now.needed_bytes, 4 * kUnit);
+    EXPECT_THAT(training.stash().take_notice(kRoomForANotice),
+                i == 1 ? Text(::testing::AllOf(
+                             ::testing::HasSubstr("budget of 1 KiB"),
+                             ::testing::HasSubstr("(" + std::to_string(now.needed_bytes) + " bytes)")))
+                       : Text(""));
+  }
+  training.finish();
+}
+
+TEST(TensorStashNotices, NothingIsToldWhereBudgetsAreKept) {
+  Training training({.budget_bytes = 40 * kUnit});
+  for (int i = 0; i < 3; ++i) {
+    training.step(network());
+    EXPECT_EQ(training.stash().take_notice(kRoomForANotice), "");
+  }
+  EXPECT_LE(training.stash().statistics().needed_bytes, 40 * kUnit);
+  training.finish();
+}
+
+TEST(TensorStashNotices, ATextThatHasNoRoomStays) {
+  Training training({.host_bytes = 20 * kUnit});
+  training.step(network());
+  const std::string text = training.stash().take_notice(0);
+  EXPECT_NE(text, "");
+  EXPECT_EQ(training.stash().take_notice(text.size()), text) << "no room for the zero";
+  EXPECT_EQ(training.stash().take_notice(text.size() + 1), text);
+  EXPECT_EQ(training.stash().take_notice(kRoomForANotice), "");
   training.finish();
 }
 
