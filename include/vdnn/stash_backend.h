@@ -80,8 +80,9 @@ std::uint64_t contents_version(const StashIdentity& contents);
 std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed = false);
 
 // The host is the device: a calling thread stands in for each stream of the caller's, and where a stream
-// would wait the calling thread waits. Two threads make the copies. With `delay_seed`, each copy is preceded
-// by a random delay of up to a millisecond.
+// would wait the calling thread waits. Two threads make the copies; the calling thread makes those of up to
+// 16 KiB where no earlier copy is under way, since waking a thread would take it longer. With `delay_seed`,
+// the two threads make all copies, each after a random delay of up to a millisecond.
 std::unique_ptr<StashBackend> make_host_stash_backend(std::optional<std::uint64_t> delay_seed = std::nullopt);
 
 }  // namespace vdnn

@@ -49,12 +49,12 @@ class CopyStream {
     return count;
   }
   void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
-    enqueue([this, to, from, bytes] {
-      delay();
-      const Clock::time_point begin = Clock::now();
-      std::memcpy(pointer_to<void>(to), pointer_to<void>(from), bytes);
-      copy_nanoseconds_ += nanoseconds_since(begin);
-    });
+    if (bytes > kMostBytesOfCaller || delays_ || !copy_at_once(to, from, bytes)) {
+      enqueue([this, to, from, bytes] {
+        delay();
+        make_copy(to, from, bytes);
+      });
+    }
   }
   std::uint64_t given() const {
     const std::lock_guard lock(mutex_);
@@ -64,6 +64,24 @@ class CopyStream {
   std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
 
  private:
+  // Waking the worker takes its caller longer than a copy of so many bytes.
+  static constexpr std::uint64_t kMostBytesOfCaller = std::uint64_t{16} << 10;
+
+  // On the calling thread; false where earlier submissions have not been completed.
+  bool copy_at_once(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (!progress_.reached(given_)) {
+      return false;
+    }
+    make_copy(to, from, bytes);
+    progress_.reach(++given_);
+    return true;
+  }
+  void make_copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+    const Clock::time_point begin = Clock::now();
+    std::memcpy(pointer_to<void>(to), pointer_to<void>(from), bytes);
+    copy_nanoseconds_ += nanoseconds_since(begin);
+  }
   // On the worker alone.
   void delay() {
     constexpr int kMostMicroseconds = 1000;

@@ -474,6 +474,44 @@ TEST(TensorStashCaptures, TensorsStayAndNothingIsFetched) {
   EXPECT_THAT(cuda->findings(), ::testing::IsEmpty());
 }
 
+// --- copies on the host ------------------------------------------------------------------------------------
+
+// A copy back follows its own copy out and comes before what uses its block next, whether the calling thread
+// or one of the stash's made it.
+TEST(TensorStashOnHost, CopiesOfAllSizesKeepTheirOrder) {
+  constexpr std::uint64_t kLarge = std::uint64_t{4} << 20;
+  const std::vector<std::uint64_t> sizes = {100, kLarge, 100, 16384, 16385, kLarge, 200};
+  TensorStash stash(make_host_stash_backend(), {.ahead_bytes = 2 * kLarge, .flight_bytes = 0});
+  for (unsigned step = 0; step < 6; ++step) {
+    std::vector<std::vector<unsigned char>> sources;
+    std::vector<StashHandle> handles;
+    for (const std::uint64_t size : sizes) {
+      const auto value = static_cast<unsigned char>(16 * step + sources.size());
+      sources.emplace_back(size, value);
+      handles.push_back(stash
+                            .put({.source = {.begin = reinterpret_cast<std::uintptr_t>(sources.back().data()),
+                                             .bytes = size},
+                                  .contents = {.storage = sources.size(), .version = step}},
+                                 0)
+                            .handle);
+    }
+    const std::vector<StashHandle> released = stash.released(nullptr, sizes.size());
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      if (std::ranges::count(released, handles[i]) > 0) {
+        std::ranges::fill(sources[i], 0xff);
+        ASSERT_EQ(stash.read(handles[i], nullptr, 0).place, StashPlace::kMissing);
+        stash.fetch(handles[i], reinterpret_cast<std::uintptr_t>(sources[i].data()), nullptr);
+        stash.ready(handles[i], nullptr);
+      }
+      const auto value = static_cast<unsigned char>(16 * step + i);
+      EXPECT_EQ(std::ranges::count(sources[i], value), std::ssize(sources[i]))
+          << "tensor " << i << " of step " << step;
+      stash.drop(handles[i]);
+    }
+  }
+  EXPECT_GE(stash.statistics().in_bytes, 5 * 2 * kLarge);
+}
+
 // --- threads -----------------------------------------------------------------------------------------------
 
 // Each thread is a program of its own, as PyTorch's threads are that train replicas.
