@@ -119,11 +119,12 @@ class HostStashBackend final : public StashBackend {
 
   bool is_capturing(StreamHandle) override { return false; }
   EventHandle record(StreamHandle stream) override {
-    CopyStream* const own = own_stream(stream);
-    return new HostEvent{.stream = own, .count = own == nullptr ? 0 : own->given()};
+    const std::uintptr_t which = stream == &offload_ ? kOffload : stream == &prefetch_ ? kPrefetch : kCaller;
+    const std::uint64_t count = which == kCaller ? 0 : stream_of(which)->given();
+    return reinterpret_cast<EventHandle>((count << kStreamBits) | which);
   }
   void wait(StreamHandle stream, EventHandle event) override {
-    const HostEvent& awaited = *static_cast<HostEvent*>(event);
+    const HostEvent awaited = named(event);
     if (awaited.stream == nullptr || awaited.stream->progress().reached(awaited.count)) {
       return;
     }
@@ -134,12 +135,12 @@ class HostStashBackend final : public StashBackend {
     }
   }
   void synchronize(EventHandle event) override {
-    const HostEvent& awaited = *static_cast<HostEvent*>(event);
+    const HostEvent awaited = named(event);
     if (awaited.stream != nullptr) {
       wait_here(awaited);
     }
   }
-  void release(EventHandle event) noexcept override { delete static_cast<HostEvent*>(event); }
+  void release(EventHandle) noexcept override {}
   void synchronize_copies() override {
     for (CopyStream* const stream : {&offload_, &prefetch_}) {
       stream->progress().wait_for(stream->given());
@@ -165,6 +166,21 @@ class HostStashBackend final : public StashBackend {
   }
 
  private:
+  // An event's handle is its count and its stream: a put or a read makes several events and takes no memory
+  // for them.
+  static constexpr unsigned kStreamBits = 2;
+  static constexpr std::uintptr_t kCaller = 0;
+  static constexpr std::uintptr_t kOffload = 1;
+  static constexpr std::uintptr_t kPrefetch = 2;
+
+  CopyStream* stream_of(std::uintptr_t which) {
+    return which == kCaller ? nullptr : which == kOffload ? &offload_ : &prefetch_;
+  }
+  HostEvent named(EventHandle event) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(event);
+    return {.stream = stream_of(bits & ((std::uintptr_t{1} << kStreamBits) - 1)),
+            .count = bits >> kStreamBits};
+  }
   CopyStream* own_stream(StreamHandle stream) {
     for (CopyStream* const own : {&offload_, &prefetch_}) {
       if (stream == own) {
