@@ -92,6 +92,19 @@ function(vdnn_export name)
   endif()
 endfunction()
 
+# Installs vdnn_NAME_shared with a file for pkg-config, which finds library and headers wherever the prefix is moved to.
+function(vdnn_install_shared target description)
+  if(NOT VDNN_INSTALL)
+    return()
+  endif()
+  get_target_property(package ${target} OUTPUT_NAME)
+  get_target_property(soversion ${target} SOVERSION)
+  file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/vdnn_shared.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc @ONLY)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+
 # vdnn::vdnn, what everybody links: all rooms that have been defined.
 function(vdnn_all_rooms)
   get_property(rooms GLOBAL PROPERTY VDNN_ROOMS)
