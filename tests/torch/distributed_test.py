@@ -1,12 +1,12 @@
 """DDP and FSDP2 on two processes over gloo: gradients as without vdnn.torch."""
 
 import os
-import socket
 import unittest
 
 import torch
 import torch.distributed
 import torch.multiprocessing
+from ports import free_port
 
 # The first version whose fully_shard() works on the CPU.
 FIRST_WITH_FSDP2 = (2, 6)
@@ -56,12 +56,6 @@ def work(rank, port, kind, answers):
         left = sum(figures["left"] for figures in vdnn.torch.report(quiet=True).devices.values())
         answers.put((rank, tier, equal, left > 0))
     torch.distributed.destroy_process_group()
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class Distributed(unittest.TestCase):
