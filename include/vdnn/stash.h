@@ -159,7 +159,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t host_bytes;          // page-locked now, in use or kept for reuse
   uint64_t host_peak_bytes;
   uint64_t device_peak_bytes;         // of what put and read were told is in use
-  uint64_t planned_peak_bytes;        // of a step by the plan for the kind that was met last; 0: none
+  uint64_t planned_peak_bytes;        // of a step by the plan for the kind that was met last; 0: none;
+                                      // more than the budget if that cannot be kept
   uint64_t page_locks;                // blocks of page-locked memory that were made
   uint64_t page_locks_when_repeated;  // of these, in steps that repeated a learned one
   uint64_t steps;                     // ended
@@ -168,9 +169,7 @@ typedef struct vdnn_stash_statistics {
   uint64_t plans;                     // made; of a static network one for each kind of step
   uint64_t copy_nanoseconds;          // that copies took, where they are measured, else 0
   uint64_t wait_nanoseconds;          // that streams of the caller's waited for copies, likewise
-  // Of the plan of the step that was met last; 0 before the first step has ended.
-  uint64_t planned_out_bytes;  // that leave in each such step; fewer only where host memory is exhausted
-  uint64_t needed_bytes;       // that are in use at its peak; more than the budget if that cannot be kept
+  uint64_t planned_out_bytes;         // that leave by that plan; fewer do only where host memory is exhausted
 } vdnn_stash_statistics;
 
 // All that `version` has is 0 but for the version.

@@ -125,7 +125,6 @@ struct StashStatistics {
   std::uint64_t copy_nanoseconds = 0;
   std::uint64_t wait_nanoseconds = 0;
   std::uint64_t planned_out_bytes = 0;
-  std::uint64_t needed_bytes = 0;
 };
 
 // Thread-safe. A call that throws has changed no handle, but for drop(). Throws InvalidArgument for a handle

@@ -129,8 +129,7 @@ vdnn_stash_statistics to_c(const StashStatistics& statistics) {
           .plans = statistics.plans,
           .copy_nanoseconds = statistics.copy_nanoseconds,
           .wait_nanoseconds = statistics.wait_nanoseconds,
-          .planned_out_bytes = statistics.planned_out_bytes,
-          .needed_bytes = statistics.needed_bytes};
+          .planned_out_bytes = statistics.planned_out_bytes};
 }
 
 // `ask` is told the capacity once results can be written.

@@ -816,6 +816,7 @@ StashStatistics TensorStash::Impl::statistics() const {
   result.device_peak_bytes = peak_bytes_;
   if (const KnownStep* const latest = known_.latest()) {
     result.planned_peak_bytes = latest->plan.peak_bytes;
+    result.planned_out_bytes = latest->plan.leaving_bytes;
   }
   result.live_handles = entries_.size();
   result.host_bytes = host_.bytes();
@@ -823,10 +824,6 @@ StashStatistics TensorStash::Impl::statistics() const {
   result.page_locks = host_.page_locks();
   result.copy_nanoseconds = times.copy_nanoseconds;
   result.wait_nanoseconds = times.wait_nanoseconds;
-  if (const KnownStep* const latest = known_.latest()) {
-    result.planned_out_bytes = latest->plan.leaving_bytes;
-    result.needed_bytes = latest->plan.peak_bytes;
-  }
   return result;
 }
 

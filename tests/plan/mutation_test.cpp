@@ -50,7 +50,7 @@ TEST(Mutation, AllChoicesAreEveryCombinationOnce) {
 }
 
 TEST(Mutation, TheCheckerFindsAllThatChangeMeaning) {
-  const std::uint64_t work = extent({.usual = 400, .under_sanitizers = 100, .in_long_run = 1200});
+  const std::uint64_t work = extent({.usual = 400, .under_sanitizers = 200, .in_long_run = 1200});
   Tallies total{};
   for (const Subject& subject : all_subjects()) {
     add(total, run_campaign(subject, {.work = work}));

@@ -246,11 +246,11 @@ TEST(TensorStashNotices, ABudgetThatCannotBeKeptIsToldOnceWithWhatIsNeeded) {
   for (int i = 0; i < 4; ++i) {
     training.step(network());
     const StashStatistics now = training.stash().statistics();
-    EXPECT_GT(now.needed_bytes, 4 * kUnit);
+    EXPECT_GT(now.planned_peak_bytes, 4 * kUnit);
     EXPECT_THAT(training.stash().take_notice(kRoomForANotice),
                 i == 1 ? Text(::testing::AllOf(
                              ::testing::HasSubstr("budget of 1 KiB"),
-                             ::testing::HasSubstr("(" + std::to_string(now.needed_bytes) + " bytes)")))
+                             ::testing::HasSubstr("(" + std::to_string(now.planned_peak_bytes) + " bytes)")))
                        : Text(""));
   }
   training.finish();
@@ -262,7 +262,7 @@ TEST(TensorStashNotices, NothingIsToldWhereBudgetsAreKept) {
     training.step(network());
     EXPECT_EQ(training.stash().take_notice(kRoomForANotice), "");
   }
-  EXPECT_LE(training.stash().statistics().needed_bytes, 40 * kUnit);
+  EXPECT_LE(training.stash().statistics().planned_peak_bytes, 40 * kUnit);
   training.finish();
 }
 

@@ -120,7 +120,7 @@ class Steady(unittest.TestCase):
                 budget = int(part * self.alone.peaks[-1])
                 run = Run(tier, budget=budget)
                 self.check_steady(run, first=2)
-                self.assertLessEqual(run.figures[-1]["needed_bytes"], budget)
+                self.assertLessEqual(run.figures[-1]["planned_peak_bytes"], budget)
                 self.assertLessEqual(max(run.peaks[2:]), budget)
 
     def test_peak_of_unet(self):
@@ -136,7 +136,7 @@ class Steady(unittest.TestCase):
                     run = Run(tier, budget="8MiB")
                 self.assertEqual(len(log.output), 1, log.output)
                 self.assertRegex(log.output[0], r"the budget of 8 MiB .* cannot be kept: a step needs \d+\.\d+ MiB")
-                self.assertGreater(run.figures[-1]["needed_bytes"], 8 << 20)
+                self.assertGreater(run.figures[-1]["planned_peak_bytes"], 8 << 20)
                 self.assertGreater(run.figures[-1]["out_bytes"], 0)
 
     def test_what_fits_moves_nothing(self):

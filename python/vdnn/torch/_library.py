@@ -39,7 +39,7 @@ class Options(ctypes.Structure):
 STATISTICS = (
     "puts shared left refused fetched_ahead fetched_late late_when_repeated out_bytes in_bytes live_handles host_bytes "
     "host_peak_bytes device_peak_bytes planned_peak_bytes page_locks page_locks_when_repeated steps repeated_steps "
-    "diverged_steps plans copy_nanoseconds wait_nanoseconds planned_out_bytes needed_bytes"
+    "diverged_steps plans copy_nanoseconds wait_nanoseconds planned_out_bytes"
 ).split()
 
 

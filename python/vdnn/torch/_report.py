@@ -44,7 +44,7 @@ def _lines_of(tier: str, device: str, figures: dict[str, int]) -> str:
     if figures["steps"]:
         lines.append(
             f"  plan: {format_size(figures['planned_out_bytes'])} leave in each step, which needs "
-            f"{format_size(figures['needed_bytes'])} then"
+            f"{format_size(figures['planned_peak_bytes'])} then"
         )
     if figures["refused"]:
         lines.append(f"  {figures['refused']} tensors stayed since the host budget was exhausted")
