@@ -7,6 +7,9 @@ version, one handle of the stash for it, and one `Saved` for each tensor that au
 Identity is a weak reference to the storage: while a block holds one, PyTorch gives the address of the StorageImpl to no
 other storage, so that (address, version) names the contents for as long as the handle lives.
 
+A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers
+stay, which operations update without counting a version (door/device_stash.h has the reasons).
+
 Hooks in Python switch off PyTorch's check that a saved tensor has not been changed in place. These hooks check by
 themselves: `detach()` shares the version counter of its tensor, and goes on sharing it after `.data` has been replaced by an
 empty tensor, which lets the storage go.
@@ -15,6 +18,8 @@ empty tensor, which lets the storage go.
 from __future__ import annotations
 
 import collections
+import heapq
+import itertools
 import threading
 from ctypes import byref, c_uint32, c_uint64
 from typing import Any
@@ -29,6 +34,7 @@ from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _SIGNATURE_MASK = (1 << 63) - 1
+_PARTS_OF_AGE = 4  # a deferred block is looked at whenever its age has grown by one of them
 
 
 def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
@@ -44,20 +50,27 @@ def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: in
 class Block:
     """A storage at one version, and where its contents are: `source` until it is released, then `target` when it is back."""
 
-    __slots__ = ("handle", "key", "weak", "source", "target", "target_stream", "bytes", "counter", "version", "users",
-                 "__weakref__")  # fmt: skip
+    __slots__ = (
+        "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
+        "users", "puts", "saved_at", "is_deferred", "__weakref__",
+    )  # fmt: skip
 
-    def __init__(self, handle: int, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
-        self.handle = handle
+    def __init__(self, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor, stream: int | None) -> None:
+        self.handle = 0  # it has not been put
         self.key = key
         self.weak = StorageWeakRef(storage)
         self.source: torch.UntypedStorage | None = storage
         self.target: torch.UntypedStorage | None = None
         self.target_stream: int | None = None  # on which it was allocated
         self.bytes = storage.nbytes()
+        self.signature = hash((tensor.shape, tensor.dtype, self.bytes)) & _SIGNATURE_MASK
+        self.stream = stream  # what it was given so far produces the tensor
         self.counter = _version_counter_of(tensor)
         self.version = key[1]
-        self.users = 0
+        self.users = 0  # saves that were not dropped
+        self.puts = 0  # of these, that the stash knows: all of them or none
+        self.saved_at = 0  # of a deferred one: how many saves there were
+        self.is_deferred = False
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
@@ -113,6 +126,10 @@ class DeviceStash:
         self._lock = threading.Lock()
         self._blocks: dict[tuple[int, int], Block] = {}
         self._by_handle: dict[int, Block] = {}
+        self._saves = 0
+        # By when it is looked at next, in saves; the ranks tell equals apart. Blocks that were dropped are in it until then.
+        self._deferred: list[tuple[int, int, Block]] = []
+        self._ranks = itertools.count()
         self._dropped: collections.deque[Block] = collections.deque()
         self._handle, self._answer, self._count = c_uint64(), c_uint32(), c_uint32()
         self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
@@ -128,21 +145,20 @@ class DeviceStash:
 
     def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
         key = (storage._cdata, tensor._version)
-        signature = hash((tensor.shape, tensor.dtype, storage.nbytes())) & _SIGNATURE_MASK
         with self._lock:
             stream = self._stream()
-            check(LIBRARY.vdnn_stash_put(
-                self._pointer, storage.data_ptr(), storage.nbytes(), stream, *key, signature, self._bytes_in_use(),
-                byref(self._handle), byref(self._answer)))  # fmt: skip
-            answer = self._answer.value
-            if answer & _library.VERDICT == _library.SHARED:
-                block = self._by_handle[self._handle.value]
-            else:
-                block = Block(self._handle.value, key, storage, tensor)
-                self._by_handle[block.handle] = block
+            self._saves += 1
+            answer = self._put_what_nobody_holds()
+            block = self._blocks.get(key)
+            if block is None:
+                block = self._blocks[key] = Block(key, storage, tensor, stream)
             block.users += 1
             saved = Saved(self, block, tensor)
-            self._release_at_put(block, answer)
+            if block.puts or tensor.requires_grad:
+                answer |= self._put(block, storage)
+            elif not block.is_deferred:
+                block.saved_at = self._saves
+                self._defer(block)
             self._follow(answer, stream)
         self._drain()
         if answer & _library.NOTICE and (notice := self.native.take_notice()):
@@ -164,7 +180,41 @@ class DeviceStash:
         self._dropped.append(block)
         self._drain()
 
+    def _put(self, block: Block, storage: torch.UntypedStorage) -> int:
+        """Tells the stash of each save that it does not know. What vdnn_stash_put() answers."""
+        answers = 0
+        while block.puts < block.users:
+            check(LIBRARY.vdnn_stash_put(
+                self._pointer, storage.data_ptr(), block.bytes, block.stream, *block.key, block.signature,
+                self._bytes_in_use(), byref(self._handle), byref(self._answer)))  # fmt: skip
+            block.handle = self._handle.value
+            block.puts += 1
+            self._release_at_put(block, self._answer.value)
+            answers |= self._answer.value
+        block.is_deferred = False
+        self._by_handle[block.handle] = block
+        return answers
+
+    def _put_what_nobody_holds(self) -> int:
+        answers = 0
+        while self._deferred and self._deferred[0][0] <= self._saves:
+            block = heapq.heappop(self._deferred)[2]
+            if not block.is_deferred or not block.users:
+                continue  # it was put or dropped since
+            if block.held_by_others() is not None:
+                self._defer(block)
+            elif block.is_unchanged():
+                answers |= self._put(block, block.source)
+        return answers
+
+    def _defer(self, block: Block) -> None:
+        block.is_deferred = True
+        look_at = self._saves + 1 + (self._saves - block.saved_at) // _PARTS_OF_AGE
+        heapq.heappush(self._deferred, (look_at, next(self._ranks), block))
+
     def _read(self, block: Block) -> torch.UntypedStorage:
+        if not block.puts:
+            return block.source
         stream = self._stream()
         held = block.held_by_others()
         check(LIBRARY.vdnn_stash_read(
@@ -246,11 +296,13 @@ class DeviceStash:
                 self._lock.release()
 
     def _end_put(self, block: Block) -> None:
+        if block.puts == block.users:
+            LIBRARY.vdnn_stash_drop(self._pointer, block.handle)
+            block.puts -= 1
         block.users -= 1
         if block.users == 0:
-            del self._by_handle[block.handle]
-        LIBRARY.vdnn_stash_drop(self._pointer, block.handle)
-        if block.users == 0:
+            self._by_handle.pop(block.handle, None)
+            del self._blocks[block.key]
             block.source = block.target = None
 
 

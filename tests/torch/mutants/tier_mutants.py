@@ -25,9 +25,9 @@ MUTANTS = (
     TierMutant("ReaderIsNotMadeReady", "python", PYTHON_HOOKS,
                "check(LIBRARY.vdnn_stash_ready(self._pointer, block.handle, stream))", "pass"),
     TierMutant("SourceIsReleasedAtPut", "python", PYTHON_HOOKS,
-               "            block.users += 1\n",
-               "            block.users += 1\n"
-               "            if answer & _library.VERDICT == _library.LEAVES:\n                block.source = None\n"),
+               "            block.puts += 1\n",
+               "            block.puts += 1\n"
+               "            if self._answer.value & _library.VERDICT == _library.LEAVES:\n                block.source = None\n"),
     TierMutant("PoolIsNotToldOfTheOffloadStream", "python", "_pool.py",
                "    _library.vdnn_torch_record_stream(address, stream)\n", ""),
     TierMutant("TargetIsReusedBeforeItsReader", "python", PYTHON_HOOKS,
@@ -38,9 +38,9 @@ MUTANTS = (
     TierMutant("ReaderIsNotMadeReady", "native", DEVICE_STASH,
                "    check(functions_.ready(stash_, block.handle, stream));\n", ""),
     TierMutant("SourceIsReleasedAtPut", "native", DEVICE_STASH,
-               "  ++block.users;\n",
-               "  ++block.users;\n"
-               "  if ((answer & VDNN_STASH_VERDICT) == VDNN_STASH_LEAVES) {\n    trash.push_back(std::move(block.source));\n  }\n"),
+               "    release_at_put(block, answer, trash);\n    answers |=",
+               "    if ((answer & VDNN_STASH_VERDICT) == VDNN_STASH_LEAVES) {\n      trash.push_back(std::move(block.source));\n    }\n"
+               "    answers |="),
     TierMutant("PoolIsNotToldOfTheOffloadStream", "native", DEVICE_STASH,
                "    pool_.record_stream(memory, offload_stream_);\n", ""),
     TierMutant("TargetIsReusedBeforeItsReader", "native", DEVICE_STASH,

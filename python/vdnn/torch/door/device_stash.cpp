@@ -32,12 +32,13 @@ std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
 
 }  // namespace
 
-Block::Block(vdnn_stash_handle handle_, const at::Tensor& tensor)
-    : handle(handle_),
-      weak(tensor.storage().getWeakStorageImpl()),
+Block::Block(const at::Tensor& tensor, void* stream_)
+    : weak(tensor.storage().getWeakStorageImpl()),
       source(weak.lock()),
       allocator(source->allocator()),
       bytes(source->nbytes()),
+      signature(signature_of(tensor, bytes)),
+      stream(stream_),
       counter(torch::autograd::impl::version_counter(tensor)),
       version(static_cast<std::uint32_t>(tensor._version())) {
   if (allocator == nullptr) {  // memory from elsewhere, for example NumPy's
@@ -92,26 +93,30 @@ std::uint64_t DeviceStash::bytes_in_use() const {
 
 DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   std::uint32_t answer = 0;
-  Block& block = put(tensor, answer);
+  Block& block = add(tensor, answer);
   if ((answer & VDNN_STASH_RELEASED) != 0) {
     CpuMemory::restart_recent_peak();  // the sources counted at this save, and are away at the next event
   }
   return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
 }
 
-Block& DeviceStash::put(const at::Tensor& tensor, std::uint32_t& answer) {
+Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   Trash trash;
   const std::lock_guard lock(mutex_);
-  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
   void* const stream = current_stream();
-  vdnn_stash_handle handle = 0;
-  check(functions_.put(stash_, storage->data(), storage->nbytes(), stream,
-                       reinterpret_cast<std::uintptr_t>(storage), tensor._version(),
-                       signature_of(tensor, storage->nbytes()), bytes_in_use(), &handle, &answer));
-  Block& block = blocks_.try_emplace(handle, handle, tensor).first->second;
+  ++saves_;
+  answer = put_what_nobody_holds(trash);
+  const BlockIdentity identity{.storage = tensor.storage().unsafeGetStorageImpl(),
+                               .version = static_cast<std::uint32_t>(tensor._version())};
+  Block& block = blocks_.try_emplace(identity, tensor, stream).first->second;
   ++block.users;
-  release_at_put(block, answer, trash);
-  answer = follow(answer, stream, trash);
+  try {
+    answer |= enter(block, tensor, trash);
+    answer = follow(answer, stream, trash);
+  } catch (...) {
+    end_use(block, trash);
+    throw;
+  }
   return block;
 }
 
@@ -125,9 +130,69 @@ void DeviceStash::log_notice() {
   }
 }
 
+std::uint32_t DeviceStash::enter(Block& block, const at::Tensor& tensor, Trash& trash) {
+  if (block.puts > 0 || tensor.requires_grad()) {
+    stop_deferring(block);
+    return put(block, *tensor.storage().unsafeGetStorageImpl(), trash);
+  }
+  if (block.look_at == 0) {
+    block.saved_at = saves_;
+    defer(block);
+  }
+  return 0;
+}
+
+// Once for each save that the stash was not told of.
+std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Trash& trash) {
+  std::uint32_t answers = 0;
+  while (block.puts < block.users) {
+    std::uint32_t answer = 0;
+    check(functions_.put(stash_, storage.data(), block.bytes, block.stream,
+                         reinterpret_cast<std::uintptr_t>(&storage), block.version, block.signature,
+                         bytes_in_use(), &block.handle, &answer));
+    if (++block.puts == 1) {
+      by_handle_[block.handle] = &block;
+    }
+    release_at_put(block, answer, trash);
+    answers |= answer;
+  }
+  return answers;
+}
+
+std::uint32_t DeviceStash::put_what_nobody_holds(Trash& trash) {
+  std::uint32_t answers = 0;
+  while (!deferred_.empty() && deferred_.begin()->first <= saves_) {
+    Block& block = *deferred_.begin()->second;
+    stop_deferring(block);
+    if (block.source.use_count() > 1) {
+      defer(block);
+    } else if (block.is_unchanged()) {
+      answers |= put(block, *block.source, trash);
+    }
+  }
+  return answers;
+}
+
+void DeviceStash::defer(Block& block) {
+  constexpr std::uint64_t kPartsOfAge = 4;
+  block.look_at = saves_ + 1 + (saves_ - block.saved_at) / kPartsOfAge;
+  deferred_.emplace(block.look_at, &block);
+}
+
+void DeviceStash::stop_deferring(Block& block) {
+  if (block.look_at != 0) {
+    const auto [first, last] = deferred_.equal_range(std::exchange(block.look_at, 0));
+    deferred_.erase(
+        std::find_if(first, last, [&block](const auto& entry) { return entry.second == &block; }));
+  }
+}
+
 c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
   Trash trash;
   const std::lock_guard lock(mutex_);
+  if (block.puts == 0) {
+    return block.source;
+  }
   void* const stream = current_stream();
   c10::intrusive_ptr<c10::StorageImpl> held = block.held_by_others();
   std::uint32_t answer = 0;
@@ -151,11 +216,20 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
 void DeviceStash::drop(Block& block) {
   Trash trash;
   const std::lock_guard lock(mutex_);
-  functions_.drop(stash_, block.handle);  // the handle is gone whatever the status is
+  end_use(block, trash);
+}
+
+void DeviceStash::end_use(Block& block, Trash& trash) {
+  if (block.puts == block.users) {
+    functions_.drop(stash_, block.handle);  // the handle is gone whatever the status is
+    --block.puts;
+  }
   if (--block.users == 0) {
+    stop_deferring(block);
+    by_handle_.erase(block.handle);
     trash.push_back(std::move(block.source));
     trash.push_back(std::move(block.target));
-    blocks_.erase(block.handle);
+    blocks_.erase({.storage = block.weak._unsafe_get_target(), .version = block.version});
   }
 }
 
@@ -188,7 +262,7 @@ std::uint32_t DeviceStash::let_leave(void* stream, Trash& trash) {
   while (count == kBatch) {
     check(functions_.leaving(stash_, handles.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
-      Block& block = blocks_.at(handles[i]);
+      Block& block = *by_handle_.at(handles[i]);
       trash.push_back(block.held_by_others());
       if (trash.back() || !block.is_unchanged()) {
         check(functions_.stay(stash_, block.handle));
@@ -209,8 +283,8 @@ void DeviceStash::release(void* stream, Trash& trash) {
   while (count == kBatch) {
     check(functions_.released(stash_, stream, handles.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (const auto found = blocks_.find(handles[i]); found != blocks_.end()) {
-        trash.push_back(std::move(found->second.source));
+      if (const auto found = by_handle_.find(handles[i]); found != by_handle_.end()) {
+        trash.push_back(std::move(found->second->source));
       }
     }
   }
@@ -223,7 +297,7 @@ void DeviceStash::fetch(Block& reading, void* stream) {
   while (count == kBatch) {
     check(functions_.fetches(stash_, reading.handle, handles.data(), sizes.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
-      Block& block = blocks_.at(handles[i]);
+      Block& block = *by_handle_.at(handles[i]);
       block.target = block.new_storage(block.bytes);
       block.target_stream = stream;
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));

@@ -5,6 +5,15 @@
 // storage: while a block holds it, PyTorch gives the address of the StorageImpl to no other storage, so that
 // (address, version) names the contents for as long as the handle lives.
 //
+// Autograd saves buffers, frozen parameters, inputs and masks alike: tensors without a history. Some of them
+// an operation goes on updating without counting a version, as batch normalisation does with its running
+// statistics, so that a copy would race with it. Who holds such a tensor tells them apart: a module holds its
+// buffers, while a mask has no holder but the graph once its operation has returned. Therefore a tensor
+// without a history is *deferred*: it is put at a later save, once nobody else holds its storage, or never.
+// That holds for buffers that are replaced, moved to another device or held by TorchScript, and no module is
+// looked at. A deferred tensor is looked at again whenever its age has grown by a quarter, so that looking
+// costs each of them a logarithm of the step's saves.
+//
 // A storage may belong to Python, whose lock its destructor takes, and a thread that has Python's lock may
 // wait for the lock here. Therefore no storage is let go of while the lock is held: see `Trash`.
 
@@ -12,6 +21,8 @@
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +32,20 @@
 
 namespace vdnn::door {
 
+struct BlockIdentity {
+  const c10::StorageImpl* storage;
+  std::uint32_t version;
+  friend bool operator==(const BlockIdentity&, const BlockIdentity&) = default;
+};
+struct HashOfBlockIdentity {
+  std::size_t operator()(const BlockIdentity& identity) const {
+    return std::hash<const void*>()(identity.storage) ^ identity.version;
+  }
+};
+
 struct Block {
-  Block(vdnn_stash_handle handle, const at::Tensor& tensor);
+  // `stream`: what it was given so far produces the tensor.
+  Block(const at::Tensor& tensor, void* stream);
 
   bool is_unchanged() const { return counter.current_version() == version; }
   // The source, if somebody besides this block holds it; else null.
@@ -30,16 +53,21 @@ struct Block {
   // Of the same device and allocator.
   c10::intrusive_ptr<c10::StorageImpl> new_storage(std::uint64_t size_bytes) const;
 
-  vdnn_stash_handle handle;
+  vdnn_stash_handle handle = 0;  // 0: it has not been put
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
   c10::intrusive_ptr<c10::StorageImpl> source;  // until it is released
   c10::intrusive_ptr<c10::StorageImpl> target;  // while its contents are back
   void* target_stream = nullptr;                // on which it was allocated
   c10::Allocator* allocator;
   std::uint64_t bytes;
+  std::uint64_t signature;
+  void* stream;
   c10::VariableVersion counter;  // holds no storage
   std::uint32_t version;
-  std::uint64_t users = 0;
+  std::uint64_t users = 0;     // saves that were not dropped
+  std::uint64_t puts = 0;      // of these, that the stash knows: all of them or none
+  std::uint64_t saved_at = 0;  // how many saves there were
+  std::uint64_t look_at = 0;   // when it is looked at next, in saves; 0: it is not deferred
 };
 
 class DeviceStash {
@@ -68,10 +96,17 @@ class DeviceStash {
   void check(vdnn_status status) const;
   void* current_stream() const;
   std::uint64_t bytes_in_use() const;
+  Block& add(const at::Tensor& tensor, std::uint32_t& answer);
+  // Those that put something answer as vdnn_stash_put() does.
+  std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
+  std::uint32_t put(Block& block, const c10::StorageImpl& storage, Trash& trash);
+  std::uint32_t put_what_nobody_holds(Trash& trash);
+  void defer(Block& block);
+  void stop_deferring(Block& block);
+  void end_use(Block& block, Trash& trash);
   // vdnn's pool keeps a block from its next user until the offload stream has read it, so that what leaves is
   // let go of at once. Other memory is held.
   void release_at_put(Block& block, std::uint32_t answer, Trash& trash);
-  Block& put(const at::Tensor& tensor, std::uint32_t& answer);
   // What a put's answer asks for. The answers to all of it.
   std::uint32_t follow(std::uint32_t answer, void* stream, Trash& trash);
   std::uint32_t let_leave(void* stream, Trash& trash);
@@ -84,8 +119,11 @@ class DeviceStash {
   bool tells_bytes_ = false;
   void* offload_stream_ = nullptr;  // if sources are released at put
   vdnn_stash* stash_ = nullptr;
-  std::mutex mutex_;
-  std::unordered_map<vdnn_stash_handle, Block> blocks_;
+  std::mutex mutex_;  // guards what follows
+  std::uint64_t saves_ = 0;
+  std::unordered_map<BlockIdentity, Block, HashOfBlockIdentity> blocks_;
+  std::unordered_map<vdnn_stash_handle, Block*> by_handle_;
+  std::multimap<std::uint64_t, Block*> deferred_;  // by `look_at`
 };
 
 }  // namespace vdnn::door
