@@ -7,7 +7,9 @@ with a mistake is reported by the operators' names.
 import argparse
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,7 +98,7 @@ class LostWaitTest(FakeGpuTest):
     def test_lost_waits_are_reported_by_name(self):
         findings = []
         for wait in range(2, 8):
-            rows = run("unet3d", "--offload=python", seeds=1, environment={"VDNN_STAND_IN_LOSE_WAIT": str(wait)})
+            rows = run("unet3d", "--offload=python", "--min-size=4096", seeds=1, environment={"VDNN_STAND_IN_LOSE_WAIT": str(wait)})
             findings.append(" ".join(line for row in rows for line in row["findings"]))
         self.assertGreaterEqual(sum(map(bool, findings)), 3, findings)
         for pattern in (r"'a copy' reads what 'aten::\w+' writes", r"'aten::\w+' writes what 'a copy' reads"):
@@ -128,6 +130,34 @@ class TierTest(FakeGpuTest):
 
     def test_native(self):
         self.expect_clean_tier("native")
+
+
+class BuffersTest(FakeGpuTest):
+    """Batch normalisation updates its statistics after autograd has saved them: a copy of them would race."""
+
+    # Of each tier: the condition under which a tensor is put with its save.
+    CONDITIONS = {
+        "python": ("_python_hooks.py", "if block.puts or tensor.requires_grad:", "if True:"),
+        "native": ("door/device_stash.cpp", "if (block.puts > 0 || tensor.requires_grad())", "if (true)"),
+    }
+
+    def test_they_stay(self):
+        for tier in self.CONDITIONS:
+            self.expect_clean("resnet18", f"--offload={tier}", "--min-size=1")
+
+    def test_without_deferring_they_race(self):
+        for tier, (source, condition, always) in self.CONDITIONS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copytree(fake_gpu.ROOT / "include", pathlib.Path(folder, "include"))
+                package = pathlib.Path(folder, "python")
+                shutil.copytree(fake_gpu.ROOT / "python", package)
+                file = package / "vdnn/torch" / source
+                text = file.read_text()
+                self.assertEqual(text.count(condition), 1, source)
+                file.write_text(text.replace(condition, always))
+                self.expect_found(
+                    "resnet18", r"'aten::\w*batch_norm\w*' writes what 'a copy' reads|'a copy' reads what 'aten::\w*batch_norm",
+                    f"--offload={tier}", "--min-size=1", python_path=package)  # fmt: skip
 
 
 class DoorCheckTest(unittest.TestCase):

@@ -33,7 +33,7 @@ def options():
                         help="by hooks.py, or by a tier of vdnn.torch")
     parser.add_argument("--mistake", help="of hooks.MISTAKES")
     parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all that is eligible leaves")
-    parser.add_argument("--min-size", type=int, default=4096, help="of vdnn.torch; smaller tensors stay")
+    parser.add_argument("--min-size", type=int, default=1, help="of vdnn.torch; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--streams", type=int, default=0,
                         help="networks in turns, each on a stream of its own; 0: one on the default stream")
