@@ -1,6 +1,6 @@
 #pragma once
-// What a stash has to tell its user once, whatever number of tensors it concerns. The text is made when it is
-// asked for, so that noting takes no memory.
+// Notices for the user of a stash. Each is given once, whatever number of tensors it concerns. The text is
+// made when it is asked for, so that noting takes no memory.
 
 #include <cstdint>
 #include <string>

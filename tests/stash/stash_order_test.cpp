@@ -165,7 +165,7 @@ std::uint64_t found_in(JudgeKind kind, const Trial& of, std::uint64_t tried) {
 
 TEST_P(StashMutation, IsFound) {
   const auto& [kind, dropped] = GetParam();
-  const Wrap wrap = [&](std::unique_ptr<StashBackend> target) {
+  const Wrap wrap = [&dropped = dropped](std::unique_ptr<StashBackend> target) {
     return std::make_unique<WithoutWait>(std::move(target), dropped);
   };
   const std::uint64_t tried = seeds() / 10;

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/environment.h"
 #include "tests/stash/stash_mutants.h"
 #include "vdnn/error.h"
 #include "vdnn/stash.h"
@@ -32,7 +32,7 @@ constexpr std::array kOthers{kIdentityByAddress, kVersionIgnored, kDecidesByPoll
 // A tensor is being put, so that the stash asks whether it may leave.
 thread_local bool is_putting = false;
 
-// What is put while a copy is found to be under way stays.
+// A tensor stays if a copy happens to be under way when it is put.
 class DecidesByPolling final : public ForwardingStashBackend {
  public:
   using ForwardingStashBackend::ForwardingStashBackend;
@@ -59,8 +59,7 @@ const testing::DroppedWait* dropped_wait(std::string_view mutant) {
 }
 
 std::string checked_mutant() {
-  const char* const name = std::getenv("VDNN_STASH_MUTANT");
-  const std::string mutant = name == nullptr ? "" : name;
+  const std::string mutant = environment("VDNN_STASH_MUTANT").value_or("");
   if (!mutant.empty() && dropped_wait(mutant) == nullptr &&
       std::ranges::find(kOthers, mutant) == kOthers.end()) {
     throw InvalidArgument("there is no mutant " + mutant);

@@ -107,7 +107,7 @@ class DeviceStash {
   // vdnn's pool keeps a block from its next user until the offload stream has read it, so that what leaves is
   // let go of at once. Other memory is held.
   void release_at_put(Block& block, std::uint32_t answer, Trash& trash);
-  // What a put's answer asks for. The answers to all of it.
+  // Does all that the answer of a put asks for, and gives the answers to that as well.
   std::uint32_t follow(std::uint32_t answer, void* stream, Trash& trash);
   std::uint32_t let_leave(void* stream, Trash& trash);
   void release(void* stream, Trash& trash);
