@@ -179,7 +179,8 @@ class TensorStash::Impl {
   void mark_staying(const Entry& entry);
   void note_in_use(std::uint64_t bytes);
 
-  // What is on its way out at most: by the plan, or in a step without one by what it has saved so far.
+  // The bound on bytes that are on their way out. The plan sets it; a step without one takes its saves so
+  // far.
   std::uint64_t flight_limit() const {
     return step_.kind != nullptr ? step_.kind->plan.flight_bytes
                                  : flight_option(step_.largest + step_.second_largest);

@@ -71,7 +71,7 @@ class Run {
 
   bool is_away(std::size_t tensor) const { return states_[tensor].away; }
   std::size_t reads() const { return reads_; }
-  // What is in use at the next event.
+  // Bytes in use at the next event.
   std::uint64_t in_use() const {
     std::uint64_t in_use = step_.events[at_].in_use_bytes;
     for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -347,10 +347,12 @@ TEST(StepPlan, WithoutABudgetAllLeavesThatCanBeReleasedBeforeItIsRead) {
   StepRecord step;
   for (std::uint32_t i = 0; i < 3; ++i) {
     step.tensors.push_back({.bytes = 10, .signature = i});
-    step.events.push_back({.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = 10 * (i + 1)});
+    step.events.push_back(
+        {.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = std::uint64_t{10} * (i + 1)});
   }
   for (std::uint32_t i = 3; i-- > 0;) {
-    step.events.push_back({.kind = StepEvent::Kind::kRead, .tensor = i, .in_use_bytes = 10 * (i + 1)});
+    step.events.push_back(
+        {.kind = StepEvent::Kind::kRead, .tensor = i, .in_use_bytes = std::uint64_t{10} * (i + 1)});
   }
   EXPECT_EQ(plan_step(step, {.flight_bytes = 10}).leaves, (std::vector<bool>{true, true, false}));
   // Its source is released with its own save, and read at once.
@@ -366,7 +368,8 @@ StepRecord nested_step(const std::vector<std::uint64_t>& in_use) {
   StepRecord step;
   for (std::uint32_t i = 0; i < 4; ++i) {
     step.tensors.push_back({.bytes = 10, .signature = i});
-    step.events.push_back({.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = 10 * (i + 1)});
+    step.events.push_back(
+        {.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = std::uint64_t{10} * (i + 1)});
   }
   // Saved last, so that the four are released before they are read.
   step.tensors.push_back({.bytes = 1, .signature = 4, .stays = true});
