@@ -1,18 +1,21 @@
 #include "vdnn/tensor_stash.h"
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
+#include "src/stash/bytes_on_device.h"
+#include "src/stash/copies_in_flight.h"
+#include "src/stash/fetch_window.h"
 #include "src/stash/host_blocks.h"
-#include "src/stash/known_steps.h"
-#include "src/stash/stash_event.h"
+#include "src/stash/leaving_order.h"
+#include "src/stash/leaving_rules.h"
+#include "src/stash/ordered_copies.h"
 #include "src/stash/stash_notices.h"
+#include "src/stash/step_learner.h"
+#include "src/stash/step_under_way.h"
+#include "src/stash/tensor_table.h"
 #include "streams/host_memory.h"
 #include "vdnn/error.h"
 
@@ -20,118 +23,38 @@ namespace vdnn {
 
 namespace {
 
-using stash::HostBlocks;
 using stash::KnownStep;
-using stash::KnownSteps;
-using stash::StashEvent;
-using stash::StashNotices;
-using stash::StepEvent;
-using stash::StepLimits;
-using stash::StepRecord;
-using stash::StepTensor;
-
-using Clock = std::chrono::steady_clock;
+using stash::OrderedCopies;
+using stash::StashedTensor;
+using stash::StepUnderWay;
+using stash::Where;
 
 // A step that saves more has no end that we see, as where a program keeps its graphs.
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
-
-struct HashOfIdentity {
-  std::size_t operator()(const StashIdentity& identity) const {
-    constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
-    return std::hash<std::uint64_t>()((identity.storage * kOdd) ^ identity.version);
-  }
-};
-
-enum class Where : std::uint8_t {
-  kKept,      // on the device
-  kInFlight,  // likewise, and being copied out
-  kAway,      // on the host alone
-  kFetched,   // and in a target
-};
-
-// A storage at one version, for as long as a handle of it is alive.
-struct Entry {
-  SavedTensor tensor;
-  std::uint64_t step = 0;     // serial number
-  std::uint32_t index = 0;    // in the step
-  std::uint64_t users = 1;    // puts that were not dropped
-  std::uint64_t unread = 1;   // of them, in the current pass
-  std::uint64_t reads = 0;    // ever
-  std::uint64_t sent_at = 0;  // what had been saved before it, when its copy began
-  Where where = Where::kKept;
-  bool is_counted_away = false;  // its bytes are in away_bytes_
-  bool is_named = false;         // fetches() has named it, and it was not fetched since
-  bool is_missing = false;       // a reader waits for its fetch
-  bool is_ahead = false;         // its bytes are in ahead_bytes_
-  bool ends_with_ready = false;  // the reader that waits is the last of its pass
-  HostBlocks::Lease block;
-  StashEvent out;
-  StashEvent in;  // of the last fetch
-  std::uint64_t target = 0;
-  StreamHandle target_stream = nullptr;
-  bool has_target_joined = false;  // target_stream comes after the fetch
-
-  std::uint64_t bytes() const { return tensor.source.bytes; }
-  // Whether it may be fetched ahead of this read: it is away, nobody is fetching it, and this read is to
-  // come.
-  bool may_come_back_for(const stash::ScheduledRead& read) const {
-    return where == Where::kAway && !is_missing && !is_named && reads <= read.earlier;
-  }
-};
-
-// The step that is under way.
-struct Step {
-  std::uint64_t serial = 0;
-  StepRecord record;
-  std::vector<StashHandle> handles = {};  // by tensor
-  Clock::time_point begin;
-  const KnownStep* kind = nullptr;  // it has gone like that one so far
-  std::uint64_t live = 0;           // handles
-  std::size_t first_kept = 0;       // no tensor before it is kept
-  std::size_t next_offer = 0;       // all before it are not kept, or have been named since the last put
-  std::size_t reads = 0;            // that were recorded
-  std::size_t next_ahead = 0;       // in kind->plan.reads
-  std::uint64_t late = 0;
-  std::uint64_t peak_bytes = 0;  // in use, as told
-  // Of its tensors.
-  std::uint64_t largest = 0;
-  std::uint64_t second_largest = 0;
-  std::uint64_t page_locks_before = 0;
-};
 
 std::uint64_t default_host_bytes() {
   constexpr std::uint64_t kShare = 2;
   return std::min(host_memory_bytes(), cgroup_memory_limit().value_or(host_memory_bytes())) / kShare;
 }
 
-// One more push_back() takes no memory.
-template <class T>
-void make_room(std::vector<T>& vector) {
-  constexpr std::size_t kFirst = 16;
-  if (vector.size() == vector.capacity()) {
-    vector.reserve(std::max(kFirst, 2 * vector.size()));
-  }
-}
-
 }  // namespace
 
+// Serialises the calls and puts the parts together: a call changes all of them or, where it throws, none.
 class TensorStash::Impl {
  public:
   Impl(std::unique_ptr<StashBackend> backend, const StashOptions& options)
       : backend_(std::move(backend)),
         options_(options),
-        host_(*backend_, options.host_bytes == 0 ? default_host_bytes() : options.host_bytes) {}
+        host_(*backend_, options.host_bytes == 0 ? default_host_bytes() : options.host_bytes),
+        copies_(*backend_, host_),
+        rules_(options) {}
   ~Impl() {
-    for (auto& [handle, entry] : entries_) {
-      if (!entry.block.empty()) {
-        host_.give(std::move(entry.block), std::move(entry.out));
-      }
-    }
+    tensors_.for_each([this](StashedTensor& tensor) { copies_.give_block_back(tensor); });
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  PutAnswer put(const SavedTensor& tensor, std::uint64_t in_use_bytes);
+  PutAnswer put(const SavedTensor& saved, std::uint64_t in_use_bytes);
   std::vector<StashHandle> leaving(std::size_t capacity);
   PutAnswer leave(StashHandle handle, StreamHandle stream);
   void stay(StashHandle handle);
@@ -149,334 +72,168 @@ class TensorStash::Impl {
   const StashBackend& backend() const { return *backend_; }
 
  private:
-  Entry& find(StashHandle handle);
+  StashedTensor& find(StashHandle handle);
   PutAnswer share(StashHandle handle);
-  PutAnswer answer(StashHandle handle);
-  void put_new(StashHandle handle, Entry& entry, const SavedTensor& tensor, std::uint64_t told_bytes);
+  PutAnswer answer(StashHandle handle, const StashedTensor& tensor);
+  void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const KnownStep* kind);
-  bool should_leave(const KnownStep* kind, std::size_t index) const;
-  HostBlocks::Lease lease_for(std::uint64_t bytes, StreamHandle stream);
-  void send_out(StashHandle handle, Entry& entry, StreamHandle stream);
-  void copy_out(Entry& entry, StreamHandle stream);
-  void note_released(Entry& entry);
-  void note_read(Entry& entry, std::uint64_t told_bytes, bool held);
-  void copy_in(Entry& entry, std::uint64_t target, StreamHandle stream);
-  void let_go_of_target(Entry& entry);
-  void order_release_on_producer(const Entry& entry, StreamHandle releasing);
-  void order_releases(const Entry& entry);
-  void order_release(StreamHandle stream, const StashEvent& copy);
-  void forget_entry(StashHandle handle, Entry& entry) noexcept;
-  void begin_step();
+  void send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream);
+  void note_released(StashedTensor& tensor);
+  void note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held);
+  void note_fetched(StashedTensor& tensor);
+  void let_go_of_target(StashedTensor& tensor);
+  void forget_tensor(StashHandle handle, StashedTensor& tensor) noexcept;
+  // The step that was under way.
+  StepUnderWay start_step();
   void finish_step();
-  void note_budget(std::uint64_t needed_bytes);
-  void reserve_for(const KnownStep& kind);
 
-  void order_after(StreamHandle waiter, StreamHandle stream);
-  void wait_for_fetch(Entry& entry, StreamHandle stream);
-  void count_away(Entry& entry, bool away);
-  void count_ahead(Entry& entry, bool ahead);
-  void record_event(StepEvent::Kind kind, std::uint32_t tensor, std::uint64_t with_all_bytes);
-  void mark_staying(const Entry& entry);
-  void note_in_use(std::uint64_t bytes);
-
-  // The bound on bytes that are on their way out. The plan sets it; a step without one takes its saves so
-  // far.
-  std::uint64_t flight_limit() const {
-    return step_.kind != nullptr ? step_.kind->plan.flight_bytes
-                                 : flight_option(step_.largest + step_.second_largest);
+  std::uint64_t excess(std::uint64_t named_bytes = 0) const {
+    return rules_.excess(step_, bytes_.in_use(), flight_.bytes(), named_bytes);
   }
-  std::uint64_t flight_option(std::uint64_t two_largest) const {
-    return options_.release_at_put ? 0 : options_.flight_bytes.value_or(two_largest);
+  std::optional<StashHandle> next_offer() { return offers_.next(tensors_, step_.handles()); }
+  // `listed`: bytes that are to be fetched beside those that are.
+  stash::FetchWindow::Next next_fetch(StashHandle reading, std::uint64_t listed) {
+    return window_.next(step_, tensors_, reading, bytes_.ahead() + listed);
   }
-  StepLimits limits_of(const StepRecord& step) const {
-    const std::uint64_t two_largest = two_largest_bytes(step);
-    return {.budget_bytes = options_.budget_bytes,
-            .ahead_bytes = options_.ahead_bytes.value_or(two_largest),
-            .flight_bytes = flight_option(two_largest)};
-  }
-  // How many bytes have to leave beyond those that are leaving and those that have been named.
-  std::uint64_t excess(std::uint64_t named_bytes = 0) const;
-  bool is_in_step(const Entry& entry) const { return entry.step == step_.serial; }
-  // Kept, and not offered; nothing: no tensor of the step is so.
-  std::optional<StashHandle> next_offer();
-  // The tensor to be fetched ahead next while `reading` is read; nothing: there is none now, or it does not
-  // fit beside `listed` bytes.
-  std::optional<StashHandle> next_ahead(StashHandle reading, std::uint64_t listed);
-  bool has_released() const {
-    return !flight_.empty() && is_due(entries_.at(flight_.front()), flight_bytes_);
-  }
-  // Whether the oldest copy, one of `flight_bytes`, is to be released. What is saved after it counts whether
-  // it leaves or not, so that the end of a forward pass releases copies of its middle.
-  bool is_due(const Entry& oldest, std::uint64_t flight_bytes) const {
-    return flight_bytes > flight_limit() || saved_bytes_ - oldest.sent_at > flight_limit();
-  }
+  bool has_released() const { return flight_.any_due(rules_.flight_limit(step_)); }
 
   const std::unique_ptr<StashBackend> backend_;
   const StashOptions options_;
   mutable std::mutex mutex_;  // guards what follows
-  HostBlocks host_;
-  std::unordered_map<StashHandle, Entry> entries_;
-  std::unordered_map<StashIdentity, StashHandle, HashOfIdentity> by_contents_;
-  StashHandle last_handle_ = 0;
-  std::deque<StashHandle> flight_;  // the oldest copy first
-  std::uint64_t flight_bytes_ = 0;
-  std::uint64_t saved_bytes_ = 0;  // ever
-  std::uint64_t live_bytes_ = 0;
-  std::uint64_t away_bytes_ = 0;    // of live tensors, those that take nothing on the device
-  std::uint64_t ahead_bytes_ = 0;   // fetched ahead and not read
-  std::uint64_t in_use_bytes_ = 0;  // at the last put or read
-  std::uint64_t peak_bytes_ = 0;
-  Step step_;
-  KnownSteps known_;
-  StashNotices notices_;
+  stash::HostBlocks host_;
+  OrderedCopies copies_;
+  stash::LeavingRules rules_;
+  stash::TensorTable tensors_;
+  stash::CopiesInFlight flight_;
+  stash::BytesOnDevice bytes_;
+  StepUnderWay step_{0, 0};
+  stash::LeavingOrder offers_;  // of step_
+  stash::FetchWindow window_;   // of step_
+  stash::StashNotices notices_;
+  stash::StepLearner learner_{rules_, host_, notices_};
   StashStatistics statistics_;
 };
 
-// --- small things ------------------------------------------------------------------------------------------
-
-Entry& TensorStash::Impl::find(StashHandle handle) {
-  const auto found = entries_.find(handle);
-  if (found == entries_.end()) {
+StashedTensor& TensorStash::Impl::find(StashHandle handle) {
+  StashedTensor* const found = tensors_.find(handle);
+  if (found == nullptr) {
     throw InvalidArgument(backend_->name() + ": the stash has no handle " + std::to_string(handle));
   }
-  return found->second;
-}
-
-void TensorStash::Impl::order_after(StreamHandle waiter, StreamHandle stream) {
-  const StashEvent now = stash::record(*backend_, stream);
-  backend_->wait(waiter, now.get());
-}
-
-void TensorStash::Impl::wait_for_fetch(Entry& entry, StreamHandle stream) {
-  backend_->wait(stream, entry.in.get());
-  entry.has_target_joined = entry.has_target_joined || stream == entry.target_stream;
-}
-
-void TensorStash::Impl::count_away(Entry& entry, bool away) {
-  if (entry.is_counted_away != away) {
-    entry.is_counted_away = away;
-    away_bytes_ = away ? away_bytes_ + entry.bytes() : away_bytes_ - entry.bytes();
-  }
-}
-
-void TensorStash::Impl::count_ahead(Entry& entry, bool ahead) {
-  if (entry.is_ahead != ahead) {
-    entry.is_ahead = ahead;
-    ahead_bytes_ = ahead ? ahead_bytes_ + entry.bytes() : ahead_bytes_ - entry.bytes();
-  }
-}
-
-void TensorStash::Impl::record_event(StepEvent::Kind kind, std::uint32_t tensor,
-                                     std::uint64_t with_all_bytes) {
-  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - step_.begin);
-  step_.record.events.push_back({.kind = kind,
-                                 .tensor = tensor,
-                                 .in_use_bytes = with_all_bytes,
-                                 .nanoseconds = static_cast<std::uint64_t>(since.count())});
-}
-
-void TensorStash::Impl::note_in_use(std::uint64_t bytes) {
-  in_use_bytes_ = bytes;
-  peak_bytes_ = std::max(peak_bytes_, bytes);
-  step_.peak_bytes = std::max(step_.peak_bytes, bytes);
-}
-
-void TensorStash::Impl::mark_staying(const Entry& entry) {
-  if (is_in_step(entry)) {
-    step_.record.tensors[entry.index].stays = true;
-  }
+  return *found;
 }
 
 // --- saving ------------------------------------------------------------------------------------------------
 
-PutAnswer TensorStash::Impl::put(const SavedTensor& tensor, std::uint64_t in_use_bytes) {
-  if (tensor.source.bytes == 0) {
+PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_bytes) {
+  if (saved.source.bytes == 0) {
     throw InvalidArgument(backend_->name() + ": a saved tensor has no bytes");
   }
   const std::lock_guard lock(mutex_);
-  if (const auto shared = by_contents_.find(tensor.contents); shared != by_contents_.end()) {
-    return share(shared->second);
+  if (const std::optional<StashHandle> shared = tensors_.handle_of(saved.contents)) {
+    return share(*shared);
   }
-  if (step_.record.tensors.size() == kMostTensors) {
+  if (step_.handles().size() == kMostTensors) {
     finish_step();
   }
-  if (step_.record.tensors.empty()) {
-    begin_step();
+  if (step_.handles().empty()) {
+    start_step();
   }
-  const StashHandle handle = last_handle_ + 1;
-  make_room(step_.record.tensors);
-  make_room(step_.record.events);
-  make_room(step_.handles);
+  step_.make_room_for_save();
+  const auto [handle, tensor] = tensors_.add(saved);
   try {
-    by_contents_.emplace(tensor.contents, handle);
-    put_new(handle, entries_[handle], tensor, in_use_bytes);
+    put_new(handle, tensor, in_use_bytes);
   } catch (...) {
-    entries_.erase(handle);
-    by_contents_.erase(tensor.contents);
+    tensors_.take_back(handle);
     throw;
   }
-  last_handle_ = handle;
-  return answer(handle);
+  return answer(handle, tensor);
 }
 
-PutAnswer TensorStash::Impl::answer(StashHandle handle) {
-  const bool leaves = entries_.at(handle).where != Where::kKept;
+PutAnswer TensorStash::Impl::answer(StashHandle handle, const StashedTensor& tensor) {
   return {.handle = handle,
-          .verdict = leaves ? StashVerdict::kLeaves : StashVerdict::kKept,
+          .verdict = tensor.where == Where::kKept ? StashVerdict::kKept : StashVerdict::kLeaves,
           .has_released = has_released(),
           .has_leaving = excess() > 0 && next_offer(),
           .has_notice = notices_.is_pending()};
 }
 
 PutAnswer TensorStash::Impl::share(StashHandle handle) {
-  Entry& entry = entries_.at(handle);
-  ++entry.users;
-  ++entry.unread;
+  StashedTensor& tensor = find(handle);
+  ++tensor.users;
+  ++tensor.unread;
   ++statistics_.puts;
   ++statistics_.shared;
   return {.handle = handle, .verdict = StashVerdict::kShared, .has_released = has_released()};
 }
 
 // Nothing that can fail comes after the first change.
-void TensorStash::Impl::put_new(StashHandle handle, Entry& entry, const SavedTensor& tensor,
-                                std::uint64_t told_bytes) {
-  entry.tensor = tensor;
-  entry.step = step_.serial;
-  entry.index = static_cast<std::uint32_t>(step_.handles.size());
-  const StepTensor known_by{.bytes = entry.bytes(), .signature = tensor.signature};
-  const KnownStep* const kind = known_.find(step_.kind, step_.record.tensors, known_by);
-  note_in_use(told_bytes == 0 ? live_bytes_ - away_bytes_ + entry.bytes() : told_bytes);
-  const std::uint64_t with_all = in_use_bytes_ + away_bytes_;
-  saved_bytes_ += entry.bytes();
-  if (should_leave(kind, entry.index)) {
-    send_out(handle, entry, tensor.stream);
+void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes) {
+  tensor.step = step_.serial();
+  tensor.index = static_cast<std::uint32_t>(step_.handles().size());
+  const KnownStep* const kind = learner_.find(step_, StepUnderWay::describe(tensor));
+  bytes_.note_in_use(told_bytes, tensor.bytes());
+  step_.note_in_use(bytes_.in_use());
+  const std::uint64_t with_all = bytes_.with_all();
+  flight_.note_saved(tensor.bytes());
+  if (rules_.should_leave(kind, tensor.index)) {
+    send_out(handle, tensor, tensor.saved.stream);
   }
   follow(kind);
-  step_.record.tensors.push_back(known_by);
-  step_.handles.push_back(handle);
-  step_.next_offer = step_.first_kept;
-  record_event(StepEvent::Kind::kSave, entry.index, with_all);
-  ++step_.live;
+  step_.add(handle, tensor, with_all);
+  offers_.note_saved();
+  bytes_.add(tensor);
   ++statistics_.puts;
-  live_bytes_ += entry.bytes();
-  step_.second_largest = std::max(step_.second_largest, std::min(step_.largest, entry.bytes()));
-  step_.largest = std::max(step_.largest, entry.bytes());
 }
 
 void TensorStash::Impl::follow(const KnownStep* kind) {
-  if (step_.kind == kind) {
+  if (step_.kind() == kind) {
     return;
   }
   if (kind == nullptr) {
     ++statistics_.diverged_steps;
   }
-  step_.kind = kind;
-  step_.next_ahead = step_.reads;
+  step_.follow(kind);
+  window_.restart(step_);
 }
 
-bool TensorStash::Impl::should_leave(const KnownStep* kind, std::size_t index) const {
-  return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
-}
-
-// Empty where nothing can be copied since the stream is captured, or the host has no memory for it.
-HostBlocks::Lease TensorStash::Impl::lease_for(std::uint64_t bytes, StreamHandle stream) {
-  if (backend_->is_capturing(stream)) {
-    return {};
-  }
-  HostBlocks::Lease lease = host_.take(bytes);
-  if (lease.empty()) {
-    notices_.note_host_exhausted(bytes);
-  }
-  return lease;
-}
-
-// Without a block of host memory it stays.
-void TensorStash::Impl::send_out(StashHandle handle, Entry& entry, StreamHandle stream) {
-  flight_.push_back(handle);
+// Where it cannot be copied it stays.
+void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream) {
+  flight_.add(handle, tensor);
+  auto begun = OrderedCopies::CopyOut::kStreamIsCaptured;
   try {
-    entry.block = lease_for(entry.bytes(), stream);
-    if (!entry.block.empty()) {
-      copy_out(entry, stream);
-    }
+    begun = copies_.copy_out(tensor, stream);
   } catch (...) {
-    flight_.pop_back();
+    flight_.remove_latest();
     throw;
   }
-  if (entry.block.empty()) {
-    flight_.pop_back();
+  if (begun == OrderedCopies::CopyOut::kNoHostMemory) {
+    notices_.note_host_exhausted(tensor.bytes());
+  }
+  if (begun != OrderedCopies::CopyOut::kBegun) {
+    flight_.remove_latest();
     ++statistics_.refused;
     return;
   }
-  entry.where = Where::kInFlight;
-  entry.sent_at = saved_bytes_ - entry.bytes();
-  flight_bytes_ += entry.bytes();
+  tensor.where = Where::kInFlight;
   ++statistics_.left;
-  statistics_.out_bytes += entry.bytes();
+  statistics_.out_bytes += tensor.bytes();
   if (options_.release_at_put) {
-    flight_.pop_back();
-    note_released(entry);
+    flight_.remove_latest();
+    note_released(tensor);
   }
 }
 
-void TensorStash::Impl::copy_out(Entry& entry, StreamHandle stream) {
-  const StreamHandle offload = backend_->offload_stream();
-  const stash::HostBlock& block = entry.block.front();
-  try {
-    order_after(offload, stream);
-    if (block.last_use) {
-      backend_->wait(offload, block.last_use.get());
-    }
-    backend_->copy_out(block.range, entry.tensor.source, entry.tensor.contents);
-  } catch (...) {
-    host_.give(std::move(entry.block), {});
-    throw;
-  }
-  try {
-    entry.out = stash::record(*backend_, offload);
-  } catch (...) {
-    host_.give_unordered(std::move(entry.block));
-    throw;
-  }
-}
-
-void TensorStash::Impl::note_released(Entry& entry) {
-  flight_bytes_ -= entry.bytes();
-  entry.where = Where::kAway;
-  count_away(entry, true);
+void TensorStash::Impl::note_released(StashedTensor& tensor) {
+  tensor.where = Where::kAway;
+  bytes_.set_away(tensor, true);
 }
 
 // --- leaving later -----------------------------------------------------------------------------------------
 
-std::uint64_t TensorStash::Impl::excess(std::uint64_t named_bytes) const {
-  if (step_.kind != nullptr || options_.budget_bytes == 0) {
-    return 0;  // a plan decides, or all has left
-  }
-  // What leaves is there until its copy is released; what is read late comes back one at a time.
-  const std::uint64_t wanted = in_use_bytes_ + flight_limit() + step_.largest;
-  const std::uint64_t allowed = options_.budget_bytes + flight_bytes_ + named_bytes;
-  return wanted > allowed ? wanted - allowed : 0;
-}
-
-std::optional<StashHandle> TensorStash::Impl::next_offer() {
-  const auto is_kept = [this](std::size_t tensor) {
-    const auto found = entries_.find(step_.handles[tensor]);
-    return found != entries_.end() && found->second.where == Where::kKept;
-  };
-  while (step_.first_kept < step_.handles.size() && !is_kept(step_.first_kept)) {
-    ++step_.first_kept;
-  }
-  step_.next_offer = std::max(step_.next_offer, step_.first_kept);
-  while (step_.next_offer < step_.handles.size() && !is_kept(step_.next_offer)) {
-    ++step_.next_offer;
-  }
-  return step_.next_offer < step_.handles.size() ? std::optional(step_.handles[step_.next_offer])
-                                                 : std::nullopt;
-}
-
 std::vector<StashHandle> TensorStash::Impl::leaving(std::size_t capacity) {
   const std::lock_guard lock(mutex_);
   std::vector<StashHandle> handles;
-  handles.reserve(std::min(capacity, step_.handles.size()));
+  handles.reserve(std::min(capacity, step_.handles().size()));
   std::uint64_t named_bytes = 0;
   while (handles.size() < capacity && excess(named_bytes) > 0) {
     const std::optional<StashHandle> next = next_offer();
@@ -484,56 +241,40 @@ std::vector<StashHandle> TensorStash::Impl::leaving(std::size_t capacity) {
       break;
     }
     handles.push_back(*next);
-    named_bytes += entries_.at(*next).bytes();
-    ++step_.next_offer;
+    named_bytes += find(*next).bytes();
+    offers_.note_offered();
   }
   return handles;
 }
 
 PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find(handle);
-  if (entry.where == Where::kKept) {
-    send_out(handle, entry, stream);
+  StashedTensor& tensor = find(handle);
+  if (tensor.where == Where::kKept) {
+    send_out(handle, tensor, stream);
   }
-  return answer(handle);
+  return answer(handle, tensor);
 }
 
 void TensorStash::Impl::stay(StashHandle handle) {
   const std::lock_guard lock(mutex_);
-  const Entry& entry = find(handle);
-  if (is_in_step(entry)) {
-    step_.record.tensors[entry.index].held_until = step_.record.events.size();
-  }
+  step_.mark_held(find(handle));
 }
 
-// The caller's allocator may reuse a source in the order of the stream that it was put with.
-void TensorStash::Impl::order_release_on_producer(const Entry& entry, StreamHandle releasing) {
-  if (entry.tensor.stream != releasing) {
-    backend_->wait(entry.tensor.stream, entry.out.get());
-  }
-}
-
-// Copies end in the order of their beginnings: to come after one is to come after those before it.
 std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::size_t capacity) {
   const std::lock_guard lock(mutex_);
-  std::vector<StashHandle> handles;
-  std::uint64_t bytes = flight_bytes_;
-  for (auto it = flight_.begin();
-       handles.size() < capacity && it != flight_.end() && is_due(entries_.at(*it), bytes); ++it) {
-    handles.push_back(*it);
-    bytes -= entries_.at(*it).bytes();
-  }
+  std::vector<StashHandle> handles(flight_.count_due(rules_.flight_limit(step_), capacity));
   if (handles.empty()) {
     return handles;
   }
-  backend_->wait(stream, entries_.at(handles.back()).out.get());
-  for (const StashHandle handle : handles) {
-    order_release_on_producer(entries_.at(handle), stream);
+  copies_.order_after_copies(stream, *flight_.at(handles.size() - 1).tensor);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    handles[i] = flight_.at(i).handle;
+    copies_.order_producer_after_copy(*flight_.at(i).tensor, stream);
   }
-  for (const StashHandle handle : handles) {
-    flight_.pop_front();
-    note_released(entries_.at(handle));
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    note_released(*flight_.at(0).tensor);
+    flight_.remove_oldest();
   }
   return handles;
 }
@@ -543,158 +284,115 @@ std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::s
 ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std::uint64_t told_bytes,
                                    bool held) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find(handle);
-  make_room(step_.record.events);
-  const bool is_last = entry.unread <= 1;
+  StashedTensor& tensor = find(handle);
+  step_.make_room_for_read();
+  const bool is_last = tensor.unread <= 1;
   ReadAnswer answer;
-  if (entry.where == Where::kFetched) {
-    wait_for_fetch(entry, stream);
+  if (tensor.where == Where::kFetched) {
+    copies_.order_after_fetch(tensor, stream);
     answer = {.place = StashPlace::kBack, .last = is_last};
-  } else if (entry.where == Where::kAway && !held) {
+  } else if (tensor.where == Where::kAway && !held) {
     answer = {.place = StashPlace::kMissing, .last = is_last};
-    entry.is_missing = true;
-    entry.ends_with_ready = is_last;
+    tensor.is_missing = true;
+    tensor.ends_with_ready = is_last;
   }
   if (answer.place == StashPlace::kBack && is_last) {
-    let_go_of_target(entry);
+    let_go_of_target(tensor);
   }
-  note_read(entry, told_bytes, held);
-  answer.has_fetches = answer.place == StashPlace::kMissing || next_ahead(handle, 0).has_value();
+  note_read(tensor, told_bytes, held);
+  answer.has_fetches = answer.place == StashPlace::kMissing || next_fetch(handle, 0).tensor != nullptr;
   return answer;
 }
 
-void TensorStash::Impl::note_read(Entry& entry, std::uint64_t told_bytes, bool held) {
-  note_in_use(told_bytes == 0 ? live_bytes_ - away_bytes_ : told_bytes);
-  count_ahead(entry, false);
-  ++entry.reads;
-  entry.unread = entry.unread <= 1 ? entry.users : entry.unread - 1;
+void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held) {
+  bytes_.note_in_use(told_bytes);
+  step_.note_in_use(bytes_.in_use());
+  bytes_.set_ahead(tensor, false);
+  ++tensor.reads;
+  tensor.unread = tensor.unread <= 1 ? tensor.users : tensor.unread - 1;
   if (held) {
-    mark_staying(entry);
+    step_.mark_staying(tensor);
   }
-  if (is_in_step(entry)) {
-    record_event(StepEvent::Kind::kRead, entry.index, in_use_bytes_ + away_bytes_);
-    ++step_.reads;
-  }
-}
-
-std::optional<StashHandle> TensorStash::Impl::next_ahead(StashHandle reading, std::uint64_t listed) {
-  if (step_.kind == nullptr) {
-    return std::nullopt;
-  }
-  const stash::StepPlan& plan = step_.kind->plan;
-  step_.next_ahead = std::max(step_.next_ahead, step_.reads);
-  for (; step_.next_ahead < plan.reads.size(); ++step_.next_ahead) {
-    const stash::ScheduledRead& read = plan.reads[step_.next_ahead];
-    if (read.fetch_after > step_.reads || read.tensor >= step_.handles.size()) {
-      return std::nullopt;  // too early, or not saved yet
-    }
-    const auto found = entries_.find(step_.handles[read.tensor]);
-    if (found == entries_.end() || !found->second.may_come_back_for(read)) {
-      continue;
-    }
-    const std::uint64_t ahead = ahead_bytes_ + listed;
-    const bool fits = ahead == 0 || ahead + found->second.bytes() <= plan.ahead_bytes;
-    // The caller still holds the target of what it reads.
-    return fits && found->first != reading ? std::optional(found->first) : std::nullopt;
-  }
-  return std::nullopt;
+  step_.add_read(tensor, bytes_.with_all());
 }
 
 std::vector<DueFetch> TensorStash::Impl::fetches(StashHandle reading, std::size_t capacity) {
   const std::lock_guard lock(mutex_);
-  const Entry& entry = find(reading);
+  const StashedTensor& tensor = find(reading);
   std::vector<DueFetch> due;
-  if (entry.is_missing && entry.where == Where::kAway && capacity > 0) {
-    due.push_back({.handle = reading, .bytes = entry.bytes()});
+  if (tensor.is_missing && tensor.where == Where::kAway && capacity > 0) {
+    due.push_back({.handle = reading, .bytes = tensor.bytes()});
   }
   std::uint64_t listed = 0;
   while (due.size() < capacity) {
-    const std::optional<StashHandle> next = next_ahead(reading, listed);
-    if (!next) {
+    const auto [handle, next] = next_fetch(reading, listed);
+    if (next == nullptr) {
       break;
     }
-    due.push_back({.handle = *next, .bytes = entries_.at(*next).bytes()});
-    listed += due.back().bytes;
-    entries_.at(*next).is_named = true;
-    ++step_.next_ahead;
+    due.push_back({.handle = handle, .bytes = next->bytes()});
+    listed += next->bytes();
+    window_.name(*next);
   }
   return due;
 }
 
 void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find(handle);
-  if (entry.where != Where::kAway) {
+  StashedTensor& tensor = find(handle);
+  if (tensor.where != Where::kAway) {
     throw InvalidArgument(backend_->name() + ": the tensor of handle " + std::to_string(handle) +
                           " is on the device");
   }
   if (backend_->is_capturing(stream)) {
     throw CaptureConflict(backend_->name() + ": nothing can be fetched for a stream that is being captured");
   }
-  copy_in(entry, target, stream);
-  entry.where = Where::kFetched;
-  entry.is_named = false;
-  entry.target_stream = stream;
-  entry.has_target_joined = false;
-  statistics_.in_bytes += entry.bytes();
-  count_away(entry, false);
-  if (entry.is_missing) {
-    ++statistics_.fetched_late;
-    ++step_.late;
-  } else {
-    ++statistics_.fetched_ahead;
-    count_ahead(entry, true);
-  }
+  copies_.copy_in(tensor, target, stream);
+  note_fetched(tensor);
 }
 
-void TensorStash::Impl::copy_in(Entry& entry, std::uint64_t target, StreamHandle stream) {
-  const StreamHandle prefetch = backend_->prefetch_stream();
-  const AddressRange to{.begin = target, .bytes = entry.bytes()};
-  order_after(prefetch, stream);
-  backend_->wait(prefetch, entry.out.get());
-  backend_->copy_in(to, entry.block.front().range, entry.tensor.contents);
-  try {
-    entry.in = stash::record(*backend_, prefetch);
-  } catch (...) {
-    // Without an event nothing can come after the copy but the host; where it cannot either, the device
-    // fails.
-    backend_->synchronize_copies();
-    throw;
+void TensorStash::Impl::note_fetched(StashedTensor& tensor) {
+  tensor.where = Where::kFetched;
+  tensor.is_named = false;
+  statistics_.in_bytes += tensor.bytes();
+  bytes_.set_away(tensor, false);
+  if (tensor.is_missing) {
+    ++statistics_.fetched_late;
+    step_.note_late();
+  } else {
+    ++statistics_.fetched_ahead;
+    bytes_.set_ahead(tensor, true);
   }
 }
 
 void TensorStash::Impl::ready(StashHandle handle, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find(handle);
-  if (entry.where != Where::kFetched) {
+  StashedTensor& tensor = find(handle);
+  if (tensor.where != Where::kFetched) {
     throw InvalidArgument(backend_->name() + ": the tensor of handle " + std::to_string(handle) +
                           " has not been fetched");
   }
-  wait_for_fetch(entry, stream);
-  entry.is_missing = false;
-  if (std::exchange(entry.ends_with_ready, false)) {
-    let_go_of_target(entry);
+  copies_.order_after_fetch(tensor, stream);
+  tensor.is_missing = false;
+  if (std::exchange(tensor.ends_with_ready, false)) {
+    let_go_of_target(tensor);
   }
 }
 
-// The caller may free it in the order of its stream, which need not be the reader's.
-void TensorStash::Impl::let_go_of_target(Entry& entry) {
-  if (!entry.has_target_joined) {
-    wait_for_fetch(entry, entry.target_stream);
-  }
-  entry.where = Where::kAway;
+void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
+  copies_.let_go_of_target(tensor);
+  tensor.where = Where::kAway;
 }
 
 // --- ends --------------------------------------------------------------------------------------------------
 
 void TensorStash::Impl::drop(StashHandle handle) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find(handle);
-  if (--entry.users > 0) {
-    entry.unread = std::min(entry.unread, entry.users);
+  StashedTensor& tensor = find(handle);
+  if (--tensor.users > 0) {
+    tensor.unread = std::min(tensor.unread, tensor.users);
     return;
   }
-  const auto node = entries_.extract(handle);
+  const auto node = tensors_.remove(handle);
   std::exception_ptr failure;
   const auto attempt = [&failure](const auto& part) {
     try {
@@ -703,58 +401,33 @@ void TensorStash::Impl::drop(StashHandle handle) {
       failure = std::current_exception();
     }
   };
-  attempt([&] { order_releases(entry); });
-  forget_entry(handle, entry);
-  if (is_in_step(entry)) {
-    step_.record.tensors[entry.index].dropped_after = step_.record.events.size();
-    if (--step_.live == 0) {
-      attempt([&] { finish_step(); });
-    }
+  attempt([&] { copies_.order_releases(tensor); });
+  forget_tensor(handle, tensor);
+  if (step_.drop(tensor)) {
+    attempt([&] { finish_step(); });
   }
   if (failure) {
     std::rethrow_exception(failure);
   }
 }
 
-// What the caller still holds it frees in the order of the streams that it was given with.
-void TensorStash::Impl::order_releases(const Entry& entry) {
-  if (entry.where == Where::kInFlight) {
-    order_release(entry.tensor.stream, entry.out);
+void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor) noexcept {
+  if (tensor.where == Where::kInFlight) {
+    flight_.remove(handle);
   }
-  if (entry.where == Where::kFetched && !entry.has_target_joined) {
-    order_release(entry.target_stream, entry.in);
-  }
+  bytes_.remove(tensor);
+  copies_.give_block_back(tensor);
 }
 
-void TensorStash::Impl::order_release(StreamHandle stream, const StashEvent& copy) {
-  try {
-    backend_->wait(stream, copy.get());
-  } catch (...) {
-    backend_->synchronize(copy.get());  // the host comes after it, and so does what it submits next
-    throw;
-  }
+// Handles that are alive belong to no step afterwards.
+StepUnderWay TensorStash::Impl::start_step() {
+  offers_ = {};
+  window_ = {};
+  return std::exchange(step_, StepUnderWay(step_.serial() + 1, host_.page_locks()));
 }
 
-void TensorStash::Impl::forget_entry(StashHandle handle, Entry& entry) noexcept {
-  by_contents_.erase(entry.tensor.contents);
-  if (entry.where == Where::kInFlight) {
-    flight_.erase(std::ranges::find(flight_, handle));
-    flight_bytes_ -= entry.bytes();
-  }
-  count_ahead(entry, false);
-  count_away(entry, false);
-  live_bytes_ -= entry.bytes();
-  if (!entry.block.empty()) {
-    host_.give(std::move(entry.block), entry.in ? std::move(entry.in) : std::move(entry.out));
-  }
-}
-
-void TensorStash::Impl::begin_step() {
-  const std::uint64_t serial = step_.serial + 1;
-  step_ = {};
-  step_.serial = serial;
-  step_.begin = Clock::now();
-  step_.page_locks_before = host_.page_locks();
+void TensorStash::Impl::finish_step() {
+  learner_.learn(start_step(), statistics_);
 }
 
 void TensorStash::Impl::end_step() {
@@ -762,47 +435,10 @@ void TensorStash::Impl::end_step() {
   finish_step();
 }
 
-// Handles that are alive belong to no step afterwards.
-void TensorStash::Impl::finish_step() {
-  const Step ended = std::exchange(step_, Step{.serial = step_.serial + 1});
-  if (ended.record.tensors.empty()) {
-    return;
-  }
-  ++statistics_.steps;
-  bool has_new_plan = true;
-  if (ended.kind != nullptr && is_same_course(ended.record, ended.kind->record)) {
-    ++statistics_.repeated_steps;
-    statistics_.late_when_repeated += ended.late;
-    statistics_.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before;
-    has_new_plan = known_.repeat(ended.kind, ended.record, limits_of(ended.record), ended.peak_bytes);
-    note_budget(known_.latest()->plan.peak_bytes);
-  } else {
-    known_.learn(ended.record, limits_of(ended.record));
-  }
-  if (has_new_plan) {
-    ++statistics_.plans;
-    reserve_for(*known_.latest());
-  }
-}
-
-// By a plan that knows the bytes in use of a step that is not the program's first.
-void TensorStash::Impl::note_budget(std::uint64_t needed_bytes) {
-  if (options_.budget_bytes > 0 && needed_bytes > options_.budget_bytes) {
-    notices_.note_budget_exceeded(needed_bytes);
-  }
-}
-
-// So that the plan's first step locks no page.
-void TensorStash::Impl::reserve_for(const KnownStep& kind) {
-  for (const auto& [bytes, count] : host_blocks_of(kind.record, kind.plan.leaves)) {
-    host_.reserve(bytes, count);
-  }
-}
-
 void TensorStash::Impl::forget() {
   const std::lock_guard lock(mutex_);
-  step_.kind = nullptr;
-  known_.forget();
+  step_.follow(nullptr);
+  learner_.forget();
 }
 
 std::string TensorStash::Impl::take_notice(std::size_t capacity) {
@@ -814,12 +450,12 @@ StashStatistics TensorStash::Impl::statistics() const {
   const StashBackend::Times times = backend_->times();
   const std::lock_guard lock(mutex_);
   StashStatistics result = statistics_;
-  result.device_peak_bytes = peak_bytes_;
-  if (const KnownStep* const latest = known_.latest()) {
+  result.device_peak_bytes = bytes_.peak();
+  if (const KnownStep* const latest = learner_.latest()) {
     result.planned_peak_bytes = latest->plan.peak_bytes;
     result.planned_out_bytes = latest->plan.leaving_bytes;
   }
-  result.live_handles = entries_.size();
+  result.live_handles = tensors_.size();
   result.host_bytes = host_.bytes();
   result.host_peak_bytes = host_.peak_bytes();
   result.page_locks = host_.page_locks();
@@ -830,7 +466,7 @@ StashStatistics TensorStash::Impl::statistics() const {
 
 std::string TensorStash::Impl::learned_step() const {
   const std::lock_guard lock(mutex_);
-  const KnownStep* const latest = known_.latest();
+  const KnownStep* const latest = learner_.latest();
   return latest == nullptr ? "" : stash::to_json(latest->record, backend_->name());
 }
 

@@ -1,0 +1,41 @@
+#include "src/stash/fetch_window.h"
+
+#include <algorithm>
+
+namespace vdnn::stash {
+
+namespace {
+
+// Whether it may be fetched ahead of this read: it is away, nobody is fetching it, and this read is to come.
+bool may_come_back_for(const ScheduledRead& read, const StashedTensor& tensor) {
+  return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_named &&
+         tensor.reads <= read.earlier;
+}
+
+}  // namespace
+
+FetchWindow::Next FetchWindow::next(const StepUnderWay& step, TensorTable& tensors, StashHandle reading,
+                                    std::uint64_t ahead_bytes) {
+  if (step.kind() == nullptr) {
+    return {};
+  }
+  const StepPlan& plan = step.kind()->plan;
+  next_ = std::max(next_, step.reads());
+  for (; next_ < plan.reads.size(); ++next_) {
+    const ScheduledRead& read = plan.reads[next_];
+    if (read.fetch_after > step.reads() || read.tensor >= step.handles().size()) {
+      return {};  // too early, or not saved yet
+    }
+    const StashHandle handle = step.handles()[read.tensor];
+    StashedTensor* const tensor = tensors.find(handle);
+    if (tensor == nullptr || !may_come_back_for(read, *tensor)) {
+      continue;
+    }
+    const bool fits = ahead_bytes == 0 || ahead_bytes + tensor->bytes() <= plan.ahead_bytes;
+    // The caller still holds the target of what it reads.
+    return fits && handle != reading ? Next{.handle = handle, .tensor = tensor} : Next{};
+  }
+  return {};
+}
+
+}  // namespace vdnn::stash

@@ -1,0 +1,23 @@
+#include "src/stash/leaving_rules.h"
+
+namespace vdnn::stash {
+
+std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_use_bytes,
+                                   std::uint64_t flight_bytes, std::uint64_t named_bytes) const {
+  if (step.kind() != nullptr || options_.budget_bytes == 0) {
+    return 0;  // a plan decides, or all has left
+  }
+  // What leaves is there until its copy is released; what is read late comes back one at a time.
+  const std::uint64_t wanted = in_use_bytes + flight_limit(step) + step.largest();
+  const std::uint64_t allowed = options_.budget_bytes + flight_bytes + named_bytes;
+  return wanted > allowed ? wanted - allowed : 0;
+}
+
+StepLimits LeavingRules::limits_of(const StepRecord& step) const {
+  const std::uint64_t two_largest = two_largest_bytes(step);
+  return {.budget_bytes = options_.budget_bytes,
+          .ahead_bytes = options_.ahead_bytes.value_or(two_largest),
+          .flight_bytes = flight_option(two_largest)};
+}
+
+}  // namespace vdnn::stash

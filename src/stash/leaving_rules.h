@@ -1,0 +1,43 @@
+#pragma once
+// Which tensors leave, and how far the windows go. A plan decides where a step goes like a known one. A step
+// without a plan keeps its tensors while the budget is far; as it is approached, the oldest leave first.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/stash/step_plan.h"
+#include "src/stash/step_under_way.h"
+
+namespace vdnn::stash {
+
+class LeavingRules {
+ public:
+  explicit LeavingRules(const StashOptions& options) : options_(options) {}
+
+  // Whether tensor `index` of a step that goes like `kind` leaves with its save.
+  bool should_leave(const KnownStep* kind, std::size_t index) const {
+    return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
+  }
+  // The bound on bytes that are on their way out. The plan sets it; a step without one takes its saves so
+  // far.
+  std::uint64_t flight_limit(const StepUnderWay& step) const {
+    return step.kind() != nullptr ? step.kind()->plan.flight_bytes : flight_option(step.two_largest());
+  }
+  // How many bytes have to leave beyond those in flight and those that have been named.
+  std::uint64_t excess(const StepUnderWay& step, std::uint64_t in_use_bytes, std::uint64_t flight_bytes,
+                       std::uint64_t named_bytes) const;
+  // For a plan of this step.
+  StepLimits limits_of(const StepRecord& step) const;
+  bool exceeds_budget(std::uint64_t bytes) const {
+    return options_.budget_bytes > 0 && bytes > options_.budget_bytes;
+  }
+
+ private:
+  std::uint64_t flight_option(std::uint64_t two_largest) const {
+    return options_.release_at_put ? 0 : options_.flight_bytes.value_or(two_largest);
+  }
+
+  const StashOptions options_;
+};
+
+}  // namespace vdnn::stash

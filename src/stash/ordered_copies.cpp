@@ -1,0 +1,104 @@
+#include "src/stash/ordered_copies.h"
+
+#include <utility>
+
+namespace vdnn::stash {
+
+void OrderedCopies::order_after(StreamHandle waiter, StreamHandle stream) {
+  const StashEvent now = record(backend_, stream);
+  backend_.wait(waiter, now.get());
+}
+
+OrderedCopies::CopyOut OrderedCopies::copy_out(StashedTensor& tensor, StreamHandle stream) {
+  if (backend_.is_capturing(stream)) {
+    return CopyOut::kStreamIsCaptured;
+  }
+  tensor.block = host_.take(tensor.bytes());
+  if (tensor.block.empty()) {
+    return CopyOut::kNoHostMemory;
+  }
+  copy_to_block(tensor, stream);
+  return CopyOut::kBegun;
+}
+
+void OrderedCopies::copy_to_block(StashedTensor& tensor, StreamHandle stream) {
+  const StreamHandle offload = backend_.offload_stream();
+  const HostBlock& block = tensor.block.front();
+  try {
+    order_after(offload, stream);
+    if (block.last_use) {
+      backend_.wait(offload, block.last_use.get());
+    }
+    backend_.copy_out(block.range, tensor.saved.source, tensor.saved.contents);
+  } catch (...) {
+    host_.give(std::move(tensor.block), {});
+    throw;
+  }
+  try {
+    tensor.out = record(backend_, offload);
+  } catch (...) {
+    host_.give_unordered(std::move(tensor.block));
+    throw;
+  }
+}
+
+void OrderedCopies::order_producer_after_copy(const StashedTensor& tensor, StreamHandle releasing) {
+  if (tensor.saved.stream != releasing) {
+    backend_.wait(tensor.saved.stream, tensor.out.get());
+  }
+}
+
+void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamHandle stream) {
+  const StreamHandle prefetch = backend_.prefetch_stream();
+  const AddressRange to{.begin = target, .bytes = tensor.bytes()};
+  order_after(prefetch, stream);
+  backend_.wait(prefetch, tensor.out.get());
+  backend_.copy_in(to, tensor.block.front().range, tensor.saved.contents);
+  try {
+    tensor.in = record(backend_, prefetch);
+  } catch (...) {
+    // Without an event nothing can come after the copy but the host; where it cannot either, the device
+    // fails.
+    backend_.synchronize_copies();
+    throw;
+  }
+  tensor.target_stream = stream;
+  tensor.has_target_joined = false;
+}
+
+void OrderedCopies::order_after_fetch(StashedTensor& tensor, StreamHandle stream) {
+  backend_.wait(stream, tensor.in.get());
+  tensor.has_target_joined = tensor.has_target_joined || stream == tensor.target_stream;
+}
+
+void OrderedCopies::let_go_of_target(StashedTensor& tensor) {
+  if (!tensor.has_target_joined) {
+    order_after_fetch(tensor, tensor.target_stream);
+  }
+}
+
+void OrderedCopies::order_releases(const StashedTensor& tensor) {
+  if (tensor.where == Where::kInFlight) {
+    order_release(tensor.saved.stream, tensor.out);
+  }
+  if (tensor.where == Where::kFetched && !tensor.has_target_joined) {
+    order_release(tensor.target_stream, tensor.in);
+  }
+}
+
+void OrderedCopies::order_release(StreamHandle stream, const StashEvent& copy) {
+  try {
+    backend_.wait(stream, copy.get());
+  } catch (...) {
+    backend_.synchronize(copy.get());  // the host comes after it, and so does what it submits next
+    throw;
+  }
+}
+
+void OrderedCopies::give_block_back(StashedTensor& tensor) noexcept {
+  if (!tensor.block.empty()) {
+    host_.give(std::move(tensor.block), tensor.in ? std::move(tensor.in) : std::move(tensor.out));
+  }
+}
+
+}  // namespace vdnn::stash

@@ -1,0 +1,45 @@
+#pragma once
+// A storage at one version, for as long as a handle of it is alive.
+
+#include <cstdint>
+
+#include "src/stash/host_blocks.h"
+#include "src/stash/stash_event.h"
+#include "vdnn/tensor_stash.h"
+
+namespace vdnn::stash {
+
+enum class Where : std::uint8_t {
+  kKept,      // on the device
+  kInFlight,  // likewise, and being copied out
+  kAway,      // on the host alone
+  kFetched,   // and in a target
+};
+
+struct StashedTensor {
+  SavedTensor saved;
+  std::uint64_t step = 0;    // serial number
+  std::uint32_t index = 0;   // in the step
+  std::uint64_t users = 1;   // puts that were not dropped
+  std::uint64_t unread = 1;  // of them, in the current pass
+  std::uint64_t reads = 0;   // ever
+  Where where = Where::kKept;
+  // The part of each class that counts or lists tensors.
+  bool is_counted_away = false;   // BytesOnDevice
+  bool is_counted_ahead = false;  // BytesOnDevice
+  bool is_named = false;          // FetchWindow has named it, and it was not fetched since
+  std::uint64_t sent_at = 0;      // CopiesInFlight: what had been saved before its copy began
+  // A reader waits for its fetch.
+  bool is_missing = false;
+  bool ends_with_ready = false;  // that reader is the last of its pass
+  // Its copies.
+  HostBlocks::Lease block;
+  StashEvent out;
+  StashEvent in;  // of the last fetch
+  StreamHandle target_stream = nullptr;
+  bool has_target_joined = false;  // target_stream comes after the fetch
+
+  std::uint64_t bytes() const { return saved.source.bytes; }
+};
+
+}  // namespace vdnn::stash

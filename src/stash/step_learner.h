@@ -1,0 +1,40 @@
+#pragma once
+// What a stash makes of a step that has ended: a new kind of step or the repetition of a known one, and a
+// plan with the host memory that its next step takes.
+
+#include "src/stash/host_blocks.h"
+#include "src/stash/known_steps.h"
+#include "src/stash/leaving_rules.h"
+#include "src/stash/stash_notices.h"
+#include "src/stash/step_under_way.h"
+
+namespace vdnn::stash {
+
+// Not synchronised.
+class StepLearner {
+ public:
+  StepLearner(const LeavingRules& rules, HostBlocks& host, StashNotices& notices)
+      : rules_(rules), host_(host), notices_(notices) {}
+
+  // A step without tensors is none. `statistics`: its counts of steps and plans are raised.
+  void learn(const StepUnderWay& ended, StashStatistics& statistics);
+  void forget() { known_.forget(); }
+
+  // As those of KnownSteps.
+  const KnownStep* find(const StepUnderWay& step, const StepTensor& next) const {
+    return known_.find(step.kind(), step.record().tensors, next);
+  }
+  const KnownStep* latest() const { return known_.latest(); }
+
+ private:
+  // Whether there is another plan.
+  bool learn_repetition(const StepUnderWay& ended, StashStatistics& statistics);
+  void reserve_host_memory();
+
+  const LeavingRules& rules_;
+  HostBlocks& host_;
+  StashNotices& notices_;
+  KnownSteps known_;
+};
+
+}  // namespace vdnn::stash

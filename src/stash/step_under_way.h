@@ -1,0 +1,109 @@
+#pragma once
+// The step that is under way: its tensors and events so far, as a later step will know them, and which of the
+// known kinds it has gone like.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "src/stash/known_steps.h"
+#include "src/stash/learned_step.h"
+#include "src/stash/stashed_tensor.h"
+
+namespace vdnn::stash {
+
+// Not synchronised. A tensor of another step is passed over.
+class StepUnderWay {
+ public:
+  // A step has no tensors at its beginning. `page_locks`: so far.
+  StepUnderWay(std::uint64_t serial, std::uint64_t page_locks)
+      : serial_(serial), page_locks_before_(page_locks), begin_(Clock::now()) {}
+
+  // One more add() afterwards takes no memory, and neither does one more add_read().
+  void make_room_for_save();
+  void make_room_for_read();
+
+  // What the next tensor is known by later.
+  static StepTensor describe(const StashedTensor& tensor) {
+    return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
+  }
+  // `with_all_bytes`, here and below: in use, as though nothing had left.
+  void add(StashHandle handle, const StashedTensor& tensor, std::uint64_t with_all_bytes) {
+    record_.tensors.push_back(describe(tensor));
+    handles_.push_back(handle);
+    add_event(StepEvent::Kind::kSave, tensor.index, with_all_bytes);
+    ++live_;
+    second_largest_ = std::max(second_largest_, std::min(largest_, tensor.bytes()));
+    largest_ = std::max(largest_, tensor.bytes());
+  }
+  void add_read(const StashedTensor& tensor, std::uint64_t with_all_bytes) {
+    if (has(tensor)) {
+      add_event(StepEvent::Kind::kRead, tensor.index, with_all_bytes);
+      ++reads_;
+    }
+  }
+  void mark_staying(const StashedTensor& tensor) {
+    if (has(tensor)) {
+      record_.tensors[tensor.index].stays = true;
+    }
+  }
+  // Others have been seen to hold it.
+  void mark_held(const StashedTensor& tensor) {
+    if (has(tensor)) {
+      record_.tensors[tensor.index].held_until = record_.events.size();
+    }
+  }
+  // The last handle of the tensor is dropped. Whether the step ends with it.
+  bool drop(const StashedTensor& tensor) {
+    if (!has(tensor)) {
+      return false;
+    }
+    record_.tensors[tensor.index].dropped_after = record_.events.size();
+    return --live_ == 0;
+  }
+  void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
+  void note_late() { ++late_; }
+  void follow(const KnownStep* kind) { kind_ = kind; }
+
+  std::uint64_t serial() const { return serial_; }
+  const StepRecord& record() const { return record_; }
+  const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
+  std::size_t reads() const { return reads_; }                          // of the step so far
+  // It has gone like that one so far; null: like none.
+  const KnownStep* kind() const { return kind_; }
+  std::uint64_t late() const { return late_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as told
+  std::uint64_t page_locks_before() const { return page_locks_before_; }
+  // Of its tensors.
+  std::uint64_t largest() const { return largest_; }
+  std::uint64_t two_largest() const { return largest_ + second_largest_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
+  void add_event(StepEvent::Kind kind, std::uint32_t tensor, std::uint64_t with_all_bytes) {
+    const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_);
+    record_.events.push_back({.kind = kind,
+                              .tensor = tensor,
+                              .in_use_bytes = with_all_bytes,
+                              .nanoseconds = static_cast<std::uint64_t>(since.count())});
+  }
+
+  std::uint64_t serial_;
+  std::uint64_t page_locks_before_;
+  Clock::time_point begin_;
+  StepRecord record_;
+  std::vector<StashHandle> handles_;
+  const KnownStep* kind_ = nullptr;
+  std::uint64_t live_ = 0;  // handles
+  std::size_t reads_ = 0;
+  std::uint64_t late_ = 0;
+  std::uint64_t peak_bytes_ = 0;
+  std::uint64_t largest_ = 0;
+  std::uint64_t second_largest_ = 0;
+};
+
+}  // namespace vdnn::stash

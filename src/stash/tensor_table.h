@@ -1,0 +1,61 @@
+#pragma once
+// The tensors of a stash whose handles are alive, by handle and by contents: the same storage at the same
+// version is in it once.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "src/stash/stashed_tensor.h"
+
+namespace vdnn::stash {
+
+// Not synchronised. A tensor stays where it is in memory until it is removed.
+class TensorTable {
+ public:
+  using Node = std::unordered_map<StashHandle, StashedTensor>::node_type;
+  struct Added {
+    StashHandle handle = 0;
+    StashedTensor& tensor;
+  };
+
+  // Under a handle that none has had. Its contents must not be in the table.
+  Added add(const SavedTensor& saved);
+  // As if the latest add() had not been.
+  void take_back(StashHandle latest) noexcept;
+  // The handle is not alive afterwards; the tensor lives as long as the node.
+  Node remove(StashHandle handle);
+
+  // Null where no such handle is alive.
+  StashedTensor* find(StashHandle handle) {
+    const auto found = tensors_.find(handle);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+  std::optional<StashHandle> handle_of(const StashIdentity& contents) const {
+    const auto found = by_contents_.find(contents);
+    return found == by_contents_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::size_t size() const { return tensors_.size(); }
+
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    for (auto& [handle, tensor] : tensors_) {
+      visit(tensor);
+    }
+  }
+
+ private:
+  struct HashOfIdentity {
+    std::size_t operator()(const StashIdentity& identity) const {
+      constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+      return std::hash<std::uint64_t>()((identity.storage * kOdd) ^ identity.version);
+    }
+  };
+
+  std::unordered_map<StashHandle, StashedTensor> tensors_;
+  std::unordered_map<StashIdentity, StashHandle, HashOfIdentity> by_contents_;
+  StashHandle last_handle_ = 0;
+};
+
+}  // namespace vdnn::stash
