@@ -1,8 +1,8 @@
 #pragma once
-// Fuzz targets: readers of what others wrote, the C interface called in any order, and programs on the stream
-// pool, each held to its contract for any bytes at all. A target asks more than that nothing crashes: only
-// the exceptions that the reader's header names may come out, and what is accepted comes back the same after
-// it was written again.
+// Fuzz targets: readers of what others wrote, the C interfaces called in any order, and programs on the
+// stream pool, each held to its contract for any bytes at all. A target asks more than that nothing crashes:
+// only the exceptions that the reader's header names may come out, and what is accepted comes back the same
+// after it was written again.
 //
 // Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) looks for inputs; the
 // test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
@@ -104,6 +104,8 @@ bool run_safetensors(Input input);
 std::vector<Seed> safetensors_seeds();
 bool run_schedule(Input input);
 std::vector<Seed> schedule_seeds();
+bool run_stash_abi(Input input);
+std::vector<Seed> stash_abi_seeds();
 bool run_stream_pool(Input input);
 std::vector<Seed> stream_pool_seeds();
 

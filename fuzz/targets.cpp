@@ -20,6 +20,7 @@ const std::vector<Target>& targets() {
       {"origin", run_origin, origin_seeds},
       {"safetensors", run_safetensors, safetensors_seeds},
       {"schedule", run_schedule, schedule_seeds},
+      {"stash_abi", run_stash_abi, stash_abi_seeds},
       {"stream_pool", run_stream_pool, stream_pool_seeds},
   };
   return kTargets;
