@@ -1,6 +1,11 @@
-"""Gradients, weights and buffers are equal to the bit over four steps with and without vdnn.torch, whatever moves."""
+"""Gradients, weights and buffers are equal to the bit over four steps with and without vdnn.torch, whatever moves.
+
+Networks as they are, each with each budget; with autocast and other layouts of memory usually with one budget, and with each if
+VDNN_LONG_RUN is set.
+"""
 
 import contextlib
+import os
 import unittest
 
 import networks
@@ -10,13 +15,14 @@ import vdnn.torch
 
 # Everything leaves; some of it, by a plan; nothing.
 BUDGETS = (0, "6MiB", "1GiB")
+BUDGETS_OF_VARIANTS = BUDGETS if os.environ.get("VDNN_LONG_RUN") else BUDGETS[:1]
 
 
 class Equality(unittest.TestCase):
-    def check(self, name, **options):
+    def check(self, name, budgets=BUDGETS_OF_VARIANTS, **options):
         expected = networks.train(name, contextlib.nullcontext, **options)
         for tier in ("python", "native"):
-            for budget in BUDGETS:
+            for budget in budgets:
                 with self.subTest(name=name, tier=tier, budget=budget, **options):
                     left = self.tensors_that_left(tier, budget)
                     found = networks.train(name, lambda: self.offload(tier, budget), **options)
@@ -34,14 +40,20 @@ class Equality(unittest.TestCase):
 
     def test_networks(self):
         for name in networks.NAMES:
-            self.check(name)
+            self.check(name, BUDGETS)
 
     def test_autocast(self):
-        self.check("unet", autocast=True)
+        for name in networks.NAMES:
+            self.check(name, autocast=True)
 
     def test_channels_last(self):
-        self.check("unet", memory_format=torch.channels_last)
-        self.check("unet", memory_format=torch.channels_last, autocast=True)
+        for name in ("resnet18", "checkpointed_resnet18", "unet"):
+            self.check(name, memory_format=torch.channels_last)
+            self.check(name, memory_format=torch.channels_last, autocast=True)
+
+    def test_channels_last_3d(self):
+        self.check("unet3d", memory_format=torch.channels_last_3d)
+        self.check("unet3d", memory_format=torch.channels_last_3d, autocast=True)
 
     def test_enabled_for_the_whole_program(self):
         expected = networks.train("unet", contextlib.nullcontext)

@@ -27,7 +27,9 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    def __init__(self, classes=100):
+    """`checkpointed`: PyTorch recomputes the blocks, in its older and its newer way in turn."""
+
+    def __init__(self, classes=100, checkpointed=False):
         super().__init__()
         blocks, inputs = [], 64
         for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -38,9 +40,13 @@ class ResNet18(nn.Module):
         )
         self.blocks = nn.Sequential(*blocks)
         self.classifier = nn.Linear(512, classes)
+        self.checkpointed = checkpointed
 
     def forward(self, x):
-        x = functional.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1)
+        x = self.stem(x)
+        for index, block in enumerate(self.blocks):
+            x = checkpoint.checkpoint(block, x, use_reentrant=index % 2 == 0) if self.checkpointed else block(x)
+        x = functional.adaptive_avg_pool2d(x, 1)
         return self.classifier(torch.flatten(x, 1))
 
 
@@ -91,13 +97,18 @@ class SequenceNetwork(nn.Module):
 
 
 class TransformerNetwork(nn.Module):
-    def __init__(self):
+    """`checkpointed`: PyTorch recomputes the blocks, dropout included."""
+
+    def __init__(self, blocks=1, checkpointed=False):
         super().__init__()
-        self.block = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True) for _ in range(blocks))
         self.head = nn.Linear(64, 10)
+        self.checkpointed = checkpointed
 
     def forward(self, x):
-        return self.head(self.block(x).mean(1))
+        for block in self.blocks:
+            x = checkpoint.checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
+        return self.head(x.mean(1))
 
 
 class RewrittenNetwork(nn.Module):
@@ -166,11 +177,17 @@ def _pixel_batch(*shape):
     return torch.randn(*shape), torch.randint(2, (shape[0], *shape[2:]))
 
 
+def _checkpointed_transformer():
+    return TransformerNetwork(blocks=3, checkpointed=True), torch.randn(8, 32, 64), torch.randint(10, (8,))
+
+
 _MAKERS = {
     "resnet18": lambda: (ResNet18(), *_image_batch(4, 3, 64, 64, classes=100)),
     "unet": lambda: (UNet(), *_pixel_batch(2, 3, 64, 64)),
     "unet3d": lambda: (UNet(8, 2, dimensions=3), *_pixel_batch(1, 3, 16, 16, 16)),
     "checkpointed": lambda: (UNet(8, 3, checkpointed=True), *_pixel_batch(2, 3, 32, 32)),
+    "checkpointed_resnet18": lambda: (ResNet18(checkpointed=True), *_image_batch(2, 3, 64, 64, classes=100)),
+    "checkpointed_transformer": _checkpointed_transformer,
     "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "branched": lambda: (BranchedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),

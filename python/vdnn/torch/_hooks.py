@@ -26,6 +26,9 @@ class Hooks(Protocol):
         """By name of the device."""
 
 
+_reasons_told: set[str] = set()
+
+
 def make_hooks(settings: Settings) -> Hooks:
     """Raises RuntimeError if tier "native" was asked for and does not fit."""
     if settings.tier == "python":
@@ -35,5 +38,7 @@ def make_hooks(settings: Settings) -> Hooks:
     except DoesNotFit as reason:
         if settings.tier == "native":
             raise RuntimeError(f"vdnn.torch: tier native does not fit: {reason}") from None
-        logging.getLogger("vdnn.torch").warning("tier native does not fit, tier python serves: %s", reason)
+        if str(reason) not in _reasons_told:
+            _reasons_told.add(str(reason))
+            logging.getLogger("vdnn.torch").warning("tier native does not fit, tier python serves: %s", reason)
         return PythonHooks(settings)

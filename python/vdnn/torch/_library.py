@@ -89,6 +89,14 @@ def _load() -> ctypes.CDLL:
             f"vdnn.torch needs libvdnn_stash.so, which cannot be opened: {error}. A wheel holds it; from a source tree, "
             f"build the target vdnn_stash_shared and set {ENVIRONMENT} to its path."
         ) from None
+    try:
+        _declare(library)
+    except AttributeError as error:
+        raise ImportError(f"vdnn.torch needs another version of libvdnn_stash.so than {path}: {error}") from None
+    return library
+
+
+def _declare(library: ctypes.CDLL) -> None:
     for name, arguments in _CALLS.items():
         function = getattr(library, f"vdnn_stash_{name}")
         function.argtypes = [c_void_p, *arguments]
@@ -98,7 +106,6 @@ def _load() -> ctypes.CDLL:
     library.vdnn_stash_create.argtypes = [POINTER(Options), POINTER(c_void_p)]
     library.vdnn_stash_destroy.argtypes = [c_void_p]
     library.vdnn_last_error.restype = c_char_p
-    return library
 
 
 LIBRARY = _load()
@@ -142,7 +149,6 @@ class NativeStash:
         text = ctypes.create_string_buffer(needed.value)
         check(LIBRARY.vdnn_stash_learned_step(self.pointer, text, needed.value, byref(needed)))
         return text.value.decode()
-
 
     def take_notice(self) -> str:
         """What the user should be told now, each thing once; empty if there is nothing."""

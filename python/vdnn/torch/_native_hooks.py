@@ -38,9 +38,13 @@ def _log(text: bytes) -> None:
 def open_door() -> ctypes.CDLL:
     """The binary, compiled if need be, in PyTorch's engine. Raises DoesNotFit."""
     try:
-        binary = ctypes.CDLL(str(door.build()))
-    except (door.CannotBuild, OSError) as error:
+        path = door.build()
+    except door.CannotBuild as error:
         raise DoesNotFit(str(error)) from None
+    try:
+        binary = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DoesNotFit(f"{error} (without the file it is compiled anew)") from None
     binary.vdnn_door_last_error.restype = c_char_p
     binary.vdnn_door_open.argtypes = [c_char_p]
     binary.vdnn_door_create.argtypes = [POINTER(Options), c_uint64, POINTER(Pool)]

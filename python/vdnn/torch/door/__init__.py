@@ -2,23 +2,31 @@
 
     python3 -m vdnn.torch.door        # compiles it ahead of the first use and prints where it is
 
-One binary fits one minor version of PyTorch. It lies in a cache folder (XDG_CACHE_HOME, else ~/.cache) under a name that
-tells the version and the sources apart. It is linked with libtorch_cpu and libc10 only.
+One binary fits one version of PyTorch. It lies in a cache folder (XDG_CACHE_HOME, else ~/.cache) under a name that tells the
+version and the sources apart, and is used only if its seal shows that it is whole and was made of them. One process compiles
+while others wait for it, and a binary takes its name only once it is complete. It is linked with libtorch_cpu and libc10 only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator
 
 import torch
 
+from ._sealed import is_sealed, seal
+
 _FOLDER = pathlib.Path(__file__).parent
 _TORCH = pathlib.Path(torch.__file__).parent
+_HEADERS = ("vdnn/stash.h", "vdnn/allocator.h")
 _SECONDS = 600
 
 
@@ -26,7 +34,7 @@ class CannotBuild(Exception):
     """There is no binary for this PyTorch; the text says why."""
 
 
-def _headers() -> pathlib.Path:
+def _include_folder() -> pathlib.Path:
     """Where vdnn/stash.h is: in the wheel, or in the source tree."""
     for folder in (_FOLDER.parent / "include", _FOLDER.parents[3] / "include"):
         if (folder / "vdnn/stash.h").exists():
@@ -47,7 +55,7 @@ def _flags() -> list[str]:
     autograd = includes / "torch/csrc/autograd"
     if not autograd.is_dir():
         raise CannotBuild(f"this PyTorch has no headers: {autograd} is missing")
-    flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{_headers()}", f"-I{includes}"]
+    flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{_include_folder()}", f"-I{includes}"]
     flags.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}")
     for function, header in _NEWER_FUNCTIONS.items():
         if function in (autograd / header).read_text():
@@ -59,43 +67,78 @@ def _sources() -> list[pathlib.Path]:
     return sorted(_FOLDER.glob("*.cpp"))
 
 
-def _binary(flags: list[str]) -> pathlib.Path:
-    content = hashlib.sha256(" ".join(flags).encode())
-    for source in sorted([*_FOLDER.glob("*.cpp"), *_FOLDER.glob("*.h"), _headers() / "vdnn/stash.h"]):
+def _identity(flags: list[str]) -> bytes:
+    """A digest of what the binary is made of."""
+    content = hashlib.sha256("\n".join([torch.__version__, *flags]).encode())
+    for source in [*_sources(), *sorted(_FOLDER.glob("*.h")), *(_include_folder() / name for name in _HEADERS)]:
         content.update(source.read_bytes())
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    return cache / "vdnn" / f"door-{torch.__version__}-{content.hexdigest()[:16]}.so"
+    return content.digest()
 
 
-def _compile(flags: list[str], binary: pathlib.Path) -> None:
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
+def _cache_folder() -> pathlib.Path:
+    try:
+        return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "vdnn")
+    except RuntimeError as error:  # there is no home
+        raise CannotBuild(f"no cache folder: {error} XDG_CACHE_HOME names one") from None
+
+
+def _compiler() -> list[str]:
+    command = shlex.split(os.environ.get("CXX", ""))
+    found = command or [path for path in (shutil.which("c++"), shutil.which("g++")) if path][:1]
+    if not found:
         raise CannotBuild("no C++ compiler was found (CXX names one)")
+    return found
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The line that says best why a compiler has failed."""
+    lines = [line for line in done.stderr.splitlines() if "error" in line or "cannot find" in line]
+    return lines[0] if lines else f"status {done.returncode}"
+
+
+@contextlib.contextmanager
+def _alone(binary: pathlib.Path) -> Iterator[None]:
+    """One process at a time, where the file system has locks; elsewhere each compiles for itself."""
+    with open(f"{binary}.lock", "w") as lock:
+        left_over: Iterable[pathlib.Path] = ()
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # of processes that were killed while they compiled
+        for scratch in left_over:
+            shutil.rmtree(scratch, ignore_errors=True)
+        yield
+
+
+def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
+    compiler = _compiler()
     libraries = _TORCH / "lib"
     # PyTorch's own libraries need others, which are of no concern here.
     link = [f"-L{libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name first: several processes may compile at once, and half a binary would look like one.
-    with tempfile.TemporaryDirectory(dir=binary.parent) as scratch:
-        made = pathlib.Path(scratch, binary.name)
-        command = [compiler, *flags, *map(str, _sources()), "-o", str(made), *link]
+    with tempfile.TemporaryDirectory(dir=binary.parent, prefix=f"{binary.name}.", suffix=".scratch") as scratch:
+        made, sealed = pathlib.Path(scratch, "compiled.so"), pathlib.Path(scratch, "sealed.so")
+        command = [*compiler, *flags, *map(str, _sources()), "-o", str(made), *link]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise CannotBuild(f"{compiler}: {error}") from None
-        if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if "error" in line]
-            raise CannotBuild(f"{compiler} refuses the hooks: {(errors or ['status ' + str(done.returncode)])[0]}")
-        os.replace(made, binary)
+            reason = error.strerror if isinstance(error, OSError) else f"not done after {_SECONDS} s"
+            raise CannotBuild(f"{compiler[0]}: {reason}") from None
+        if done.returncode != 0 or not made.exists():
+            raise CannotBuild(f"{compiler[0]} refuses the hooks: {_reason(done)}")
+        sealed.write_bytes(seal(made.read_bytes(), identity))
+        os.replace(sealed, binary)
 
 
 def build() -> pathlib.Path:
     """The binary for this PyTorch, compiled now if it is not in the cache. Raises CannotBuild."""
     flags = _flags()
-    binary = _binary(flags)
-    if not binary.exists():
-        try:
-            _compile(flags, binary)
-        except OSError as error:
-            raise CannotBuild(f"the cache folder {binary.parent} cannot be written: {error}") from None
+    identity = _identity(flags)
+    binary = _cache_folder() / f"door-{torch.__version__}-{identity.hex()[:16]}.so"
+    try:
+        if not is_sealed(binary, identity):
+            binary.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(binary):
+                if not is_sealed(binary, identity):  # else another process has compiled it meanwhile
+                    _compile(flags, binary, identity)
+    except OSError as error:
+        raise CannotBuild(f"the cache folder {binary.parent} cannot be used (XDG_CACHE_HOME names another): {error}") from None
     return binary

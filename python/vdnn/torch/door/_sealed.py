@@ -1,0 +1,28 @@
+"""Files that are recognised as whole, and as made of what is asked for, before they are opened as a library.
+
+The dynamic linker maps a file that was cut off, and the process dies at the first page that is missing. So a binary ends in a
+seal, which the linker ignores: a mark, the identity of what the binary was made of, and a digest of all bytes before the seal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+
+_MARK = b"vdnn-sealed-file"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def seal(content: bytes, identity: bytes) -> bytes:
+    """`content` with its seal. `identity`: a SHA-256."""
+    return content + _MARK + identity + hashlib.sha256(content).digest()
+
+
+def is_sealed(path: pathlib.Path, identity: bytes) -> bool:
+    """Whether the file is there, whole and of this identity. Raises OSError if the path may not be read."""
+    try:
+        found = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    content = found[: -(len(_MARK) + 2 * _DIGEST_BYTES)]
+    return found == seal(content, identity)
