@@ -78,6 +78,7 @@ vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetc
 #define VDNN_STASH_RELEASED 4u  // vdnn_stash_released() has handles
 #define VDNN_STASH_LEAVING 8u   // vdnn_stash_leaving() has handles
 #define VDNN_STASH_NOTICE 16u   // vdnn_stash_take_notice() has a text for the user
+#define VDNN_STASH_WATCHED 32u  // of put: vdnn_stash_note_held() for this handle makes plans better
 
 // A tensor is saved: `bytes` (> 0) at `source`, produced by what `stream` has been given so far. (storage,
 // version) names the contents: the caller keeps it from meaning anything else until the handle has been
@@ -102,6 +103,15 @@ vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* 
 // Others hold the source, too, so that moving it would free no memory yet. It may be named again after the
 // next put; later steps know how long it was held.
 vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
+
+// Whether others than the caller hold the source of this handle (`held`: 1 or 0), so that moving it frees no
+// memory before they let go. Where the answer of a put has VDNN_STASH_WATCHED, a caller that can tell calls
+// this with 1 after the put, and with 0 before the first put or read at which nobody else holds the source
+// any more. A handle of which nothing is told counts as held by nobody.
+vdnn_status vdnn_stash_note_held(vdnn_stash* stash, vdnn_stash_handle handle, uint32_t held);
+// Before a put or a read: the most that the caller's tensors took since the put or read before it. Without it
+// that is the larger of the two `in_use_bytes`.
+vdnn_status vdnn_stash_note_peak(vdnn_stash* stash, uint64_t bytes);
 
 // Handles whose source the caller lets go of now, in the order of `stream` or of the stream that it was put
 // with, which have been made to wait for their copies.

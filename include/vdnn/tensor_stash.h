@@ -81,6 +81,7 @@ struct PutAnswer {
   bool has_released = false;  // released() has handles
   bool has_leaving = false;   // leaving() has handles
   bool has_notice = false;    // take_notice() has a text
+  bool is_watched = false;    // note_held() for this handle makes plans and the learned step better
 };
 
 enum class StashPlace : std::uint8_t {
@@ -151,6 +152,13 @@ class TensorStash {
   // Others hold the source, so that it would free no memory yet by leaving. It may be named again after the
   // next put; plans know how long it was held.
   void stay(StashHandle handle);
+  // Whether others than the caller hold the source: moving it frees no memory until they let go. A caller
+  // that tells so for handles that are watched tells it after the put, and that nobody does any more before
+  // the first put or read at which that is so. A handle of which nothing is told counts as held by nobody.
+  void note_held(StashHandle handle, bool held);
+  // Before a put or a read: the most that the caller's tensors took since the put or read before it. Where
+  // nothing is told, that is the larger of the bytes in use at both.
+  void note_peak(std::uint64_t bytes);
   // Handles whose sources the caller lets go of, in the order of `stream` or of the stream that they were put
   // with, which wait for their copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);

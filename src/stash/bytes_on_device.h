@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "src/stash/learned_step.h"
 #include "src/stash/stashed_tensor.h"
 
 namespace vdnn::stash {
@@ -26,16 +28,18 @@ class BytesOnDevice {
   // `told`: in use now, as the caller says; 0: it does not, and the tensors that are here count, with
   // `unseen_bytes` of one that has not been added.
   void note_in_use(std::uint64_t told, std::uint64_t unseen_bytes = 0) {
-    in_use_ = told == 0 ? live_ - away_ + unseen_bytes : told;
+    at_event_ = told == 0 ? live_ - away_ + unseen_bytes : told;
+    in_use_ = std::max(at_event_, std::exchange(told_peak_, 0));
     peak_ = std::max(peak_, in_use_);
   }
+  // The most in use since note_in_use().
+  void note_peak(std::uint64_t bytes) { told_peak_ = std::max(told_peak_, bytes); }
 
   std::uint64_t ahead() const { return ahead_; }
-  // As noted last.
+  // At the event that was noted last, or more where the caller told of a peak before it.
   std::uint64_t in_use() const { return in_use_; }
   std::uint64_t peak() const { return peak_; }
-  // What would be in use if nothing were away.
-  std::uint64_t with_all() const { return in_use_ + away_; }
+  BytesInUse with_all() const { return {.most = in_use_ + away_, .at_event = at_event_ + away_}; }
 
  private:
   static void count(const StashedTensor& tensor, bool& is_counted, bool counts, std::uint64_t& sum) {
@@ -48,7 +52,9 @@ class BytesOnDevice {
   std::uint64_t live_ = 0;
   std::uint64_t away_ = 0;
   std::uint64_t ahead_ = 0;
+  std::uint64_t at_event_ = 0;
   std::uint64_t in_use_ = 0;
+  std::uint64_t told_peak_ = 0;
   std::uint64_t peak_ = 0;
 };
 

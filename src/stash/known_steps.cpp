@@ -24,17 +24,18 @@ bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& 
   for (std::size_t i = 0; i < seen.size(); ++i) {
     is_higher = is_higher || seen[i].in_use_bytes > known[i].in_use_bytes;
     known[i].in_use_bytes = std::max(known[i].in_use_bytes, seen[i].in_use_bytes);
+    known[i].at_event_bytes = std::max(known[i].at_event_bytes, seen[i].at_event_bytes);
   }
   return is_higher;
 }
 
-// Whether any was not known to stay.
-bool mark_staying(std::vector<StepTensor>& known, const std::vector<StepTensor>& seen) {
+// Whether any was not known to be held so long.
+bool note_holders(std::vector<StepTensor>& known, const std::vector<StepTensor>& seen) {
   bool is_news = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    is_news = is_news || (seen[i].stays && !known[i].stays);
-    known[i].stays = known[i].stays || seen[i].stays;
+    is_news = is_news || (seen[i].stays && !known[i].stays) || seen[i].held_until > known[i].held_until;
   }
+  inherit_holders(seen, known);
   return is_news;
 }
 
@@ -68,10 +69,11 @@ bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const Ste
   bool is_news = is_first;
   if (is_first) {
     found->record.events = step.events;
+    found->record.nanoseconds = step.nanoseconds;
   } else if (in_use_bytes > limits.budget_bytes) {
     is_news = raise_figures(found->record.events, step.events);
   }
-  is_news = mark_staying(found->record.tensors, step.tensors) || is_news;
+  is_news = note_holders(found->record.tensors, step.tensors) || is_news;
   return is_news && plan_again(*found, limits);
 }
 

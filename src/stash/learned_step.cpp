@@ -12,46 +12,69 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNanosecondsPerSecond = 1e9;
 
-// By tensor: the index of the event that reads it first.
-std::vector<std::optional<std::size_t>> first_reads(const StepRecord& step) {
-  std::vector<std::optional<std::size_t>> first(step.tensors.size());
-  for (std::size_t i = step.events.size(); i-- > 0;) {
-    if (step.events[i].kind == StepEvent::Kind::kRead) {
-      first[step.events[i].tensor] = i;
+// Of a tensor in the events of its step.
+struct Course {
+  std::size_t saved = 0;
+  std::optional<std::size_t> first_read;
+  std::size_t last_read = 0;  // its save, where it is never read
+};
+
+std::vector<Course> courses_of(const StepRecord& step) {
+  std::vector<Course> courses(step.tensors.size());
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    Course& course = courses[step.events[i].tensor];
+    if (step.events[i].kind == StepEvent::Kind::kSave) {
+      course.saved = i;
+    } else if (!course.first_read) {
+      course.first_read = i;
     }
+    course.last_read = i;
   }
-  return first;
+  return courses;
 }
 
-// The first event at which the tensor could leave; nothing: at the one after its save.
-std::optional<std::size_t> held_until(const StepTensor& tensor, std::optional<std::size_t> first_read) {
-  if (tensor.stays && first_read) {
-    return first_read;
+// By event: of the saved tensors that are read later. A caller that does not count memory from elsewhere may
+// tell fewer bytes in use than these.
+std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vector<Course>& courses) {
+  std::vector<std::uint64_t> bytes(step.events.size(), 0);
+  std::uint64_t saved = 0;
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    const std::uint32_t tensor = step.events[i].tensor;
+    const Course& course = courses[tensor];
+    saved += course.saved == i && course.last_read > i ? step.tensors[tensor].bytes : 0;
+    bytes[i] = saved;
+    saved -= course.saved < i && course.last_read == i ? step.tensors[tensor].bytes : 0;
   }
-  return tensor.held_until > 0 ? std::optional(tensor.held_until) : std::nullopt;
+  return bytes;
 }
 
-Json event_to_json(const StepEvent& event, const StepTensor& tensor, std::optional<std::size_t> first_read) {
+// The first event at which the tensor could leave; nothing: the one after its save.
+std::optional<std::size_t> held_until(const StepTensor& tensor, const Course& course, std::size_t events) {
+  const std::size_t at_read = tensor.stays && course.first_read ? *course.first_read + 1 : 0;
+  const std::size_t until = std::min(std::max(tensor.held_until, at_read), events);
+  return until > course.saved + 1 ? std::optional(until) : std::nullopt;
+}
+
+Json event_to_json(const StepRecord& step, std::size_t index, const std::vector<Course>& courses,
+                   std::uint64_t saved_bytes) {
+  const StepEvent& event = step.events[index];
+  const StepTensor& tensor = step.tensors[event.tensor];
   Json json;
   if (event.kind == StepEvent::Kind::kSave) {
     json["save"] = tensor.bytes;
-    if (const std::optional<std::size_t> until = held_until(tensor, first_read)) {
+    if (const auto until = held_until(tensor, courses[event.tensor], step.events.size())) {
       json["held_until"] = *until;
     }
   } else {
     json["read"] = event.tensor;
   }
   json["seconds"] = static_cast<double>(event.nanoseconds) / kNanosecondsPerSecond;
-  json["in_use_bytes"] = event.in_use_bytes;
-  return json;
-}
-
-std::uint64_t peak_bytes(const StepRecord& step) {
-  std::uint64_t peak = 1;  // the schema's least
-  for (const StepEvent& event : step.events) {
-    peak = std::max(peak, event.in_use_bytes);
+  const std::uint64_t in_use_bytes = std::max(event.at_event_bytes, saved_bytes);
+  json["in_use_bytes"] = in_use_bytes;
+  if (event.in_use_bytes > in_use_bytes) {
+    json["peak_bytes"] = event.in_use_bytes;
   }
-  return peak;
+  return json;
 }
 
 }  // namespace
@@ -73,22 +96,33 @@ std::uint64_t two_largest_bytes(const StepRecord& step) {
   return largest + second;
 }
 
+void inherit_holders(const std::vector<StepTensor>& from, std::vector<StepTensor>& to) {
+  for (std::size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
+    to[i].stays = to[i].stays || from[i].stays;
+    to[i].held_until = std::max(to[i].held_until, from[i].held_until);
+  }
+}
+
 std::string to_json(const StepRecord& step, const std::string& device) {
-  const std::vector<std::optional<std::size_t>> first = first_reads(step);
+  const std::vector<Course> courses = courses_of(step);
+  const std::vector<std::uint64_t> saved_bytes = saved_bytes_of(step, courses);
   Json events = Json::array();
-  for (const StepEvent& event : step.events) {
-    events.push_back(event_to_json(event, step.tensors[event.tensor], first[event.tensor]));
+  std::uint64_t peak_bytes = 1;  // the schema's least
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    events.push_back(event_to_json(step, i, courses, saved_bytes[i]));
+    peak_bytes = std::max({peak_bytes, step.events[i].in_use_bytes, saved_bytes[i]});
   }
   // The schema asks for a length, and a clock may not have moved.
-  const std::uint64_t nanoseconds = std::max<std::uint64_t>(step.events.back().nanoseconds, 1);
+  const std::uint64_t nanoseconds =
+      std::max<std::uint64_t>({step.nanoseconds, step.events.back().nanoseconds, 1});
   const Json json{{"schema", 1},
                   {"type", "learned step"},
                   {"program", "program"},
                   {"framework", "unknown"},
                   {"device", device},
-                  {"events", events},
                   {"seconds", static_cast<double>(nanoseconds) / kNanosecondsPerSecond},
-                  {"peak_bytes", peak_bytes(step)}};
+                  {"peak_bytes", peak_bytes},
+                  {"events", events}};
   return json.dump();
 }
 

@@ -70,6 +70,13 @@ vdnn_stash_options checked_options(const vdnn_stash_options* options) {
   return *options;
 }
 
+bool checked_held(std::uint32_t held) {
+  if (held > 1) {
+    throw InvalidArgument("held is " + std::to_string(held) + ", not 0 or 1");
+  }
+  return held == 1;
+}
+
 std::optional<std::uint64_t> unless_zero(std::uint64_t number) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
@@ -94,7 +101,8 @@ std::uint32_t to_c(const PutAnswer& answer) {
                                 : answer.verdict == StashVerdict::kLeaves ? VDNN_STASH_LEAVES
                                                                           : VDNN_STASH_SHARED;
   return verdict | (answer.has_released ? VDNN_STASH_RELEASED : 0U) |
-         (answer.has_leaving ? VDNN_STASH_LEAVING : 0U) | (answer.has_notice ? VDNN_STASH_NOTICE : 0U);
+         (answer.has_leaving ? VDNN_STASH_LEAVING : 0U) | (answer.has_notice ? VDNN_STASH_NOTICE : 0U) |
+         (answer.is_watched ? VDNN_STASH_WATCHED : 0U);
 }
 
 std::uint32_t to_c(const ReadAnswer& answer) {
@@ -236,6 +244,17 @@ vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle) {
   return guarded([&] { stash_of(stash).stay(handle); });
 }
 
+vdnn_status vdnn_stash_note_held(vdnn_stash* stash, vdnn_stash_handle handle, uint32_t held) {
+  return guarded([&] {
+    vdnn::TensorStash& of = stash_of(stash);
+    of.note_held(handle, vdnn::checked_held(held));
+  });
+}
+
+vdnn_status vdnn_stash_note_peak(vdnn_stash* stash, uint64_t bytes) {
+  return guarded([&] { stash_of(stash).note_peak(bytes); });
+}
+
 vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
                                 uint32_t capacity, uint32_t* count) {
   return vdnn::give_handles(handles, capacity, count,
@@ -247,10 +266,7 @@ vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* s
   return guarded([&] {
     vdnn::TensorStash& of = stash_of(stash);
     std::uint32_t& result = given(answer, "answer");
-    if (held > 1) {
-      throw vdnn::InvalidArgument("held is " + std::to_string(held) + ", not 0 or 1");
-    }
-    result = vdnn::to_c(of.read(handle, stream, in_use_bytes, held == 1));
+    result = vdnn::to_c(of.read(handle, stream, in_use_bytes, vdnn::checked_held(held)));
   });
 }
 

@@ -17,9 +17,11 @@ namespace vdnn::stash {
 // Not synchronised. A tensor of another step is passed over.
 class StepUnderWay {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // A step has no tensors at its beginning. `page_locks`: so far.
-  StepUnderWay(std::uint64_t serial, std::uint64_t page_locks)
-      : serial_(serial), page_locks_before_(page_locks), begin_(Clock::now()) {}
+  StepUnderWay(std::uint64_t serial, std::uint64_t page_locks, Clock::time_point begin)
+      : serial_(serial), page_locks_before_(page_locks), begin_(begin) {}
 
   // One more add() afterwards takes no memory, and neither does one more add_read().
   void make_room_for_save();
@@ -29,18 +31,17 @@ class StepUnderWay {
   static StepTensor describe(const StashedTensor& tensor) {
     return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
   }
-  // `with_all_bytes`, here and below: in use, as though nothing had left.
-  void add(StashHandle handle, const StashedTensor& tensor, std::uint64_t with_all_bytes) {
+  void add(StashHandle handle, const StashedTensor& tensor, const BytesInUse& with_all) {
     record_.tensors.push_back(describe(tensor));
     handles_.push_back(handle);
-    add_event(StepEvent::Kind::kSave, tensor.index, with_all_bytes);
+    add_event(StepEvent::Kind::kSave, tensor.index, with_all);
     ++live_;
     second_largest_ = std::max(second_largest_, std::min(largest_, tensor.bytes()));
     largest_ = std::max(largest_, tensor.bytes());
   }
-  void add_read(const StashedTensor& tensor, std::uint64_t with_all_bytes) {
+  void add_read(const StashedTensor& tensor, const BytesInUse& with_all) {
     if (has(tensor)) {
-      add_event(StepEvent::Kind::kRead, tensor.index, with_all_bytes);
+      add_event(StepEvent::Kind::kRead, tensor.index, with_all);
       ++reads_;
     }
   }
@@ -61,11 +62,21 @@ class StepUnderWay {
       return false;
     }
     record_.tensors[tensor.index].dropped_after = record_.events.size();
+    if (tensor.is_held) {
+      mark_held(tensor);
+    }
     return --live_ == 0;
   }
+  void end(Clock::time_point now) { record_.nanoseconds = nanoseconds_until(now); }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
-  void follow(const KnownStep* kind) { kind_ = kind; }
+  // Null: it has left its kind, and goes on like none.
+  void follow(const KnownStep* kind) {
+    if (kind == nullptr && kind_ != nullptr) {
+      inherit_holders(kind_->record.tensors, record_.tensors);
+    }
+    kind_ = kind;
+  }
 
   std::uint64_t serial() const { return serial_; }
   const StepRecord& record() const { return record_; }
@@ -73,6 +84,9 @@ class StepUnderWay {
   std::size_t reads() const { return reads_; }                          // of the step so far
   // It has gone like that one so far; null: like none.
   const KnownStep* kind() const { return kind_; }
+  // A kind is watched twice: its figures are those of its first repetition.
+  bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
+  bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
   std::uint64_t late() const { return late_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as told
   std::uint64_t page_locks_before() const { return page_locks_before_; }
@@ -81,15 +95,16 @@ class StepUnderWay {
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
-  void add_event(StepEvent::Kind kind, std::uint32_t tensor, std::uint64_t with_all_bytes) {
-    const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_);
+  std::uint64_t nanoseconds_until(Clock::time_point now) const {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now - begin_).count());
+  }
+  void add_event(StepEvent::Kind kind, std::uint32_t tensor, const BytesInUse& with_all) {
     record_.events.push_back({.kind = kind,
                               .tensor = tensor,
-                              .in_use_bytes = with_all_bytes,
-                              .nanoseconds = static_cast<std::uint64_t>(since.count())});
+                              .in_use_bytes = with_all.most,
+                              .at_event_bytes = with_all.at_event,
+                              .nanoseconds = nanoseconds_until(Clock::now())});
   }
 
   std::uint64_t serial_;

@@ -58,6 +58,8 @@ class TensorStash::Impl {
   std::vector<StashHandle> leaving(std::size_t capacity);
   PutAnswer leave(StashHandle handle, StreamHandle stream);
   void stay(StashHandle handle);
+  void note_held(StashHandle handle, bool held);
+  void note_peak(std::uint64_t bytes);
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
   ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held);
   std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
@@ -106,9 +108,10 @@ class TensorStash::Impl {
   stash::TensorTable tensors_;
   stash::CopiesInFlight flight_;
   stash::BytesOnDevice bytes_;
-  StepUnderWay step_{0, 0};
-  stash::LeavingOrder offers_;  // of step_
-  stash::FetchWindow window_;   // of step_
+  StepUnderWay step_{0, 0, {}};
+  std::optional<StepUnderWay::Clock::time_point> last_end_;  // of a step
+  stash::LeavingOrder offers_;                               // of step_
+  stash::FetchWindow window_;                                // of step_
   stash::StashNotices notices_;
   stash::StepLearner learner_{rules_, host_, notices_};
   StashStatistics statistics_;
@@ -146,7 +149,9 @@ PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_
     tensors_.take_back(handle);
     throw;
   }
-  return answer(handle, tensor);
+  PutAnswer put = answer(handle, tensor);
+  put.is_watched = step_.is_watched();
+  return put;
 }
 
 PutAnswer TensorStash::Impl::answer(StashHandle handle, const StashedTensor& tensor) {
@@ -163,7 +168,10 @@ PutAnswer TensorStash::Impl::share(StashHandle handle) {
   ++tensor.unread;
   ++statistics_.puts;
   ++statistics_.shared;
-  return {.handle = handle, .verdict = StashVerdict::kShared, .has_released = has_released()};
+  return {.handle = handle,
+          .verdict = StashVerdict::kShared,
+          .has_released = has_released(),
+          .is_watched = step_.has(tensor) && step_.is_watched() && !tensor.is_held};
 }
 
 // Nothing that can fail comes after the first change.
@@ -173,7 +181,7 @@ void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::
   const KnownStep* const kind = learner_.find(step_, StepUnderWay::describe(tensor));
   bytes_.note_in_use(told_bytes, tensor.bytes());
   step_.note_in_use(bytes_.in_use());
-  const std::uint64_t with_all = bytes_.with_all();
+  const stash::BytesInUse with_all = bytes_.with_all();
   flight_.note_saved(tensor.bytes());
   if (rules_.should_leave(kind, tensor.index)) {
     send_out(handle, tensor, tensor.saved.stream);
@@ -225,7 +233,7 @@ void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, Stre
 
 void TensorStash::Impl::note_released(StashedTensor& tensor) {
   tensor.where = Where::kAway;
-  bytes_.set_away(tensor, true);
+  bytes_.set_away(tensor, !tensor.is_held);
 }
 
 // --- leaving later -----------------------------------------------------------------------------------------
@@ -259,6 +267,27 @@ PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
 void TensorStash::Impl::stay(StashHandle handle) {
   const std::lock_guard lock(mutex_);
   step_.mark_held(find(handle));
+}
+
+// A tensor that was released takes memory all the same while others hold it.
+void TensorStash::Impl::note_held(StashHandle handle, bool held) {
+  const std::lock_guard lock(mutex_);
+  StashedTensor& tensor = find(handle);
+  if (tensor.is_held && !held) {
+    step_.mark_held(tensor);
+  }
+  tensor.is_held = held;
+  if (tensor.where == Where::kAway) {
+    bytes_.set_away(tensor, !held);
+  }
+}
+
+void TensorStash::Impl::note_peak(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  // Before the program's first step it took memory for other things.
+  if (statistics_.puts > 0) {
+    bytes_.note_peak(bytes);
+  }
 }
 
 std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::size_t capacity) {
@@ -423,10 +452,15 @@ void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor)
 StepUnderWay TensorStash::Impl::start_step() {
   offers_ = {};
   window_ = {};
-  return std::exchange(step_, StepUnderWay(step_.serial() + 1, host_.page_locks()));
+  const auto begin = last_end_.value_or(StepUnderWay::Clock::now());
+  return std::exchange(step_, StepUnderWay(step_.serial() + 1, host_.page_locks(), begin));
 }
 
 void TensorStash::Impl::finish_step() {
+  if (!step_.handles().empty()) {
+    last_end_ = StepUnderWay::Clock::now();
+    step_.end(*last_end_);
+  }
   learner_.learn(start_step(), statistics_);
 }
 
@@ -486,6 +520,12 @@ PutAnswer TensorStash::leave(StashHandle handle, StreamHandle stream) {
 }
 void TensorStash::stay(StashHandle handle) {
   impl_->stay(handle);
+}
+void TensorStash::note_held(StashHandle handle, bool held) {
+  impl_->note_held(handle, held);
+}
+void TensorStash::note_peak(std::uint64_t bytes) {
+  impl_->note_peak(bytes);
 }
 std::vector<StashHandle> TensorStash::released(StreamHandle stream, std::size_t capacity) {
   return impl_->released(stream, capacity);

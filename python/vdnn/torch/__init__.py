@@ -15,7 +15,9 @@ import os
 import threading
 from collections.abc import Iterator
 
-from . import _report
+import torch
+
+from . import _export, _report
 from ._hooks import Hooks, make_hooks
 from ._library import StashError
 from ._memory import measure_memory, peak_memory, reset_peak_memory
@@ -121,11 +123,25 @@ def report(*, quiet: bool = False) -> Report:
     return made
 
 
-def export(path: str | os.PathLike[str], *, device: str | None = None) -> None:
+def export(
+    path: str | os.PathLike[str],
+    *,
+    batch: int | None = None,
+    program: str | None = None,
+    device: str | torch.device | None = None,
+) -> None:
     """Writes the step that was learned last as JSON (docs/learned_step.schema.json), which `vdnn plan --step` reads.
 
+    The step is of the hooks that were started last. Its figures are best once two steps have ended: in the first one the
+    optimizer makes its state. The file is replaced as a whole, or left as it was.
+
+    batch: samples of the step. `vdnn max-batch` and `--batch` need it.
+    program: a name for people; None: that of the script.
     device: "cuda:1"; may be left out where tensors of one device only were saved.
+
+    Raises TypeError or ValueError for an argument that cannot be, RuntimeError before a step was learned, and OSError where
+    the file cannot be written.
     """
-    text = _report.learned_step_of(_last, device)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    samples, name, target = _export.checked_batch(batch), _export.checked_program(program), _export.checked_target(path)
+    step = _export.learned_step_of(_last, device)
+    _export.write_atomically(target, _export.text_of(step, samples, name))

@@ -11,7 +11,7 @@ VERSION = 1
 HOST = -1
 
 # What put and leave answer.
-KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE = 0, 1, 2, 3, 4, 8, 16
+KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE, WATCHED = 0, 1, 2, 3, 4, 8, 16, 32
 # What read answers.
 IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
 
@@ -54,6 +54,8 @@ _CALLS = {
     "leaving": [POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
     "leave": [c_uint64, c_void_p, POINTER(c_uint32)],
     "stay": [c_uint64],
+    "note_held": [c_uint64, c_uint32],
+    "note_peak": [c_uint64],
     "released": [c_void_p, POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
     "read": [c_uint64, c_void_p, c_uint64, c_uint32, POINTER(c_uint32)],
     "fetches": [c_uint64, POINTER(c_uint64), POINTER(c_uint64), c_uint32, POINTER(c_uint32)],

@@ -52,7 +52,7 @@ class Block:
 
     __slots__ = (
         "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
-        "users", "puts", "saved_at", "is_deferred", "__weakref__",
+        "users", "puts", "saved_at", "is_deferred", "is_watched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor, stream: int | None) -> None:
@@ -71,6 +71,7 @@ class Block:
         self.puts = 0  # of these, that the stash knows: all of them or none
         self.saved_at = 0  # of a deferred one: how many saves there were
         self.is_deferred = False
+        self.is_watched = False  # the stash is to know when nobody else holds it any more
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
@@ -80,6 +81,12 @@ class Block:
         if self.source is not None:
             return self.source if torch._C._storage_Use_Count(self.source._cdata) > 1 else None
         return torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
+
+
+    def is_held_by_others(self) -> bool:
+        if self.source is not None:
+            return torch._C._storage_Use_Count(self.source._cdata) > 1
+        return not self.weak.expired()
 
 
 class Saved:
@@ -130,16 +137,21 @@ class DeviceStash:
         # By when it is looked at next, in saves; the ranks tell equals apart. Blocks that were dropped are in it until then.
         self._deferred: list[tuple[int, int, Block]] = []
         self._ranks = itertools.count()
+        self._watched: list[Block] = []
         self._dropped: collections.deque[Block] = collections.deque()
         self._handle, self._answer, self._count = c_uint64(), c_uint32(), c_uint32()
         self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
+        self._restart_recent_peak = lambda: None
         if on_gpu:
             self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
             self._bytes_in_use = lambda: _pool.bytes_in_use(device.index)
         else:  # the calling thread is the compute stream
             self._stream = lambda: None
             if _native_hooks.counts_cpu_memory.is_set():
-                self._bytes_in_use = _native_hooks.open_door().vdnn_door_take_recent_cpu_peak
+                door = _native_hooks.open_door()
+                self._cpu_bytes = door.vdnn_door_cpu_bytes
+                self._restart_recent_peak = self._take_recent_peak = door.vdnn_door_take_recent_cpu_peak
+                self._bytes_in_use = self._cpu_bytes_in_use
             else:  # the stash counts the tensors that it knows
                 self._bytes_in_use = lambda: 0
 
@@ -148,6 +160,7 @@ class DeviceStash:
         with self._lock:
             stream = self._stream()
             self._saves += 1
+            self._note_who_let_go()
             answer = self._put_what_nobody_holds()
             block = self._blocks.get(key)
             if block is None:
@@ -193,7 +206,31 @@ class DeviceStash:
             answers |= self._answer.value
         block.is_deferred = False
         self._by_handle[block.handle] = block
+        if answers & _library.WATCHED and not block.is_watched:
+            self._watch(block)
         return answers
+
+    def _watch(self, block: Block) -> None:
+        """While a step is learned, who else holds a block is looked at before each save and each read, and never afterwards."""
+        if not block.is_held_by_others():
+            return  # it was deferred
+        self._watched.append(block)
+        block.is_watched = True
+        check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 1))
+
+    def _note_who_let_go(self) -> None:
+        if not self._watched:
+            return
+        for block in self._watched:
+            block.is_watched = block.is_held_by_others()
+            if not block.is_watched:
+                check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 0))
+        self._watched = [block for block in self._watched if block.is_watched]
+
+    def _cpu_bytes_in_use(self) -> int:
+        """Tells the stash of the peak since the last call, too."""
+        check(LIBRARY.vdnn_stash_note_peak(self._pointer, max(0, self._take_recent_peak())))
+        return max(0, self._cpu_bytes())
 
     def _put_what_nobody_holds(self) -> int:
         answers = 0
@@ -215,6 +252,7 @@ class DeviceStash:
     def _read(self, block: Block) -> torch.UntypedStorage:
         if not block.puts:
             return block.source
+        self._note_who_let_go()
         stream = self._stream()
         held = block.held_by_others()
         check(LIBRARY.vdnn_stash_read(
@@ -257,7 +295,7 @@ class DeviceStash:
             for handle in self._named(LIBRARY.vdnn_stash_released, stream):
                 if block := self._by_handle.get(handle):
                     block.source = None
-            self._bytes_in_use()  # those sources counted at this save, and are away at the next event
+            self._restart_recent_peak()  # those sources counted at this save, and are away at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0
@@ -301,6 +339,8 @@ class DeviceStash:
             block.puts -= 1
         block.users -= 1
         if block.users == 0:
+            if block.is_watched:
+                self._watched.remove(block)
             self._by_handle.pop(block.handle, None)
             del self._blocks[block.key]
             block.source = block.target = None

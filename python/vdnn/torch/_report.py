@@ -1,11 +1,10 @@
-"""The figures of the stashes, and the learned step."""
+"""The figures of the stashes."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from ._hooks import Hooks
-from ._library import NativeStash
 from ._sizes import format_size
 
 
@@ -55,15 +54,3 @@ def report_of(hooks: Hooks | None) -> Report:
     if hooks is None:
         raise RuntimeError("vdnn.torch was not enabled yet: there is nothing to report")
     return Report(hooks.tier, {device: stash.statistics() for device, stash in hooks.stashes().items()})
-
-
-def learned_step_of(hooks: Hooks | None, device: str | None) -> str:
-    stashes: dict[str, NativeStash] = hooks.stashes() if hooks else {}
-    if not stashes:
-        raise RuntimeError("no step was learned: enable vdnn.torch and train one step, forward and backward")
-    if device is None and len(stashes) > 1:
-        raise ValueError(f"steps were learned on {', '.join(stashes)}: name one with device=")
-    name = device or next(iter(stashes))
-    if name not in stashes:
-        raise ValueError(f"no step was learned on {name}, but on {', '.join(stashes)}")
-    return stashes[name].learned_step()

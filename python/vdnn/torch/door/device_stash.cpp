@@ -30,6 +30,10 @@ std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
   return hash;
 }
 
+std::uint64_t not_negative(std::int64_t bytes) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
+}
+
 }  // namespace
 
 Block::Block(const at::Tensor& tensor, void* stream_)
@@ -83,7 +87,8 @@ void* DeviceStash::current_stream() const {
 
 std::uint64_t DeviceStash::bytes_in_use() const {
   if (device_.is_cpu()) {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(CpuMemory::take_recent_peak(), 0));
+    check(functions_.note_peak(stash_, not_negative(CpuMemory::take_recent_peak())));
+    return not_negative(CpuMemory::bytes());
   }
   if (pool_.allocated_bytes != nullptr) {
     return pool_.allocated_bytes(device_.index());
@@ -105,6 +110,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   const std::lock_guard lock(mutex_);
   void* const stream = current_stream();
   ++saves_;
+  note_who_let_go();
   answer = put_what_nobody_holds(trash);
   const BlockIdentity identity{.storage = tensor.storage().unsafeGetStorageImpl(),
                                .version = static_cast<std::uint32_t>(tensor._version())};
@@ -156,7 +162,30 @@ std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Tr
     release_at_put(block, answer, trash);
     answers |= answer;
   }
+  if ((answers & VDNN_STASH_WATCHED) != 0 && !block.is_watched) {
+    watch(block);
+  }
   return answers;
+}
+
+void DeviceStash::watch(Block& block) {
+  if (!block.is_held_by_others()) {
+    return;  // it was deferred
+  }
+  watched_.push_back(&block);
+  block.is_watched = true;
+  check(functions_.note_held(stash_, block.handle, 1));
+}
+
+void DeviceStash::note_who_let_go() {
+  std::erase_if(watched_, [this](Block* block) {
+    if (block->is_held_by_others()) {
+      return false;
+    }
+    block->is_watched = false;
+    check(functions_.note_held(stash_, block->handle, 0));
+    return true;
+  });
 }
 
 std::uint32_t DeviceStash::put_what_nobody_holds(Trash& trash) {
@@ -193,6 +222,7 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
   if (block.puts == 0) {
     return block.source;
   }
+  note_who_let_go();
   void* const stream = current_stream();
   c10::intrusive_ptr<c10::StorageImpl> held = block.held_by_others();
   std::uint32_t answer = 0;
@@ -226,6 +256,9 @@ void DeviceStash::end_use(Block& block, Trash& trash) {
   }
   if (--block.users == 0) {
     stop_deferring(block);
+    if (block.is_watched) {
+      std::erase(watched_, &block);
+    }
     by_handle_.erase(block.handle);
     trash.push_back(std::move(block.source));
     trash.push_back(std::move(block.target));

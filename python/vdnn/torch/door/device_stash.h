@@ -50,6 +50,7 @@ struct Block {
   bool is_unchanged() const { return counter.current_version() == version; }
   // The source, if somebody besides this block holds it; else null.
   c10::intrusive_ptr<c10::StorageImpl> held_by_others() const;
+  bool is_held_by_others() const { return source ? source.use_count() > 1 : weak.use_count() > 0; }
   // Of the same device and allocator.
   c10::intrusive_ptr<c10::StorageImpl> new_storage(std::uint64_t size_bytes) const;
 
@@ -68,6 +69,7 @@ struct Block {
   std::uint64_t puts = 0;      // of these, that the stash knows: all of them or none
   std::uint64_t saved_at = 0;  // how many saves there were
   std::uint64_t look_at = 0;   // when it is looked at next, in saves; 0: it is not deferred
+  bool is_watched = false;     // the stash is to know when nobody else holds it any more
 };
 
 class DeviceStash {
@@ -95,12 +97,17 @@ class DeviceStash {
 
   void check(vdnn_status status) const;
   void* current_stream() const;
+  // Tells the stash of the peak since the last call, too, where it is known.
   std::uint64_t bytes_in_use() const;
   Block& add(const at::Tensor& tensor, std::uint32_t& answer);
   // Those that put something answer as vdnn_stash_put() does.
   std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
   std::uint32_t put(Block& block, const c10::StorageImpl& storage, Trash& trash);
   std::uint32_t put_what_nobody_holds(Trash& trash);
+  // While a step is learned, who else holds a block is looked at before each save and each read: what has to
+  // be known exactly once is looked at often then, and never afterwards.
+  void watch(Block& block);
+  void note_who_let_go();
   void defer(Block& block);
   void stop_deferring(Block& block);
   void end_use(Block& block, Trash& trash);
@@ -124,6 +131,7 @@ class DeviceStash {
   std::unordered_map<BlockIdentity, Block, HashOfBlockIdentity> blocks_;
   std::unordered_map<vdnn_stash_handle, Block*> by_handle_;
   std::multimap<std::uint64_t, Block*> deferred_;  // by `look_at`
+  std::vector<Block*> watched_;
 };
 
 }  // namespace vdnn::door
