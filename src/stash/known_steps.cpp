@@ -70,7 +70,7 @@ bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const Ste
   if (is_first) {
     found->record.events = step.events;
     found->record.nanoseconds = step.nanoseconds;
-  } else if (in_use_bytes > limits.budget_bytes) {
+  } else if (limits.budget_bytes > 0 && in_use_bytes > limits.budget_bytes) {
     is_news = raise_figures(found->record.events, step.events);
   }
   is_news = note_holders(found->record.tensors, step.tensors) || is_news;

@@ -30,6 +30,16 @@ std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
   return hash;
 }
 
+// From PyTorch 2.10 on the Python object of a storage holds the storage, and is held by it in turn.
+template <class Storage>
+bool is_held_by_its_python_object_alone(const Storage& storage) {
+  if constexpr (requires { storage.pyobj_slot()->has_unique_reference(); }) {
+    return storage.pyobj_slot()->has_unique_reference();
+  } else {
+    return false;
+  }
+}
+
 std::uint64_t not_negative(std::int64_t bytes) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
 }
@@ -50,9 +60,17 @@ Block::Block(const at::Tensor& tensor, void* stream_)
   }
 }
 
+bool Block::is_held_by_others() const {
+  if (!source) {
+    return weak.use_count() > 0;
+  }
+  const std::size_t others = source.use_count() - 1;
+  return others > 1 || (others == 1 && !is_held_by_its_python_object_alone(*source));
+}
+
 c10::intrusive_ptr<c10::StorageImpl> Block::held_by_others() const {
   if (source) {
-    return source.use_count() > 1 ? source : c10::intrusive_ptr<c10::StorageImpl>();
+    return is_held_by_others() ? source : c10::intrusive_ptr<c10::StorageImpl>();
   }
   return weak.lock();
 }
@@ -193,7 +211,7 @@ std::uint32_t DeviceStash::put_what_nobody_holds(Trash& trash) {
   while (!deferred_.empty() && deferred_.begin()->first <= saves_) {
     Block& block = *deferred_.begin()->second;
     stop_deferring(block);
-    if (block.source.use_count() > 1) {
+    if (block.is_held_by_others()) {
       defer(block);
     } else if (block.is_unchanged()) {
       answers |= put(block, *block.source, trash);

@@ -50,7 +50,7 @@ struct Block {
   bool is_unchanged() const { return counter.current_version() == version; }
   // The source, if somebody besides this block holds it; else null.
   c10::intrusive_ptr<c10::StorageImpl> held_by_others() const;
-  bool is_held_by_others() const { return source ? source.use_count() > 1 : weak.use_count() > 0; }
+  bool is_held_by_others() const;
   // Of the same device and allocator.
   c10::intrusive_ptr<c10::StorageImpl> new_storage(std::uint64_t size_bytes) const;
 
