@@ -149,6 +149,8 @@ TEST(StashAbi, RefusesNullPointers) {
       vdnn_stash_leaving(stash, &handle, 1, nullptr),
       vdnn_stash_leave(stash, 1, nullptr, nullptr),
       vdnn_stash_stay(nullptr, 1),
+      vdnn_stash_note_held(nullptr, 1, 1),
+      vdnn_stash_note_peak(nullptr, 1),
       vdnn_stash_released(stash, nullptr, nullptr, 1, &number),
       vdnn_stash_released(stash, nullptr, &handle, 1, nullptr),
       vdnn_stash_read(stash, 1, nullptr, 0, 0, nullptr),
@@ -178,6 +180,10 @@ TEST(StashAbi, RefusesHandlesThatAreNotAlive) {
   const Put saved = put(stash.get(), bytes);
   EXPECT_EQ(vdnn_stash_read(stash.get(), saved.handle, nullptr, 0, 2, &answer), VDNN_INVALID_ARGUMENT);
   EXPECT_THAT(vdnn_last_error(), HasSubstr("held is 2"));
+  EXPECT_EQ(vdnn_stash_note_held(stash.get(), saved.handle, 2), VDNN_INVALID_ARGUMENT);
+  EXPECT_EQ(vdnn_stash_note_held(stash.get(), saved.handle, 1), VDNN_OK);
+  EXPECT_EQ(vdnn_stash_note_held(stash.get(), saved.handle, 0), VDNN_OK);
+  EXPECT_EQ(vdnn_stash_note_peak(stash.get(), 1000), VDNN_OK);
   EXPECT_EQ(vdnn_stash_drop(stash.get(), saved.handle), VDNN_OK);
   EXPECT_EQ(vdnn_stash_drop(stash.get(), saved.handle), VDNN_INVALID_ARGUMENT);
 }

@@ -18,7 +18,7 @@ static int move_tensor(vdnn_stash* stash) {
   uint32_t count = 0;
   memset(source, 7, kBytes);
   if (vdnn_stash_put(stash, source, kBytes, NULL, 1, 0, 0, 0, &saved, &answer) != VDNN_OK) return __LINE__;
-  if (answer != (VDNN_STASH_LEAVES | VDNN_STASH_RELEASED)) return __LINE__;
+  if ((answer & VDNN_STASH_VERDICT) != VDNN_STASH_LEAVES || !(answer & VDNN_STASH_RELEASED)) return __LINE__;
   if (vdnn_stash_released(stash, NULL, &named, 1, &count) != VDNN_OK || named != saved) return __LINE__;
   memset(source, 0, kBytes);
   if (vdnn_stash_read(stash, saved, NULL, 0, 0, &answer) != VDNN_OK) return __LINE__;
