@@ -199,9 +199,11 @@ class Calls {
   static void require_contents(const Saved& saved, const Bytes* found) {
     require(found != nullptr, "there is memory where the stash says that the tensor is");
     require(found->size() == saved.bytes, "a target is as large as its tensor");
+    bool is_equal = true;
     for (std::size_t i = 0; i < found->size(); ++i) {
-      require((*found)[i] == byte_of(saved.storage, i), "what comes back is what was saved");
+      is_equal = is_equal && (*found)[i] == byte_of(saved.storage, i);
     }
+    require(is_equal, "what comes back is what was saved");
   }
   // Where the device's allocator is to keep the source, nothing here does: a copy may still read it.
   void free_source(Saved& saved) {

@@ -1,0 +1,69 @@
+"""A budget that can be kept is kept: from the third step on, the measured peak of all tensors exceeds neither the budget nor the
+plan's peak by more than 2 %."""
+
+import unittest
+
+import networks
+import torch
+from steady_test import Run
+
+import vdnn.torch
+
+TIERS = ("native", "python")
+TOLERANCE = 1.02
+MIN_SIZE = 16 << 10
+# Of the way from the smallest budget that can be kept to the peak without hooks.
+PARTS = (0.9, 0.7, 0.5)
+FIRST_STEADY_STEP = 2  # the first step makes gradients and the optimizer's state, so that the second is the first that shows all
+
+
+def resnet18():
+    torch.manual_seed(0)
+    return networks.ResNet18(), torch.randn(32, 3, 64, 64), torch.randint(100, (32,))
+
+
+def unet():
+    torch.manual_seed(0)
+    return networks.UNet(16, 4), torch.randn(4, 3, 96, 96), torch.randint(2, (4, 96, 96))
+
+
+def unet3d():
+    torch.manual_seed(0)
+    return networks.UNet(4, 3, dimensions=3), torch.randn(2, 3, 32, 32, 32), torch.randint(2, (2, 32, 32, 32))
+
+
+class Peaks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(1)
+        vdnn.torch.measure_memory()
+
+    def check(self, make):
+        alone = max(Run(make=make).peaks[FIRST_STEADY_STEP:])
+        for tier in TIERS:
+            with self.assertLogs("vdnn.torch", "WARNING"):  # the plan then tells what a step needs
+                smallest = Run(tier, make, MIN_SIZE, budget=1).figures[-1]["planned_peak_bytes"]
+            self.assertLess(smallest, 0.95 * alone)
+            for part in PARTS:
+                budget = int(smallest + part * (alone - smallest))
+                with self.subTest(tier=tier, part=part):
+                    run = Run(tier, make, MIN_SIZE, budget=budget)
+                    peak, planned = max(run.peaks[FIRST_STEADY_STEP:]), run.figures[-1]["planned_peak_bytes"]
+                    print(tier, part, "smallest", smallest, "alone", alone, "budget", budget, "peaks/budget", [round(p / budget, 3) for p in run.peaks], "planned/budget", round(planned / budget, 3), "peak/planned", round(peak/planned,3), "out", run.figures[-1]["planned_out_bytes"], "late", run.by_step("fetched_late"), "plans", run.by_step("plans"))
+                    self.assertLess(budget, alone)
+                    self.assertGreater(run.figures[-1]["planned_out_bytes"], 0)
+                    self.assertLessEqual(planned, budget)
+                    self.assertLessEqual(peak, TOLERANCE * min(budget, planned))
+
+    def test_resnet18(self):
+        self.check(resnet18)
+
+    def test_unet(self):
+        self.check(unet)
+
+    def test_unet3d(self):
+        self.check(unet3d)
+
+
+if __name__ == "__main__":
+    unittest.main()
