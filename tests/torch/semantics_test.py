@@ -283,6 +283,131 @@ def inference_tensor(hooks):
         return (x * w).sum()
 
 
+class ChangesWhatItSaved(torch.autograd.Function):
+    """Its backward pass uses the saved tensor as scratch memory."""
+
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        x.mul_(2)
+        return gradient * x
+
+
+def changed_by_its_reader(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = ChangesWhatItSaved.apply(x * 1).sum()
+    y.backward()
+    return x.grad
+
+
+def changed_by_its_reader_and_read_again(hooks):
+    x = random_leaf(64)
+    with hooks():
+        y = ChangesWhatItSaved.apply(x * 1).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    return x.grad
+
+
+def changed_by_another_reader(hooks):
+    x = random_leaf(64)
+    with hooks():
+        a = x * 1
+        loss = (a.sin() + ChangesWhatItSaved.apply(a) * 2).sum()
+    loss.backward()
+    return x.grad
+
+
+def changed_before_double_backward(hooks):
+    x = random_leaf(64)
+    with hooks():
+        a = x * 1
+        (gradient,) = torch.autograd.grad(a.pow(3).sum(), x, create_graph=True)
+        with torch.no_grad():
+            a.add_(1)
+        gradient.sum().backward()
+    return x.grad
+
+
+def changed_when_nobody_holds_it(hooks):
+    x = random_leaf(64)
+    with hooks():
+        a = x * 1
+        y, alias = a.sin(), a.detach()
+        del a
+    alias.mul_(2)
+    y.sum().backward()
+    return x.grad
+
+
+class Scaled(torch.autograd.Function):
+    """Its backward pass reads an attribute of a tensor that it has saved."""
+
+    @staticmethod
+    def forward(context, x, weight):
+        context.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(context, gradient):
+        _, weight = context.saved_tensors
+        return gradient * weight * weight.factor, None
+
+
+def attribute_of_a_frozen_tensor(hooks):
+    x, weight = random_leaf(64), torch.ones(64)
+    weight.factor = 3
+    with hooks():
+        y = Scaled.apply(x, weight)
+    y.sum().backward()
+    return x.grad
+
+
+def data_of_a_parameter_replaced(hooks):
+    x, weight = random_leaf(64), torch.nn.Parameter(torch.ones(64))
+    with hooks():
+        y = x * weight
+    weight.data = torch.full((64,), 5.0)
+    y.sum().backward()
+    return x.grad
+
+
+def forward_mode(hooks):
+    """Tangents of what has none are tensors without bytes."""
+    x, w = random_leaf(8, 8), random_leaf(8, 8)
+    with hooks(), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.randn(8, 8))
+        y = torch.autograd.forward_ad.unpack_dual((dual / w).sin() * w).tangent
+        for _ in range(6):
+            y = y.sin()
+        y.sum().backward()
+    return x.grad, w.grad
+
+
+def nested_tensor(hooks):
+    a, b, linear = random_leaf(3, 8), random_leaf(5, 8), torch.nn.Linear(8, 8)
+    with hooks():
+        y = linear(torch.nested.as_nested_tensor([a, b], layout=torch.strided)).relu()
+        loss = (y * y).to_padded_tensor(0).sum()
+    loss.backward()
+    return a.grad, b.grad, linear.weight.grad
+
+
+def sparse_product(hooks):
+    sparse = (torch.randn(16, 16) * (torch.rand(16, 16) > 0.9)).to_sparse().requires_grad_()
+    x = random_leaf(16, 16)
+    with hooks():
+        y = torch.sparse.mm(sparse, x).pow(2).sum()
+    y.backward()
+    return sparse.grad.to_dense(), x.grad
+
+
 def numpy_memory(hooks):
     import numpy
 
@@ -322,6 +447,16 @@ ROWS = {
     "branches without backward": abandoned,
     "exception in forward": exception_in_forward,
     "inference tensor": inference_tensor,
+    "a reader changes a saved tensor in place": changed_by_its_reader,
+    "a reader changes a saved tensor in place, and reads it again": changed_by_its_reader_and_read_again,
+    "another reader changes a saved tensor in place": changed_by_another_reader,
+    "a tensor of double backward is changed in place": changed_before_double_backward,
+    "a saved input is changed when nobody else holds it": changed_when_nobody_holds_it,
+    "attribute of a frozen tensor": attribute_of_a_frozen_tensor,
+    "data of a parameter is replaced": data_of_a_parameter_replaced,
+    "forward-mode differentiation": forward_mode,
+    "nested tensor": nested_tensor,
+    "product with a sparse matrix": sparse_product,
     "memory of NumPy": numpy_memory,
 }
 

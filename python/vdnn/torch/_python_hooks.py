@@ -21,6 +21,7 @@ import collections
 import heapq
 import itertools
 import threading
+import weakref
 from ctypes import byref, c_uint32, c_uint64
 from typing import Any
 
@@ -92,7 +93,7 @@ class Block:
 class Saved:
     """A tensor that autograd has saved, as a view of a block."""
 
-    __slots__ = ("stash", "block", "shape", "stride", "offset", "dtype")
+    __slots__ = ("stash", "block", "shape", "stride", "offset", "dtype", "leaf")
 
     def __init__(self, stash: DeviceStash, block: Block, tensor: torch.Tensor) -> None:
         self.stash = stash
@@ -101,6 +102,8 @@ class Saved:
         self.stride = tensor.stride()
         self.offset = tensor.storage_offset()
         self.dtype = tensor.dtype
+        # Given back itself, with its attributes, while it is there.
+        self.leaf = weakref.ref(tensor) if tensor.is_leaf else None
 
     def __del__(self) -> None:
         self.stash.drop(self.block)
@@ -183,10 +186,16 @@ class DeviceStash:
         if not block.is_unchanged():
             kind = torch.empty(0, dtype=saved.dtype, device=self.device).type()
             refuse_changed_tensor(kind, saved.shape, block.counter._version, block.version)
+        leaf = saved.leaf and saved.leaf()  # holds its storage, which is in place then
         with self._lock:
             storage = self._read(block)
         self._drain()
-        return torch.empty(0, dtype=saved.dtype, device=self.device).set_(storage, saved.offset, saved.shape, saved.stride)
+        if leaf is not None:
+            return leaf
+        view = torch.empty(0, dtype=saved.dtype, device=self.device).set_(storage, saved.offset, saved.shape, saved.stride)
+        tensor = block.counter.detach()  # shares the counter: a reader that changes it in place is noticed by the next one
+        tensor.data = view
+        return tensor
 
     def drop(self, block: Block) -> None:
         """Called by destructors, at any point of any thread, and by the garbage collector while this thread has the lock."""
@@ -368,11 +377,12 @@ class PythonHooks:
         torch._C._autograd._pop_saved_tensors_default_hooks()
 
     def pack(self, tensor: torch.Tensor) -> Saved | tuple[torch.Tensor, int]:
-        if type(tensor) in _PLAIN_TYPES and tensor.nbytes >= self._min_bytes and self._may_leave(tensor):
+        if type(tensor) in _PLAIN_TYPES and self._may_leave(tensor):
             storage = tensor.untyped_storage()
             if storage.nbytes() >= self._min_bytes:
                 return self._stash_of(tensor.device).save(tensor, storage)
-        return tensor.detach(), tensor._version
+        # As PyTorch saves it: a leaf itself, with its class and attributes; else what makes no cycle of references.
+        return tensor if tensor.is_leaf else tensor.detach(), tensor._version
 
     def unpack(self, packed: Saved | tuple[torch.Tensor, int]) -> torch.Tensor:
         if type(packed) is Saved:
@@ -383,9 +393,9 @@ class PythonHooks:
         return tensor
 
     def _may_leave(self, tensor: torch.Tensor) -> bool:
-        if tensor.layout is not torch.strided or tensor.device.type != self._device_type:
+        if tensor.layout is not torch.strided or tensor.nbytes < self._min_bytes or tensor.device.type != self._device_type:
             return False
-        if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        if tensor.is_nested or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor():
             return False
         base = tensor._base if tensor._is_view() else tensor
         return not (base.is_leaf and base.requires_grad)  # a parameter, or a view of one

@@ -10,6 +10,18 @@ namespace vdnn::door {
 
 namespace autograd = torch::autograd;
 
+namespace {
+
+// Of tensors that are more than sizes and strides over a storage, or that have no bytes (ZeroTensor, which
+// forward-mode AD makes).
+const c10::DispatchKeySet kMoreThanAStorage({c10::DispatchKey::Functionalize,
+                                             c10::DispatchKey::FuncTorchGradWrapper,
+                                             c10::DispatchKey::FuncTorchBatched,
+                                             c10::DispatchKey::NestedTensor, c10::DispatchKey::ZeroTensor,
+                                             c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+
+}  // namespace
+
 thread_local bool NoHooks::is_set_ = false;
 
 TensorStashes::TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options,
@@ -39,14 +51,11 @@ DeviceStash* TensorStashes::stash_of(c10::DeviceIndex device) {
 bool TensorStashes::may_leave(const at::Tensor& tensor) const {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (impl.is_python_dispatch() || !impl.has_storage() || impl.layout() != c10::kStrided ||
-      impl.device_type() != type_ ||
-      impl.key_set().has_any(
-          c10::DispatchKeySet({c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchGradWrapper,
-                               c10::DispatchKey::FuncTorchBatched}))) {
+      impl.device_type() != type_ || impl.key_set().has_any(kMoreThanAStorage)) {
     return false;
   }
   if (static_cast<std::uint64_t>(tensor.nbytes()) < min_bytes_ || tensor.storage().nbytes() < min_bytes_ ||
-      tensor.is_quantized() || tensor.is_conj() || tensor.is_neg()) {
+      tensor.is_quantized()) {
     return false;
   }
   const auto is_parameter = [](const at::TensorBase& base) { return base.is_leaf() && base.requires_grad(); };
@@ -76,8 +85,9 @@ void SavedTensor::call_pack_hook(const at::Tensor& tensor) {
   remember(tensor);
   stash_ = stashes_.stash_for(tensor);
   if (stash_ == nullptr) {
-    kept_ =
-        tensor.tensor_data();  // as PyTorch saves outputs: no cycle of references, the same version counter
+    // As PyTorch saves it: a leaf itself, with its Python object; else what makes no cycle of references and
+    // has the same version counter.
+    kept_ = tensor.is_leaf() ? tensor : tensor.tensor_data();
     return;
   }
   view_.emplace(tensor);
@@ -92,7 +102,18 @@ at::Tensor SavedTensor::call_unpack_hook() {
   if (current_version() != version_) {
     refuse_changed_tensor();
   }
-  return block_ == nullptr ? kept_ : view_->of(stash_->load(*block_));
+  return block_ == nullptr ? kept_ : unpack_block();
+}
+
+at::Tensor SavedTensor::unpack_block() const {
+  const c10::intrusive_ptr<c10::TensorImpl> leaf = is_leaf_ ? variable_.lock() : nullptr;
+  at::Tensor tensor = view_->of(stash_->load(*block_));
+  if (leaf) {  // it holds its storage, which is in place
+    return at::Tensor(leaf);
+  }
+  // A reader that changes it in place is noticed by the next one.
+  autograd::impl::set_version_counter(tensor, block_->counter);
+  return tensor;
 }
 
 #ifdef VDNN_HAS_RETRIEVE_UNPACK_HOOK_DATA
@@ -107,10 +128,11 @@ std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> SavedTensor::retr
 
 void SavedTensor::remember(const at::Tensor& tensor) {
   variable_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  is_leaf_ = tensor.is_leaf();
   version_ = static_cast<std::uint32_t>(tensor._version());
   output_ = static_cast<std::uint32_t>(tensor.output_nr());
   if (const autograd::AutogradMeta* meta = autograd::impl::get_autograd_meta(tensor)) {
-    maker_ = meta->grad_fn_.get();
+    maker_ = WeakNodePointer(meta->grad_fn_);
   }
 }
 
@@ -121,12 +143,12 @@ std::uint32_t SavedTensor::current_version() const {
 
 // Of an output PyTorch names the node that saved it, of an input the operation that made it last.
 NodePointer SavedTensor::changed_by() const {
-  NodePointer reader = autograd::get_current_node();
-  if (reader && reader.get() == maker_) {
-    return reader;
+  NodePointer maker = maker_.lock();
+  if (maker && maker == autograd::get_current_node()) {
+    return maker;
   }
   const auto variable = variable_.lock();
-  return variable ? at::Tensor(variable).grad_fn() : NodePointer();
+  return variable ? at::Tensor(variable).grad_fn() : maker;
 }
 
 // A tensor that looks like the saved one is saved without hooks and changed as often: PyTorch then refuses it

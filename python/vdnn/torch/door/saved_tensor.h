@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -22,6 +23,17 @@ namespace vdnn::door {
 
 // How nodes are held differs between versions of PyTorch.
 using NodePointer = decltype(torch::autograd::get_current_node());
+template <class Pointer>
+struct WeakPointer;
+template <class Node>
+struct WeakPointer<std::shared_ptr<Node>> {
+  using type = std::weak_ptr<Node>;
+};
+template <class Node>
+struct WeakPointer<c10::intrusive_ptr<Node>> {
+  using type = c10::weak_intrusive_ptr<Node>;
+};
+using WeakNodePointer = WeakPointer<NodePointer>::type;
 
 // While it lives, what this thread saves goes through no hooks at all.
 class NoHooks {
@@ -84,6 +96,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   };
 
   void remember(const at::Tensor& tensor);
+  at::Tensor unpack_block() const;
   std::uint32_t current_version() const;
   [[noreturn]] void refuse_changed_tensor() const;
   NodePointer changed_by() const;
@@ -94,9 +107,11 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   std::optional<View> view_;
   DeviceStash* stash_ = nullptr;
   Block* block_ = nullptr;
-  // For the check.
+  // A leaf that is still there when it is read is given back itself.
   c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
-  const torch::autograd::Node* maker_ = nullptr;  // compared, never followed
+  bool is_leaf_ = false;
+  // For the check.
+  WeakNodePointer maker_{NodePointer()};
   std::uint32_t output_ = 0;
   std::uint32_t version_ = 0;
 };
