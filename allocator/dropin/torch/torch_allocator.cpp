@@ -375,8 +375,8 @@ void TorchAllocator::release(int device, TorchPoolId id) noexcept {
   });
 }
 
-std::uint64_t TorchAllocator::allocated_bytes(int device) noexcept {
-  std::uint64_t bytes = 0;
+vdnn_allocator_figure TorchAllocator::allocated(int device) noexcept {
+  vdnn_allocator_figure sum{};
   guarded_status([&] {
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
@@ -384,12 +384,15 @@ std::uint64_t TorchAllocator::allocated_bytes(int device) noexcept {
       vdnn_allocator_statistics found{.version = VDNN_ALLOCATOR_VERSION};
       if (pool->allocator != nullptr &&
           vdnn_allocator_get_statistics(pool->allocator.get(), &found) == VDNN_OK) {
-        bytes += found.all.allocated.current;
+        sum.current += found.all.allocated.current;
+        sum.peak += found.all.allocated.peak;
+        sum.added += found.all.allocated.added;
+        sum.removed += found.all.allocated.removed;
       }
     }
     return VDNN_OK;
   });
-  return bytes;
+  return sum;
 }
 
 vdnn_status TorchAllocator::statistics(int device, vdnn_allocator_statistics* statistics) noexcept {

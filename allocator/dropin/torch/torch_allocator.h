@@ -56,8 +56,9 @@ class TorchAllocator {
   // As often as begin(): then the pool goes with its last block.
   void release(int device, TorchPoolId id) noexcept;
 
-  // Of live blocks, in all pools of the GPU; 0 where there is no such GPU.
-  std::uint64_t allocated_bytes(int device) noexcept;
+  // Of blocks, in all pools of the GPU; zeroes where there is no such GPU. The peak is the sum of the pools'
+  // peaks.
+  vdnn_allocator_figure allocated(int device) noexcept;
   // Of the pool that is nobody's own.
   vdnn_status statistics(int device, vdnn_allocator_statistics* statistics) noexcept;
 

@@ -69,7 +69,11 @@ void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id) {
 }
 
 std::uint64_t vdnn_torch_allocated_bytes(int device) {
-  return allocator().allocated_bytes(device);
+  return allocator().allocated(device).current;
+}
+
+void vdnn_torch_allocated(int device, vdnn_allocator_figure* allocated) {
+  *allocated = allocator().allocated(device);
 }
 
 vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics) {

@@ -35,6 +35,8 @@ VDNN_TORCH_HOOK void vdnn_torch_end_allocate_to_pool(int device, vdnn::TorchPool
 VDNN_TORCH_HOOK void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id);
 // Likewise: what torch.cuda.memory_allocated() would say.
 VDNN_TORCH_HOOK std::uint64_t vdnn_torch_allocated_bytes(int device);
+// Likewise: the same bytes, their peak, and what was ever allocated and freed.
+VDNN_TORCH_HOOK void vdnn_torch_allocated(int device, vdnn_allocator_figure* allocated);
 // Likewise: what torch.cuda.memory_stats() would say.
 VDNN_TORCH_HOOK vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics);
 // Why a call of this thread failed.

@@ -19,7 +19,7 @@ from ._settings import Settings
 class Pool(ctypes.Structure):
     """vdnn_door_pool: functions of libvdnn_torch.so."""
 
-    _fields_ = [(name, c_void_p) for name in ("get_base_allocation", "record_stream", "allocated_bytes")]
+    _fields_ = [(name, c_void_p) for name in ("get_base_allocation", "record_stream", "allocated")]
 
 
 class DoesNotFit(Exception):

@@ -8,6 +8,7 @@ import pathlib
 
 import torch
 
+from ._recent_peak import MemoryFigures
 from ._sizes import parse_size
 
 ENVIRONMENT = "VDNN_TORCH_LIBRARY"
@@ -23,6 +24,13 @@ _HOOKS = {
     "set_end_allocate_to_pool_fn": "end_allocate_to_pool",
     "set_release_pool": "release_pool",
 }
+
+
+class _Figure(ctypes.Structure):
+    """vdnn_allocator_figure of vdnn/allocator.h."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("current", "peak", "added", "removed")]
+
 
 _library: ctypes.CDLL | None = None
 _budget: int | None = None
@@ -43,8 +51,8 @@ def _load() -> ctypes.CDLL:
         raise RuntimeError(f"vdnn.torch.use_pool(): {error}; {ENVIRONMENT} names another libvdnn_torch.so") from error
     library.vdnn_torch_last_error.restype = ctypes.c_char_p
     library.vdnn_torch_set_budget.argtypes = [ctypes.c_uint64, ctypes.c_int]
-    library.vdnn_torch_allocated_bytes.argtypes = [ctypes.c_int]
-    library.vdnn_torch_allocated_bytes.restype = ctypes.c_uint64
+    library.vdnn_torch_allocated.argtypes = [ctypes.c_int, ctypes.POINTER(_Figure)]
+    library.vdnn_torch_allocated.restype = None
     library.vdnn_torch_get_base_allocation.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     library.vdnn_torch_get_base_allocation.restype = ctypes.c_void_p
     library.vdnn_torch_record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -109,8 +117,11 @@ def use_on(address: int, stream: int) -> bool:
     return True
 
 
-def bytes_in_use(device: int) -> int:
-    """By tensors on the GPU, whoever allocates. PyTorch's own figure does not know of allocators that are plugged in."""
+def memory_figures(device: int) -> MemoryFigures:
+    """Of tensors on the GPU, whoever allocates. PyTorch's own figures do not know of allocators that are plugged in."""
     if _library is not None:
-        return _library.vdnn_torch_allocated_bytes(device)
-    return torch.cuda.memory_allocated(device)
+        found = _Figure()
+        _library.vdnn_torch_allocated(device, ctypes.byref(found))
+        return MemoryFigures(found.current, found.peak, found.added)
+    found = torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
+    return MemoryFigures(found["current"], found["peak"], found["allocated"])

@@ -31,6 +31,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import _library, _native_hooks, _pool
 from ._library import BATCH, LIBRARY, NativeStash, OwnedStash, check, make_options
 from ._notices import log_notice
+from ._recent_peak import RecentPeak
 from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -127,7 +128,7 @@ class DeviceStash:
     """The stash of one device, as the hooks of all threads use it."""
 
     def __init__(self, device: torch.device, settings: Settings) -> None:
-        on_gpu = device.type == "cuda"
+        on_gpu = self._is_gpu = device.type == "cuda"
         options = make_options(device.index if on_gpu else _library.HOST, **settings.stash_options())
         self.device = device
         self.native = OwnedStash(options)
@@ -144,24 +145,25 @@ class DeviceStash:
         self._dropped: collections.deque[Block] = collections.deque()
         self._handle, self._answer, self._count = c_uint64(), c_uint32(), c_uint32()
         self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
-        self._restart_recent_peak = lambda: None
         if on_gpu:
             self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
-            self._bytes_in_use = lambda: _pool.bytes_in_use(device.index)
+            recent_peak = RecentPeak(lambda: _pool.memory_figures(device.index))
+            self._memory, self._restart_peak = recent_peak.take, recent_peak.restart
         else:  # the calling thread is the compute stream
             self._stream = lambda: None
             if _native_hooks.counts_cpu_memory.is_set():
                 door = _native_hooks.open_door()
-                self._cpu_bytes = door.vdnn_door_cpu_bytes
-                self._restart_recent_peak = self._take_recent_peak = door.vdnn_door_take_recent_cpu_peak
-                self._bytes_in_use = self._cpu_bytes_in_use
+                self._memory = lambda: (door.vdnn_door_take_recent_cpu_peak(), door.vdnn_door_cpu_bytes())
+                self._restart_peak = door.vdnn_door_take_recent_cpu_peak
             else:  # the stash counts the tensors that it knows
-                self._bytes_in_use = lambda: 0
+                self._memory, self._restart_peak = (lambda: (0, 0)), (lambda: None)
 
     def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
         key = (storage._cdata, tensor._version)
         with self._lock:
             stream = self._stream()
+            if self._is_gpu and not self._blocks:
+                self._restart_peak()  # since the last step: an optimizer takes nothing that a saved tensor could make room for
             self._saves += 1
             self._note_who_let_go()
             answer = self._put_what_nobody_holds()
@@ -236,10 +238,11 @@ class DeviceStash:
                 check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 0))
         self._watched = [block for block in self._watched if block.is_watched]
 
-    def _cpu_bytes_in_use(self) -> int:
-        """Tells the stash of the peak since the last call, too."""
-        check(LIBRARY.vdnn_stash_note_peak(self._pointer, max(0, self._take_recent_peak())))
-        return max(0, self._cpu_bytes())
+    def _bytes_in_use(self) -> int:
+        """Tells the stash of the peak since the last call, too. 0: unknown."""
+        peak, now = self._memory()
+        check(LIBRARY.vdnn_stash_note_peak(self._pointer, max(0, peak)))
+        return max(0, now)
 
     def _put_what_nobody_holds(self) -> int:
         answers = 0
@@ -304,7 +307,9 @@ class DeviceStash:
             for handle in self._named(LIBRARY.vdnn_stash_released, stream):
                 if block := self._by_handle.get(handle):
                     block.source = None
-            self._restart_recent_peak()  # those sources counted at this save, and are away at the next event
+        left_at_once = self._offload_stream is not None and answer & _library.LEAVES
+        if left_at_once or answer & _library.RELEASED:
+            self._restart_peak()  # those sources counted at this save, and are away at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0

@@ -50,7 +50,7 @@ def main():
     beyond = caught(lambda: torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
     refused["beyond the budget"] = beyond
     del small, fits
-    print(json.dumps({"refused": refused, "in use": _pool.bytes_in_use(0), "budget": _pool.budget_of_tensors()}), flush=True)
+    print(json.dumps({"refused": refused, "in use": _pool.memory_figures(0).current, "budget": _pool.budget_of_tensors()}), flush=True)
     # PyTorch's threads of backward can end the process with an abort where they hold an exception; its own allocator's too.
     os._exit(0)
 

@@ -86,7 +86,6 @@ DeviceStash::DeviceStash(const StashFunctions& functions, const vdnn_stash_optio
   vdnn_stash_options own = options;
   if (device.is_cuda()) {
     own.device = device.index();
-    tells_bytes_ = gpu_bytes_in_use(device).has_value();
   }
   check(functions_.create(&own, &stash_));
   if (own.release_at_put != 0) {
@@ -103,22 +102,43 @@ void* DeviceStash::current_stream() const {
   return device_.is_cuda() ? current_gpu_stream(device_) : nullptr;
 }
 
-std::uint64_t DeviceStash::bytes_in_use() const {
+std::optional<MemoryFigures> DeviceStash::memory() const {
+  if (pool_.allocated == nullptr) {
+    return gpu_memory(device_);
+  }
+  vdnn_allocator_figure found{};
+  pool_.allocated(device_.index(), &found);
+  return MemoryFigures{.current = found.current, .peak = found.peak, .allocated = found.added};
+}
+
+std::uint64_t DeviceStash::bytes_in_use() {
   if (device_.is_cpu()) {
     check(functions_.note_peak(stash_, not_negative(CpuMemory::take_recent_peak())));
     return not_negative(CpuMemory::bytes());
   }
-  if (pool_.allocated_bytes != nullptr) {
-    return pool_.allocated_bytes(device_.index());
+  const std::optional<MemoryFigures> now = memory();
+  if (!now) {
+    return 0;
   }
-  return tells_bytes_ ? gpu_bytes_in_use(device_).value_or(0) : 0;
+  check(functions_.note_peak(stash_, recent_peak_.take(*now)));
+  return now->current;
+}
+
+void DeviceStash::restart_peak() {
+  if (device_.is_cpu()) {
+    CpuMemory::restart_recent_peak();
+  } else if (const std::optional<MemoryFigures> now = memory()) {
+    recent_peak_.restart(*now);
+  }
 }
 
 DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   std::uint32_t answer = 0;
   Block& block = add(tensor, answer);
-  if ((answer & VDNN_STASH_RELEASED) != 0) {
-    CpuMemory::restart_recent_peak();  // the sources counted at this save, and are away at the next event
+  const bool left_at_once = offload_stream_ != nullptr && (answer & VDNN_STASH_LEAVES) != 0;
+  if (left_at_once || (answer & VDNN_STASH_RELEASED) != 0) {
+    const std::lock_guard lock(mutex_);
+    restart_peak();  // the sources counted at this save, and are away at the next event
   }
   return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
 }
@@ -127,6 +147,10 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   Trash trash;
   const std::lock_guard lock(mutex_);
   void* const stream = current_stream();
+  if (blocks_.empty() && device_.is_cuda()) {
+    restart_peak();  // since the last step: an optimizer takes nothing that a saved tensor could make room
+                     // for
+  }
   ++saves_;
   note_who_let_go();
   answer = put_what_nobody_holds(trash);

@@ -24,10 +24,12 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "door.h"
+#include "recent_peak.h"
 #include "stash_functions.h"
 
 namespace vdnn::door {
@@ -97,8 +99,11 @@ class DeviceStash {
 
   void check(vdnn_status status) const;
   void* current_stream() const;
-  // Tells the stash of the peak since the last call, too, where it is known.
-  std::uint64_t bytes_in_use() const;
+  // Tells the stash of the peak since the last call, too. 0: unknown.
+  std::uint64_t bytes_in_use();
+  // What was in use before does not count any more.
+  void restart_peak();
+  std::optional<MemoryFigures> memory() const;
   Block& add(const at::Tensor& tensor, std::uint32_t& answer);
   // Those that put something answer as vdnn_stash_put() does.
   std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
@@ -123,10 +128,10 @@ class DeviceStash {
   const StashFunctions& functions_;
   c10::Device device_;
   const vdnn_door_pool pool_;
-  bool tells_bytes_ = false;
   void* offload_stream_ = nullptr;  // if sources are released at put
   vdnn_stash* stash_ = nullptr;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;        // guards what follows
+  RecentPeak recent_peak_;  // of a GPU
   std::uint64_t saves_ = 0;
   std::unordered_map<BlockIdentity, Block, HashOfBlockIdentity> blocks_;
   std::unordered_map<vdnn_stash_handle, Block*> by_handle_;

@@ -16,7 +16,7 @@ typedef struct vdnn_door_hooks vdnn_door_hooks;
 typedef struct vdnn_door_pool {
   void* (*get_base_allocation)(void* block, size_t* bytes);
   void (*record_stream)(void* block, void* stream);
-  uint64_t (*allocated_bytes)(int device);
+  void (*allocated)(int device, vdnn_allocator_figure* allocated);
 } vdnn_door_pool;
 
 // Of the last failure of this thread.

@@ -26,10 +26,13 @@ void* native_stream(c10::Device device) {
 }
 
 template <class Allocator>
-std::optional<std::uint64_t> bytes_of(Allocator* allocator, c10::Device device) {
+std::optional<MemoryFigures> figures_of(Allocator* allocator, c10::Device device) {
   if constexpr (requires { allocator->getDeviceStats(device.index()); }) {
     if (allocator != nullptr && allocator->initialized()) {
-      return static_cast<std::uint64_t>(allocator->getDeviceStats(device.index()).allocated_bytes[0].current);
+      const auto& bytes = allocator->getDeviceStats(device.index()).allocated_bytes[0];
+      return MemoryFigures{.current = static_cast<std::uint64_t>(bytes.current),
+                           .peak = static_cast<std::uint64_t>(bytes.peak),
+                           .allocated = static_cast<std::uint64_t>(bytes.allocated)};
     }
   }
   return std::nullopt;
@@ -50,10 +53,10 @@ void record_on_current_stream(const c10::DataPtr& memory, c10::Device device) {
   guard.recordDataPtrOnStream(memory, guard.getStream(device));
 }
 
-std::optional<std::uint64_t> gpu_bytes_in_use(c10::Device device) {
+std::optional<MemoryFigures> gpu_memory(c10::Device device) {
 #if __has_include(<c10/core/CachingDeviceAllocator.h>)
   try {
-    return bytes_of(dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())), device);
+    return figures_of(dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())), device);
   } catch (const c10::Error&) {  // CUDAPluggableAllocator has none
     return std::nullopt;
   }

@@ -5,8 +5,9 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 
-#include <cstdint>
 #include <optional>
+
+#include "recent_peak.h"
 
 namespace vdnn::door {
 
@@ -16,6 +17,6 @@ void* current_gpu_stream(c10::Device device);
 // The current stream uses the memory, too: the allocator does not give it to others before it is through.
 void record_on_current_stream(const c10::DataPtr& memory, c10::Device device);
 // None where the allocator, for example one from outside, has no statistics.
-std::optional<std::uint64_t> gpu_bytes_in_use(c10::Device device);
+std::optional<MemoryFigures> gpu_memory(c10::Device device);
 
 }  // namespace vdnn::door
