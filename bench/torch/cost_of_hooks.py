@@ -3,8 +3,8 @@
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
 The ways take turns, and the least of many rounds counts, so that a busy machine disturbs all of them alike. `kept`: tensors below
-min_size. `stashed`: each of them leaves and comes back; copies of a few bytes are in it. `thread`: of the thread that trains;
-`process`: of all threads, those that copy included.
+min_size. `stashed`: each of them leaves and comes back. The training thread copies what is small; threads of the stash copy what
+is larger. `thread`: of the thread that trains; `process`: of all threads, those that copy included.
 """
 
 import argparse
@@ -15,7 +15,9 @@ import torch
 
 import vdnn.torch
 
-OPERATIONS = 1000
+# Bytes of a tensor, and how many are saved in a step.
+SIZES = {32: 1000, 64 << 10: 500, 1 << 20: 100}
+FLOAT_BYTES = 4
 
 CLOCKS = {"thread": time.thread_time, "process": time.process_time}
 
@@ -27,16 +29,16 @@ def seconds_of(work):
     return {name: clock() - start[name] for name, clock in CLOCKS.items()}, result
 
 
-def forward(x, around_forward):
+def forward(x, operations, around_forward):
     with around_forward():
-        for _ in range(OPERATIONS):
+        for _ in range(operations):
             x = x.sin()  # saves its input
     return x
 
 
-def seconds_of_step(around_forward, size):
-    x = torch.ones(size, requires_grad=True)
-    saving, y = seconds_of(lambda: forward(x, around_forward))
+def seconds_of_step(around_forward, size, operations):
+    x = torch.ones(size // FLOAT_BYTES, requires_grad=True)
+    saving, y = seconds_of(lambda: forward(x, operations, around_forward))
     total = y.sum()
     reading, _ = seconds_of(total.backward)
     return {name: saving[name] + reading[name] for name in CLOCKS}
@@ -46,23 +48,28 @@ def hooks(tier, min_size):
     return lambda: vdnn.torch.offload(budget=0, min_size=min_size, tier=tier)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--size", type=int, default=8, help="floats of a tensor")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+def measure(size, operations, rounds):
     ways = {"none": contextlib.nullcontext}
     for tier in ("native", "python"):
         ways |= {f"{tier}, kept": hooks(tier, "1GiB"), f"{tier}, stashed": hooks(tier, 1)}
     least = {way: dict.fromkeys(CLOCKS, float("inf")) for way in ways}
-    for _ in range(arguments.rounds):
+    for _ in range(rounds):
         for way, around_forward in ways.items():
-            seconds = seconds_of_step(around_forward, arguments.size)
+            seconds = seconds_of_step(around_forward, size, operations)
             least[way] = {clock: min(least[way][clock], seconds[clock]) for clock in CLOCKS}
     for way, seconds in least.items():
-        over = {clock: (seconds[clock] - least["none"][clock]) / OPERATIONS * 1e6 for clock in CLOCKS}
-        print(f"{way:16s} thread {over['thread']:6.2f}, process {over['process']:6.2f} us a saved tensor over none")
+        over = {clock: (seconds[clock] - least["none"][clock]) / operations * 1e6 for clock in CLOCKS}
+        print(f"{size:8d} bytes, {way:16s} thread {over['thread']:7.2f}, process {over['process']:7.2f} us a saved tensor over none")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes of a tensor")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for size in arguments.sizes:
+        measure(size, SIZES.get(size, 100), arguments.rounds)
 
 
 if __name__ == "__main__":
