@@ -8,6 +8,7 @@ import torch
 from steady_test import Run
 
 import vdnn.torch
+from vdnn.torch._recent_peak import MemoryFigures, RecentPeak
 
 TIERS = ("native", "python")
 TOLERANCE = 1.02
@@ -49,7 +50,6 @@ class Peaks(unittest.TestCase):
                 with self.subTest(tier=tier, part=part):
                     run = Run(tier, make, MIN_SIZE, budget=budget)
                     peak, planned = max(run.peaks[FIRST_STEADY_STEP:]), run.figures[-1]["planned_peak_bytes"]
-                    print(tier, part, "smallest", smallest, "alone", alone, "budget", budget, "peaks/budget", [round(p / budget, 3) for p in run.peaks], "planned/budget", round(planned / budget, 3), "peak/planned", round(peak/planned,3), "out", run.figures[-1]["planned_out_bytes"], "late", run.by_step("fetched_late"), "plans", run.by_step("plans"))
                     self.assertLess(budget, alone)
                     self.assertGreater(run.figures[-1]["planned_out_bytes"], 0)
                     self.assertLessEqual(planned, budget)
@@ -63,6 +63,50 @@ class Peaks(unittest.TestCase):
 
     def test_unet3d(self):
         self.check(unet3d)
+
+
+class PeakOfGpu(unittest.TestCase):
+    """What a stash is told on a GPU: never less than the peak since the last event. fake_gpu_test.py has its use in training."""
+
+    def setUp(self):
+        self.figures = MemoryFigures(current=100, peak=300, allocated=1000)
+        self.peak = RecentPeak(lambda: self.figures)
+
+    def allocate(self, size):
+        current = self.figures.current + size
+        self.figures = MemoryFigures(current, max(self.figures.peak, current), self.figures.allocated + size)
+
+    def free(self, size):
+        self.figures = self.figures._replace(current=self.figures.current - size)
+
+    def test_memory_between_events_counts(self):
+        self.allocate(40)
+        self.free(40)
+        self.assertEqual(self.peak.take()[0], 140)
+        self.assertEqual(self.peak.take()[0], 100)
+
+    def test_no_more_than_the_allocators_peak(self):
+        for _ in range(10):
+            self.allocate(40)
+            self.free(40)
+        self.assertEqual(self.peak.take()[0], 300)
+
+    def test_restart(self):
+        self.allocate(40)
+        self.free(60)
+        self.peak.restart()
+        self.assertEqual(self.peak.take()[0], 80)
+
+    def test_program_resets_the_peak(self):
+        self.allocate(40)
+        self.free(40)
+        self.figures = self.figures._replace(peak=100)
+        self.assertEqual(self.peak.take()[0], 140)
+
+    def test_program_resets_what_was_allocated(self):
+        self.allocate(40)
+        self.figures = self.figures._replace(allocated=0)
+        self.assertEqual(self.peak.take()[0], 140)
 
 
 if __name__ == "__main__":

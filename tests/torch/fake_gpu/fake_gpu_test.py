@@ -167,7 +167,8 @@ class DoorCheckTest(unittest.TestCase):
     WAITS = re.compile(r"cuda(Stream|Device|Event)Synchronize")
 
     def run_check(self, *arguments, report=""):
-        program = [fake_gpu.ROOT / "bench/torch/door_check.py", *arguments, "--network=small-unet", "--min-size=4096"]
+        check, *others = arguments
+        program = [fake_gpu.ROOT / "bench/torch/door_check.py", check, "--network=small-unet", "--min-size=4096", *others]
         return subprocess.run(
             [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
              options.operators, *program],
@@ -190,7 +191,9 @@ class DoorCheckTest(unittest.TestCase):
         self.expect_fail("bits: where nothing was moved", "bits", "--batch=2", "--budget=1000000000")
 
     def test_peak(self):
-        self.expect_pass("peak", "--budget=58000000")
+        self.expect_pass("peak", "--budget=43000000")
+        self.expect_pass("peak", "--network=small-resnet18", "--batch=32", "--budget=174700000")
+        self.expect_pass("peak", "--network=small-unet3d", "--batch=4", "--budget=5400000")
         self.expect_fail("peak: the peak exceeds the budget", "peak", "--budget=20000000")
         self.expect_fail("peak: the peak is that of plain training", "peak", "--budget=1000000000")
 
