@@ -59,7 +59,8 @@ def measure(size, operations, rounds):
             least[way] = {clock: min(least[way][clock], seconds[clock]) for clock in CLOCKS}
     for way, seconds in least.items():
         over = {clock: (seconds[clock] - least["none"][clock]) / operations * 1e6 for clock in CLOCKS}
-        print(f"{size:8d} bytes, {way:16s} thread {over['thread']:7.2f}, process {over['process']:7.2f} us a saved tensor over none")
+        print(f"{size:8d} bytes, {way:16s} thread {over['thread']:7.2f}, process {over['process']:7.2f} us a tensor over none",
+              flush=True)
 
 
 def main():
