@@ -1,5 +1,5 @@
-"""The binary of tier "native" is compiled on first use, in whatever state compiler and cache are: either tier "native" serves, or one
-line of log gives the reason and tier "python" serves.
+"""The binary of tier "native" is compiled on first use, in whatever state compiler and cache are: either tier "native" serves, or
+one line of log gives the reason and tier "python" serves.
 
 The real binary is compiled once. The cases compile with a script that counts its calls and yields that binary, or fails as the
 case needs it.

@@ -42,23 +42,23 @@ def _include_folder() -> pathlib.Path:
     raise CannotBuild(f"vdnn/stash.h is neither in {_FOLDER.parent / 'include'} nor in a source tree")
 
 
-# Virtual functions that not every supported version has: the header that declares them. The sources ask for VDNN_HAS_ and the
-# name in capitals.
+# Functions that not every supported version has: the header that declares them. The sources ask for VDNN_HAS_ and the name in
+# capitals.
 _NEWER_FUNCTIONS = {
-    "get_node_creation_hooks": "engine.h",
-    "retrieve_unpack_hook_data": "saved_variable_hooks.h",
+    "get_node_creation_hooks": "torch/csrc/autograd/engine.h",
+    "retrieve_unpack_hook_data": "torch/csrc/autograd/saved_variable_hooks.h",
+    "getDeviceAllocator": "c10/core/CachingDeviceAllocator.h",
 }
 
 
 def _flags() -> list[str]:
     includes = _TORCH / "include"
-    autograd = includes / "torch/csrc/autograd"
-    if not autograd.is_dir():
-        raise CannotBuild(f"this PyTorch has no headers: {autograd} is missing")
+    if not (includes / "torch/csrc/autograd/engine.h").exists():
+        raise CannotBuild(f"this PyTorch has no headers: {includes}/torch/csrc/autograd/engine.h is missing")
     flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{_include_folder()}", f"-I{includes}"]
     flags.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}")
     for function, header in _NEWER_FUNCTIONS.items():
-        if function in (autograd / header).read_text():
+        if (includes / header).exists() and function in (includes / header).read_text():
             flags.append(f"-DVDNN_HAS_{function.upper()}")
     return flags
 

@@ -2,7 +2,7 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
-#if __has_include(<c10/core/CachingDeviceAllocator.h>)
+#ifdef VDNN_HAS_GETDEVICEALLOCATOR
 #include <c10/core/CachingDeviceAllocator.h>
 #endif
 
@@ -54,7 +54,7 @@ void record_on_current_stream(const c10::DataPtr& memory, c10::Device device) {
 }
 
 std::optional<MemoryFigures> gpu_memory(c10::Device device) {
-#if __has_include(<c10/core/CachingDeviceAllocator.h>)
+#ifdef VDNN_HAS_GETDEVICEALLOCATOR
   try {
     return figures_of(dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())), device);
   } catch (const c10::Error&) {  // CUDAPluggableAllocator has none
