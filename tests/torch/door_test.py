@@ -195,6 +195,22 @@ class Folders(DoorTest):
         return under
 
 
+class Libraries(DoorTest):
+    """VDNN_STASH_LIBRARY names a file that does not serve: the import fails and says so."""
+
+    def check(self, name, words):
+        process = self.start("-c", "import vdnn.torch", VDNN_STASH_LIBRARY=name)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(errors.splitlines()[-1], "^ImportError: vdnn.torch needs " + words)
+
+    def test_missing(self):
+        self.check(str(self.folder / "none.so"), "libvdnn_stash.so, which cannot be opened: .*none.so")
+
+    def test_of_another_version(self):
+        self.check("libc.so.6", "another version of libvdnn_stash.so than libc.so.6: .*vdnn_stash_streams")
+
+
 class Caches(DoorTest):
     """A binary in the cache is used only if it is whole and made of these sources for this PyTorch."""
 
