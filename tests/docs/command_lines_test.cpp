@@ -131,6 +131,7 @@ constexpr std::array kNotRun{
     NotRun{"scripts/fuzz", "takes minutes"},
     NotRun{"scripts/wheel", "builds a library and asks auditwheel"},
     NotRun{"scripts/torch-for-cpu", "downloads packages"},
+    NotRun{"scripts/record-steps", "trains in PyTorch for a minute, and writes into the tree"},
     NotRun{"scripts/gpu-check", "builds everything, for a GPU"},
     NotRun{"bench/", "measures for minutes; a moment of each program is a test of its own"},
     NotRun{"build/release/bench/", "measures for minutes; a moment of each program is a test of its own"},
