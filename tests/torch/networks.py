@@ -169,6 +169,40 @@ class BranchedNetwork(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+class ForkedNetwork(nn.Module):
+    """One stream makes a tensor, which another one saves, while the first goes on with other work. Without record_stream(): the
+    graph holds the tensor until its backward pass, so that PyTorch alone needs none."""
+
+    def __init__(self):
+        super().__init__()
+        self.stems = nn.ModuleList(nn.Conv2d(3, 16, 3, 1, 1) for _ in range(4))
+        self.others = nn.ModuleList(nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1), nn.Tanh(), nn.Sigmoid()) for _ in range(4))
+        self.head = nn.Linear(16, 10)
+        self.side = None
+
+    @staticmethod
+    def _branch(x):
+        return x.sin().exp().sin().exp().sin()
+
+    def _beside(self, stem, other, x):
+        if not x.is_cuda:
+            return self._branch(stem(x)) + other(x)
+        main = torch.cuda.current_stream()
+        self.side = self.side or torch.cuda.Stream()
+        made = stem(x)
+        self.side.wait_stream(main)
+        with torch.cuda.stream(self.side):
+            y = self._branch(made)
+        del made
+        z = other(x)
+        main.wait_stream(self.side)
+        y.record_stream(main)
+        return y + z
+
+    def forward(self, x):
+        return self.head(sum(self._beside(*pair, x) for pair in zip(self.stems, self.others)).mean((2, 3)))
+
+
 def _image_batch(*shape, classes):
     return torch.randn(*shape), torch.randint(classes, shape[:1])
 
@@ -190,6 +224,7 @@ _MAKERS = {
     "checkpointed_transformer": _checkpointed_transformer,
     "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "branched": lambda: (BranchedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
+    "forked": lambda: (ForkedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
     "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),
 }

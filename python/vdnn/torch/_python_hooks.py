@@ -54,7 +54,7 @@ class Block:
 
     __slots__ = (
         "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
-        "users", "puts", "saved_at", "is_deferred", "is_watched", "__weakref__",
+        "users", "puts", "saved_at", "is_deferred", "is_watched", "savers", "leaves", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor, stream: int | None) -> None:
@@ -74,6 +74,8 @@ class Block:
         self.saved_at = 0  # of a deferred one: how many saves there were
         self.is_deferred = False
         self.is_watched = False  # the stash is to know when nobody else holds it any more
+        self.savers: dict[int, torch.cuda.Stream] = {}  # streams of a GPU that saved tensors of it
+        self.leaves = False  # it is on its way out, or has been
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
@@ -170,6 +172,8 @@ class DeviceStash:
             block = self._blocks.get(key)
             if block is None:
                 block = self._blocks[key] = Block(key, storage, tensor, stream)
+            if stream is not None and stream not in block.savers:
+                self._note_saver(block, storage, stream)
             block.users += 1
             saved = Saved(self, block, tensor)
             if block.puts or tensor.requires_grad:
@@ -295,10 +299,19 @@ class DeviceStash:
                 block.target_stream = stream
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
 
+    def _note_saver(self, block: Block, storage: torch.UntypedStorage, stream: int) -> None:
+        """Without hooks the graph holds what another stream than its own has saved; what leaves is let go of earlier."""
+        block.savers[stream] = torch.cuda.current_stream(self.device)
+        if block.leaves:
+            self._record_stream(storage, block.savers[stream])
+
     def _keep_from_reuse(self, target: torch.UntypedStorage) -> None:
         """The current stream reads memory that was allocated on another, which would reuse it in its own order."""
-        whole = torch.empty(0, dtype=torch.uint8, device=self.device).set_(target)
-        whole.record_stream(torch.cuda.current_stream(self.device))
+        self._record_stream(target, torch.cuda.current_stream(self.device))
+
+    def _record_stream(self, storage: torch.UntypedStorage, stream: torch.cuda.Stream) -> None:
+        """Nothing for the stream that the memory was allocated on."""
+        torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage).record_stream(stream)
 
     def _follow(self, answer: int, stream: int | None) -> None:
         if answer & _library.LEAVING:
@@ -325,8 +338,12 @@ class DeviceStash:
 
     def _release_at_put(self, block: Block, answer: int) -> None:
         """vdnn's pool keeps a block from its next user until the offload stream has read it. Other memory is held."""
-        leaves = answer & _library.VERDICT == _library.LEAVES
-        if leaves and self._offload_stream is not None and _pool.use_on(block.source.data_ptr(), self._offload_stream):
+        if answer & _library.VERDICT != _library.LEAVES:
+            return
+        block.leaves = True
+        for stream in block.savers.values():
+            self._record_stream(block.source, stream)
+        if self._offload_stream is not None and _pool.use_on(block.source.data_ptr(), self._offload_stream):
             block.source = None
 
     def _named(self, ask: Any, *arguments: Any) -> list[int]:

@@ -120,6 +120,13 @@ class TierTest(FakeGpuTest):
             for pool in ((), ("--pool",)):
                 self.expect_clean("branched", f"--offload={tier}", "--steps=3", *pool)
 
+    def test_a_tensor_is_saved_on_another_stream_than_its_own(self):
+        """It is let go of in forward, while its own stream has not waited for the other one."""
+        for pool in ((), ("--pool",)):
+            self.expect_clean("forked", *pool)
+            for tier in ("python", "native"):
+                self.expect_clean("forked", f"--offload={tier}", "--steps=3", *pool)
+
     def test_two_gpus(self):
         for tier in ("python", "native"):
             for pool in ((), ("--pool",)):

@@ -159,6 +159,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   Block& block = blocks_.try_emplace(identity, tensor, stream).first->second;
   ++block.users;
   try {
+    note_saver(block, tensor.storage().data_ptr());
     answer |= enter(block, tensor, trash);
     answer = follow(answer, stream, trash);
   } catch (...) {
@@ -308,8 +309,33 @@ void DeviceStash::end_use(Block& block, Trash& trash) {
   }
 }
 
+void DeviceStash::note_saver(Block& block, const c10::DataPtr& memory) {
+  if (!device_.is_cuda()) {
+    return;
+  }
+  const c10::Stream stream = current_gpu_stream_by_name(device_);
+  if (std::find(block.savers.begin(), block.savers.end(), stream) != block.savers.end()) {
+    return;
+  }
+  block.savers.push_back(stream);
+  if (block.leaves) {
+    record_on_stream(memory, stream);
+  }
+}
+
+void DeviceStash::note_leaving(Block& block) {
+  block.leaves = true;
+  for (const c10::Stream stream : block.savers) {
+    record_on_stream(block.source->data_ptr(), stream);
+  }
+}
+
 void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& trash) {
-  if (offload_stream_ == nullptr || (answer & VDNN_STASH_VERDICT) != VDNN_STASH_LEAVES) {
+  if ((answer & VDNN_STASH_VERDICT) != VDNN_STASH_LEAVES) {
+    return;
+  }
+  note_leaving(block);
+  if (offload_stream_ == nullptr) {
     return;
   }
   void* const memory =

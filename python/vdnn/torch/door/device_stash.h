@@ -14,11 +14,17 @@
 // looked at. A deferred tensor is looked at again whenever its age has grown by a quarter, so that looking
 // costs each of them a logarithm of the step's saves.
 //
+// A program without hooks need not tell the allocator (record_stream()) of streams that save a tensor: the
+// graph holds it until backward. A tensor that leaves is let go of in the middle of the forward pass.
+// Therefore the allocator is told of each stream that has saved it.
+//
 // A storage may belong to Python, whose lock its destructor takes, and a thread that has Python's lock may
 // wait for the lock here. Therefore no storage is let go of while the lock is held: see `Trash`.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
+#include <c10/core/Stream.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <functional>
@@ -67,11 +73,13 @@ struct Block {
   void* stream;
   c10::VariableVersion counter;  // holds no storage
   std::uint32_t version;
-  std::uint64_t users = 0;     // saves that were not dropped
-  std::uint64_t puts = 0;      // of these, that the stash knows: all of them or none
-  std::uint64_t saved_at = 0;  // how many saves there were
-  std::uint64_t look_at = 0;   // when it is looked at next, in saves; 0: it is not deferred
-  bool is_watched = false;     // the stash is to know when nobody else holds it any more
+  std::uint64_t users = 0;                  // saves that were not dropped
+  std::uint64_t puts = 0;                   // of these, that the stash knows: all of them or none
+  std::uint64_t saved_at = 0;               // how many saves there were
+  c10::SmallVector<c10::Stream, 1> savers;  // streams of a GPU that saved tensors of it
+  bool leaves = false;                      // it is on its way out, or has been
+  std::uint64_t look_at = 0;                // when it is looked at next, in saves; 0: it is not deferred
+  bool is_watched = false;                  // the stash is to know when nobody else holds it any more
 };
 
 class DeviceStash {
@@ -116,6 +124,8 @@ class DeviceStash {
   void defer(Block& block);
   void stop_deferring(Block& block);
   void end_use(Block& block, Trash& trash);
+  void note_saver(Block& block, const c10::DataPtr& memory);
+  void note_leaving(Block& block);
   // vdnn's pool keeps a block from its next user until the offload stream has read it, so that what leaves is
   // let go of at once. Other memory is held.
   void release_at_put(Block& block, std::uint32_t answer, Trash& trash);

@@ -48,9 +48,16 @@ void* current_gpu_stream(c10::Device device) {
   return native_stream<c10::impl::VirtualGuardImpl>(device);
 }
 
+c10::Stream current_gpu_stream_by_name(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+void record_on_stream(const c10::DataPtr& memory, c10::Stream stream) {
+  c10::impl::VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(memory, stream);
+}
+
 void record_on_current_stream(const c10::DataPtr& memory, c10::Device device) {
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  guard.recordDataPtrOnStream(memory, guard.getStream(device));
+  record_on_stream(memory, current_gpu_stream_by_name(device));
 }
 
 std::optional<MemoryFigures> gpu_memory(c10::Device device) {

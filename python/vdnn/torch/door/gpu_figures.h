@@ -4,6 +4,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <optional>
 
@@ -14,7 +15,11 @@ namespace vdnn::door {
 bool knows_gpus();
 // Throws c10::Error where knows_gpus() is false.
 void* current_gpu_stream(c10::Device device);
-// The current stream uses the memory, too: the allocator does not give it to others before it is through.
+// The same as PyTorch names it.
+c10::Stream current_gpu_stream_by_name(c10::Device device);
+// The stream uses the memory, too: the allocator does not give it to others before it is through. Nothing for
+// the stream that the memory was allocated on.
+void record_on_stream(const c10::DataPtr& memory, c10::Stream stream);
 void record_on_current_stream(const c10::DataPtr& memory, c10::Device device);
 // None where the allocator, for example one from outside, has no statistics.
 std::optional<MemoryFigures> gpu_memory(c10::Device device);
