@@ -2,15 +2,18 @@
 // The stash for programs in C, and for whatever calls C: the contract of vdnn/tensor_stash.h, which explains
 // how saved tensors leave a device and come back, in opaque handles and status codes.
 //
-// Every function but those that return text answers with a status, and no exception leaves any of them. A
-// call that fails has moved no tensor and changed no handle, except where its comment says otherwise; results
-// are written only with VDNN_OK. Null pointers and unknown versions are VDNN_INVALID_ARGUMENT, except where a
-// comment allows null. All functions may be called from any thread at any time, but a stash must not be used
-// any more once vdnn_stash_destroy() has been called with it.
+// Every function returns a status, and no exception leaves any of them. A call that fails has moved no tensor
+// and changed no handle, except where its comment specifies otherwise. Results are written only with VDNN_OK.
+// Null pointers and unknown versions are VDNN_INVALID_ARGUMENT, except where a comment allows null. All
+// functions may be called from any thread at any time. The calls from vdnn_stash_read() to
+// vdnn_stash_ready() belong together: two threads must not make them for one handle at once. A stash must not
+// be used any more once vdnn_stash_destroy() has been called with it.
 //
-// A stream is a cudaStream_t, null for the legacy default stream. In a stash on the host (`device`
-// VDNN_STASH_HOST) the calling thread stands in for the compute stream: streams are ignored, and where a
-// stream would be made to wait the calling thread waits. Sizes are bytes.
+// A stream is a cudaStream_t, null for the legacy default stream. It must exist until the handles that were
+// put or fetched with it have been dropped. The per-thread default stream is another stream on each thread
+// and must not be used. In a stash on the host (`device` VDNN_STASH_HOST) the calling thread stands in for
+// the compute stream: streams are ignored, and where a stream would be made to wait the calling thread waits.
+// Sizes are bytes.
 //
 // The caller owns all device memory; the stash owns page-locked memory, its two streams and events. In one
 // step of a program, the caller
@@ -18,11 +21,11 @@
 //  1. calls vdnn_stash_put() for each saved tensor and goes on holding it, the *source*. Where the answer has
 //     VDNN_STASH_LEAVING, it calls vdnn_stash_leaving() and vdnn_stash_leave() or vdnn_stash_stay() for each
 //     handle; where it has VDNN_STASH_RELEASED, vdnn_stash_released(), and lets go of the sources;
-//  2. calls vdnn_stash_read() when a saved tensor is needed. The answer says whether the source is still
-//  there
-//     (VDNN_STASH_IN_PLACE), is back (VDNN_STASH_BACK), or has to be fetched (VDNN_STASH_MISSING). Where it
-//     has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for each handle allocates a *target*
-//     on its own stream and calls vdnn_stash_fetch(); after VDNN_STASH_MISSING then vdnn_stash_ready();
+//  2. calls vdnn_stash_read() when a saved tensor is needed. By the answer, the source is still there
+//     (VDNN_STASH_IN_PLACE), the tensor is back (VDNN_STASH_BACK), or it has to be fetched
+//     (VDNN_STASH_MISSING). Where it has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for
+//     each handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After
+//     VDNN_STASH_MISSING it then calls vdnn_stash_ready();
 //  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last one ends the step.
 //
 // After fork() a stash belongs to the parent. In the child vdnn_stash_drop() and vdnn_stash_destroy() do
@@ -132,20 +135,20 @@ vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_hand
 // tensor frees no memory, and it stays in later steps.
 vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint64_t in_use_bytes,
                             uint32_t held, uint32_t* answer);
-// What should be fetched now: `reading`, if it is missing, and then what the learned step reads next, as far
-// as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
+// Names the tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next,
+// as far as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
 // Copies the tensor to `target`, which what `stream` is given from now on may write. Refused while `stream`
 // is captured; a tensor that is put meanwhile is kept. The caller holds the target until a read answers
 // VDNN_STASH_LAST or the handle has been dropped.
 vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
-// What `stream` is given from now on comes after the fetch.
+// Makes `stream` wait for the fetch: all later work on it may read the target.
 vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* stream);
 
 // Ends one put. With the last one of a handle, source and target may be let go of in the order of the streams
-// that they were given with, which have been made to wait where copies are under way. Host memory goes back
-// behind the copies. The handle is gone whatever the status is.
+// that they were given with, which have been made to wait where copies are under way. The block of host
+// memory is used again only after those copies. The handle is gone whatever the status is.
 vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle);
 
 // Ends the step although handles are alive, as those of a graph that is kept: they are served on demand.
@@ -159,7 +162,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t puts;                // handed out or shared
   uint64_t shared;              // of these, by an earlier handle
   uint64_t left;                // tensors copied to the host
-  uint64_t refused;             // tensors that stayed since the host's budget was exhausted
+  uint64_t refused;             // tensors that should have left and stayed: no page-locked memory within the
+                                // budget, or a stream that was captured
   uint64_t fetched_ahead;       // tensors copied back before they were read
   uint64_t fetched_late;        // tensors that a reader had to wait for from the start of their fetch
   uint64_t late_when_repeated;  // of these, in steps that repeated a learned one

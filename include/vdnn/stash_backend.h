@@ -1,7 +1,7 @@
 #pragma once
-// What a stash of tensors (tensor_stash.h) needs of a device: the order of streams, page-locked memory in
-// exact sizes, and copies on two streams of its own. Behind it are the streams of a program that never heard
-// of us (CUDA), those of one of our devices, on which the stash is tested, or the host: PyTorch on the CPU.
+// A device as a stash of tensors (tensor_stash.h) uses it: the order of streams, page-locked memory in exact
+// sizes, and copies on two streams of its own. There are three kinds: the streams of any CUDA program, those
+// of one of our devices, on which the stash is tested, and the host, for PyTorch on the CPU.
 //
 // Streams and events are those of pool_backend.h. Each backend has an *offload stream*, on which copies to
 // the host run, and a *prefetch stream* for copies back; both are in order. All other streams are the
@@ -54,13 +54,13 @@ class StashBackend {
   // No copy uses it any more.
   virtual void free_host(AddressRange block) = 0;
 
-  // To the host, on the offload stream; `contents` says what the source holds, to backends that check.
+  // To the host, on the offload stream. `contents` names what the source holds, for backends that check.
   virtual void copy_out(AddressRange block, AddressRange source, const StashIdentity& contents) = 0;
   // From the host, on the prefetch stream.
   virtual void copy_in(AddressRange target, AddressRange block, const StashIdentity& contents) = 0;
 
-  // What copies took that are known to be done, and how long streams of the caller's waited for them, where
-  // the backend measures it.
+  // Of copies that are known to be done: how long they took, and how long the caller's streams waited for
+  // them. 0 where the backend does not measure.
   struct Times {
     std::uint64_t copy_nanoseconds = 0;
     std::uint64_t wait_nanoseconds = 0;

@@ -4,24 +4,25 @@
 // whose network we do not know. The stash sees a tensor as an address, a size and an identity, when it is
 // saved, when it is read, and when its saved handle is dropped.
 //
-// *Order.* The copy out waits for what the compute stream was given before the tensor was saved. A source is
+// *Order.* The copy out waits for all work that the compute stream had when the tensor was saved. A source is
 // released once the compute stream waits for its copy, and that happens when more than `flight_bytes` are
 // being copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory
 // may have had another use there, and for the block's own copy out. The reader's stream waits for the copy
 // back. A block of host memory is used again once the offload stream waits for the last copy from it. All of
-// that is order on streams; the host waits nowhere, and what the stash decides does not depend on what has
-// happened to finish. So the same program makes the same decisions each time.
+// that is order on streams. The host waits only where a block of host memory is given back to the system to
+// make room for another size, and when the stash is destroyed. No decision depends on which copies have
+// finished, so the same program makes the same decisions each time.
 //
 // *What leaves.* The first step of its kind learns: what is saved and read, in which order, and how many
 // bytes the caller's tensors take each time. Nothing moves while the budget is far; as it is approached, kept
 // tensors leave, the oldest first, because backward reads them last (Belady's rule for a last-in first-out
 // order). From the second step on a plan decides at each save: nothing if all fits, else the cheapest set of
-// tensors that keeps the bytes in use within the budget, with narrower windows where that takes them
-// (src/stash/step_plan.h). Since a program's first step
-// makes what stays (the optimizer's state), the second step's bytes in use take the place of the first's; if
-// they are the same, so is the plan. A later step that exceeds the budget raises them. A step that goes on
-// otherwise than every learned one is served on demand, with the same contents, and learned anew. Several
-// kinds of steps are remembered (training and evaluation, a generator and a discriminator).
+// tensors that keeps the bytes in use within the budget, with narrower windows where the budget needs them
+// (src/stash/step_plan.h). A program's first step makes what stays, for example the optimizer's state.
+// Therefore the second step's bytes in use replace the first's; if they are the same, so is the plan. A later
+// step that exceeds the budget raises them. A step that differs from every learned one is served on demand,
+// with the same contents, and learned anew. Several kinds of steps are remembered (training and evaluation, a
+// generator and a discriminator).
 //
 // *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go and
 // the budget has room for their targets (src/stash/fetch_schedule.h). A tensor that is read before its fetch
@@ -166,13 +167,13 @@ class TensorStash {
   // By what `stream` is given next. `held`: others hold the source, which is unchanged and can be used
   // whether it was released or not; it stays in later steps.
   ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held = false);
-  // What should be fetched now: `reading`, if it is missing, then what the learned step reads next. What is
-  // fetched ahead is named once, and the caller need not fetch it.
+  // The tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next. Each
+  // that is fetched ahead is named once, and the caller need not fetch it.
   std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
   // Copies it to `target`, which what `stream` is given from now on may write. Throws CaptureConflict while
   // `stream` is captured: a graph that is launched later cannot wait for it.
   void fetch(StashHandle handle, std::uint64_t target, StreamHandle stream);
-  // What `stream` is given from now on comes after the fetch.
+  // Makes `stream` wait for the fetch: all later work on it may read the target.
   void ready(StashHandle handle, StreamHandle stream);
 
   // Ends one put. With the last one of the handle, source and target may be let go of in the order of the
