@@ -14,7 +14,7 @@
 
 namespace vdnn::testing {
 
-// What work does to a range: `version` names the contents, as contents_version() does. 0: scratch.
+// An access of work to a range: `version` names the contents, as contents_version() does. 0: scratch.
 struct JudgedAccess {
   AddressRange range;
   std::uint64_t version = 0;
@@ -36,7 +36,7 @@ class StashJudge {
   virtual AddressRange arena() const = 0;
   virtual void work(StreamHandle stream, const std::string& name, const std::vector<JudgedAccess>& reads,
                     const std::vector<JudgedAccess>& writes) = 0;
-  // What `later` is given from now on comes after what `earlier` was given.
+  // All later work on `later` comes after all work that `earlier` has been given.
   virtual void order(StreamHandle later, StreamHandle earlier) = 0;
   // Whether what `stream` was given so far is done: for programs that decide by it.
   virtual bool is_done(StreamHandle stream) = 0;

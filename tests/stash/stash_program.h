@@ -20,7 +20,7 @@
 
 namespace vdnn::testing {
 
-// The framework's allocator: what is freed serves the same stream at once, and no other one. Where the
+// The framework's allocator: freed memory serves the same stream at once, and no other one. Where the
 // offload stream may still read a block, its next user waits for that, as with vdnn's pool and used_on().
 class CachingMemory {
  public:
@@ -83,7 +83,7 @@ inline std::uint64_t contents_of(const Storage& storage) {
   return contents_version({.storage = storage.id, .version = storage.version});
 }
 
-// What an adapter can get wrong.
+// Mistakes of an adapter.
 enum class AdapterDefect : std::uint8_t {
   kNone,
   kIdentityByAddress,  // of the memory, which is another tensor's later
@@ -92,7 +92,7 @@ enum class AdapterDefect : std::uint8_t {
   kDecidesByPolling,    // lets tensors leave only while no copy is found to be under way
 };
 
-// What is kept for the backward pass in the place of a tensor.
+// Stands for a tensor until the backward pass.
 struct SavedHandle {
   StashHandle handle = 0;
   Tensor kept;                 // without a handle: the stash could not take it

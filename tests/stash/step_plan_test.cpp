@@ -18,7 +18,7 @@
 namespace vdnn::stash {
 namespace {
 
-// What is in use at an event besides the tensors themselves.
+// Bytes in use at an event besides the tensors themselves.
 struct Noise {
   std::uint64_t most = 0;
 };

@@ -1,4 +1,4 @@
-// What a stash decides and counts: static networks, budgets, host memory, kinds of steps, ends of handles.
+// Decisions and figures of a stash: static networks, budgets, host memory, kinds of steps, ends of handles.
 
 #include "vdnn/tensor_stash.h"
 
@@ -200,6 +200,50 @@ TEST(TensorStash, AStepThatGoesOnOtherwiseIsLearned) {
   training.finish();
 }
 
+// Eight kinds are remembered: the one that was not met for longest gives way.
+TEST(TensorStash, TheNinthKindOfStepTakesThePlaceOfTheOldest) {
+  const auto kind = [](std::uint64_t number) {
+    Chain chain = network();
+    chain.front().bytes = (10 + number) * kUnit;
+    return chain;
+  };
+  Training training({.budget_bytes = 40 * kUnit});
+  for (std::uint64_t number = 0; number < 9; ++number) {
+    training.step(kind(number));
+  }
+  EXPECT_EQ(training.stash().statistics().repeated_steps, 0U);
+  for (std::uint64_t number = 1; number < 9; ++number) {
+    EXPECT_EQ(training.step(kind(number)).repeated_steps, number);
+  }
+  EXPECT_EQ(training.step(kind(0)).repeated_steps, 8U) << "it is learned again";
+  EXPECT_EQ(training.step(kind(0)).repeated_steps, 9U);
+  training.finish();
+}
+
+// A program that drops no handle has no steps. The record of one stays bounded.
+TEST(TensorStash, AStepOfTooManyTensorsIsCutOff) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 16;
+  TensorStash stash(make_host_stash_backend(), {.budget_bytes = kMost * kUnit});
+  const std::vector<unsigned char> source(1);
+  std::vector<StashHandle> handles;
+  const auto put = [&] {
+    const AddressRange range{.begin = reinterpret_cast<std::uintptr_t>(source.data()), .bytes = 1};
+    handles.push_back(stash.put({.source = range, .contents = {.storage = handles.size()}}, 0).handle);
+  };
+  while (handles.size() < kMost) {
+    put();
+  }
+  EXPECT_EQ(stash.statistics().steps, 0U);
+  put();
+  EXPECT_EQ(stash.statistics().steps, 1U);
+  EXPECT_EQ(stash.read(handles.front(), nullptr, 0).place, StashPlace::kInPlace);
+  for (const StashHandle handle : handles) {
+    stash.drop(handle);
+  }
+  EXPECT_EQ(stash.statistics().live_handles, 0U);
+  EXPECT_EQ(stash.statistics().steps, 2U) << "the last tensor's";
+}
+
 TEST(TensorStash, AfterForgetTheNextStepIsAFirstOne) {
   Training training({.budget_bytes = 60 * kUnit});
   training.step(network());
@@ -370,7 +414,7 @@ TEST(TensorStashInFlight, IsReadInPlace) {
   std::ranges::fill(source, 0xff);
 }
 
-// What others have kept alive need not come back, and does not leave again.
+// A tensor that others have kept alive need not come back, and does not leave again.
 TEST_F(StashOnHost, WhatOthersHoldStaysInLaterSteps) {
   Bytes held(1000, 7);
   Bytes other(1000, 8);
@@ -528,6 +572,8 @@ TEST(TensorStashThreads, MayAllCallAtOnce) {
                                   .bytes = sources.back().size()};
         handles.push_back(stash.put({.source = source, .contents = {.storage = source.begin}}, 0).handle);
       }
+      // Another thread's source may be named here. It is that thread's to be let go of.
+      stash.released(nullptr, 100);
       for (unsigned i = 5; i-- > 0;) {
         if (random() % 4 != 0 && stash.read(handles[i], nullptr, 0).place == StashPlace::kMissing) {
           std::vector<unsigned char> target(sources[i].size());
@@ -537,8 +583,6 @@ TEST(TensorStashThreads, MayAllCallAtOnce) {
         }
         stash.drop(handles[i]);
       }
-      // Another thread's source may be named here. It is that thread's to be let go of.
-      stash.released(nullptr, 100);
     }
   };
   std::vector<std::thread> threads;
@@ -549,6 +593,7 @@ TEST(TensorStashThreads, MayAllCallAtOnce) {
     thread.join();
   }
   EXPECT_EQ(stash.statistics().live_handles, 0U);
+  EXPECT_GT(stash.statistics().in_bytes, 4 * 30 * 500U / 2) << "tensors left, and were fetched";
 }
 
 }  // namespace
