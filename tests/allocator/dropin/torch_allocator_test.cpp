@@ -160,16 +160,19 @@ TEST_F(TorchAllocatorTest, BaseAllocationIsTheBlock) {
   torch_.give_back(block);
 }
 
-TEST_F(TorchAllocatorTest, AllocatedBytesAreThoseOfAllPoolsOfTheGpu) {
-  EXPECT_EQ(torch_.allocated_bytes(0), 0U);
+TEST_F(TorchAllocatorTest, AllocatedMemoryIsThatOfAllPoolsOfTheGpu) {
+  EXPECT_EQ(torch_.allocated(0).current, 0U);
   void* const block = torch_.allocate(kMiB, 0, one_);
   torch_.begin(0, kGraph, [this](void* stream) { return stream == other_; });
   void* const of_graph = torch_.allocate(2 * kMiB, 0, other_);
-  EXPECT_EQ(torch_.allocated_bytes(0), 3 * kMiB);
-  EXPECT_EQ(torch_.allocated_bytes(1), 0U);
-  EXPECT_EQ(torch_.allocated_bytes(7), 0U);
+  EXPECT_EQ(torch_.allocated(0).current, 3 * kMiB);
+  EXPECT_EQ(torch_.allocated(1).current, 0U);
+  EXPECT_EQ(torch_.allocated(7).current, 0U);
   torch_.give_back(block);
-  EXPECT_EQ(torch_.allocated_bytes(0), 2 * kMiB);
+  const vdnn_allocator_figure now = torch_.allocated(0);
+  EXPECT_EQ(now.current, 2 * kMiB);
+  EXPECT_EQ(now.peak, 3 * kMiB);
+  EXPECT_EQ(now.added, 3 * kMiB);
   torch_.end(0, kGraph);
   torch_.give_back(of_graph);
   torch_.release(0, kGraph);
