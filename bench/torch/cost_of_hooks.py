@@ -2,13 +2,15 @@
 
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
-The ways take turns, and the least of many rounds counts, so that a busy machine disturbs all of them alike. `kept`: tensors below
+The ways take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike: the median of many
+rounds, and in parentheses the figure that a quarter of the rounds stays below. `kept`: tensors below
 min_size. `stashed`: each of them leaves and comes back. The training thread copies what is small; threads of the stash copy what
 is larger. `thread`: of the thread that trains; `process`: of all threads, those that copy included.
 """
 
 import argparse
 import contextlib
+import statistics
 import time
 
 import torch
@@ -52,15 +54,17 @@ def measure(size, operations, rounds):
     ways = {"none": contextlib.nullcontext}
     for tier in ("native", "python"):
         ways |= {f"{tier}, kept": hooks(tier, "1GiB"), f"{tier}, stashed": hooks(tier, 1)}
-    least = {way: dict.fromkeys(CLOCKS, float("inf")) for way in ways}
+    seconds = {way: [] for way in ways}
     for _ in range(rounds):
         for way, around_forward in ways.items():
-            seconds = seconds_of_step(around_forward, size, operations)
-            least[way] = {clock: min(least[way][clock], seconds[clock]) for clock in CLOCKS}
-    for way, seconds in least.items():
-        over = {clock: (seconds[clock] - least["none"][clock]) / operations * 1e6 for clock in CLOCKS}
-        print(f"{size:8d} bytes, {way:16s} thread {over['thread']:7.2f}, process {over['process']:7.2f} us a tensor over none",
-              flush=True)
+            seconds[way].append(seconds_of_step(around_forward, size, operations))
+    for way in list(ways)[1:]:
+        texts = []
+        for clock in CLOCKS:
+            over = [(own[clock] - none[clock]) / operations * 1e6 for own, none in zip(seconds[way], seconds["none"])]
+            quarter, median, _ = statistics.quantiles(over)
+            texts.append(f"{clock} {median:7.2f} ({quarter:7.2f})")
+        print(f"{size:8d} bytes, {way:16s} {', '.join(texts)} us a tensor over none", flush=True)
 
 
 def main():
