@@ -37,6 +37,7 @@ from ._settings import Settings
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _SIGNATURE_MASK = (1 << 63) - 1
 _PARTS_OF_AGE = 4  # a deferred block is looked at whenever its age has grown by one of them
+_PARTS_OF_TIME = 64  # likewise a block that others hold while a step is learned
 
 
 def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
@@ -143,7 +144,9 @@ class DeviceStash:
         # By when it is looked at next, in saves; the ranks tell equals apart. Blocks that were dropped are in it until then.
         self._deferred: list[tuple[int, int, Block]] = []
         self._ranks = itertools.count()
-        self._watched: list[Block] = []
+        # Since when, by when it is looked at next, both in looks.
+        self._watched: list[tuple[int, int, Block]] = []
+        self._looks = 0
         self._dropped: collections.deque[Block] = collections.deque()
         self._handle, self._answer, self._count = c_uint64(), c_uint32(), c_uint32()
         self._handles, self._sizes = (c_uint64 * BATCH)(), (c_uint64 * BATCH)()
@@ -226,21 +229,27 @@ class DeviceStash:
         return answers
 
     def _watch(self, block: Block) -> None:
-        """While a step is learned, who else holds a block is looked at before each save and each read, and never afterwards."""
+        """While a step is learned: before each save and each read, whether others hold what was saved."""
         if not block.is_held_by_others():
             return  # it was deferred
-        self._watched.append(block)
+        self._watched.append((self._looks, self._looks + 1, block))
         block.is_watched = True
         check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 1))
 
     def _note_who_let_go(self) -> None:
+        self._looks += 1
         if not self._watched:
             return
-        for block in self._watched:
-            block.is_watched = block.is_held_by_others()
-            if not block.is_watched:
+        kept = []
+        for since, look_at, block in self._watched:
+            if self._looks >= look_at:
+                block.is_watched = block.is_held_by_others()
+                look_at = self._looks + 1 + (self._looks - since) // _PARTS_OF_TIME
+            if block.is_watched:
+                kept.append((since, look_at, block))
+            else:
                 check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 0))
-        self._watched = [block for block in self._watched if block.is_watched]
+        self._watched = kept
 
     def _bytes_in_use(self) -> int:
         """Tells the stash of the peak since the last call, too. 0: unknown."""
@@ -371,7 +380,7 @@ class DeviceStash:
         block.users -= 1
         if block.users == 0:
             if block.is_watched:
-                self._watched.remove(block)
+                self._watched = [each for each in self._watched if each[2] is not block]
             self._by_handle.pop(block.handle, None)
             del self._blocks[block.key]
             block.source = block.target = None

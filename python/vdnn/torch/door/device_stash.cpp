@@ -215,19 +215,26 @@ void DeviceStash::watch(Block& block) {
   if (!block.is_held_by_others()) {
     return;  // it was deferred
   }
-  watched_.push_back(&block);
+  watched_.push_back({.block = &block, .since = looks_, .look_at = looks_ + 1});
   block.is_watched = true;
   check(functions_.note_held(stash_, block.handle, 1));
 }
 
 void DeviceStash::note_who_let_go() {
-  std::erase_if(watched_, [this](Block* block) {
-    if (block->is_held_by_others()) {
+  constexpr std::uint64_t kPartsOfTime = 64;
+  ++looks_;
+  std::erase_if(watched_, [this](Watched& watched) {
+    Block& block = *watched.block;
+    if (looks_ < watched.look_at) {
       return false;
     }
-    block->is_watched = false;
-    check(functions_.note_held(stash_, block->handle, 0));
-    return true;
+    block.is_watched = block.is_held_by_others();
+    if (block.is_watched) {
+      watched.look_at = looks_ + 1 + (looks_ - watched.since) / kPartsOfTime;
+    } else {
+      check(functions_.note_held(stash_, block.handle, 0));
+    }
+    return !block.is_watched;
   });
 }
 
@@ -300,7 +307,7 @@ void DeviceStash::end_use(Block& block, Trash& trash) {
   if (--block.users == 0) {
     stop_deferring(block);
     if (block.is_watched) {
-      std::erase(watched_, &block);
+      std::erase_if(watched_, [&block](const Watched& watched) { return watched.block == &block; });
     }
     by_handle_.erase(block.handle);
     trash.push_back(std::move(block.source));

@@ -82,6 +82,13 @@ struct Block {
   bool is_watched = false;                  // the stash is to know when nobody else holds it any more
 };
 
+// Others hold it, and the stash is to know when they let go.
+struct Watched {
+  Block* block;
+  std::uint64_t since;    // in looks
+  std::uint64_t look_at;  // likewise
+};
+
 class DeviceStash {
  public:
   // Throws c10::Error if the stash cannot be made.
@@ -117,8 +124,8 @@ class DeviceStash {
   std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
   std::uint32_t put(Block& block, const c10::StorageImpl& storage, Trash& trash);
   std::uint32_t put_what_nobody_holds(Trash& trash);
-  // While a step is learned, who else holds a block is looked at before each save and each read: what has to
-  // be known exactly once is looked at often then, and never afterwards.
+  // While a step is learned, before each save and each read, whether others hold what was saved. A block that
+  // they hold for long is looked at again whenever its time has grown by a 64th.
   void watch(Block& block);
   void note_who_let_go();
   void defer(Block& block);
@@ -146,7 +153,8 @@ class DeviceStash {
   std::unordered_map<BlockIdentity, Block, HashOfBlockIdentity> blocks_;
   std::unordered_map<vdnn_stash_handle, Block*> by_handle_;
   std::multimap<std::uint64_t, Block*> deferred_;  // by `look_at`
-  std::vector<Block*> watched_;
+  std::uint64_t looks_ = 0;                        // at what is watched
+  std::vector<Watched> watched_;
 };
 
 }  // namespace vdnn::door
