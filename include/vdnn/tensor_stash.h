@@ -33,8 +33,9 @@
 //
 // *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
 // kept for a second pass, branches are never read, and exceptions unwind forwards. The step ends when its
-// last handle is dropped, or by end_step(). Host memory is in exact sizes and is kept for the next step: a
-// step that repeats a learned one locks no page.
+// last handle is dropped, or by end_step(). It does not wait for what programs of its kind keep unread into
+// the next step (src/stash/lingering_tensors.h). Host memory is in exact sizes and is kept for the next step:
+// a step that repeats a learned one locks no page.
 //
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 

@@ -446,6 +446,64 @@ TEST_F(StashOnHost, HandlesOutliveTheirStep) {
   EXPECT_EQ(stash_.statistics().steps, 2U);
 }
 
+// The output of a metric, which the program binds again after its next forward pass, and a network of two
+// layers.
+class KeptFromStepToStep : public StashOnHost {
+ protected:
+  PutAnswer save(std::uint64_t signature) {
+    return stash_.put(
+        {.source = range_of(bytes_), .contents = {.storage = ++storage_}, .signature = signature}, 0);
+  }
+  void read(StashHandle handle) {
+    stash_.read(handle, nullptr, 0);
+    stash_.drop(handle);
+  }
+  // What it keeps is `kept_`, or is read and dropped.
+  void step(bool keeps) {
+    const StashHandle first = save(1).handle;
+    const StashHandle second = save(2).handle;
+    const StashHandle metric = save(3).handle;
+    if (kept_ != 0) {
+      stash_.drop(kept_);
+    }
+    kept_ = keeps ? metric : 0;
+    if (!keeps) {
+      read(metric);
+    }
+    read(second);
+    read(first);
+  }
+
+  Bytes bytes_ = Bytes(1000, 7);
+  std::uint64_t storage_ = 0;
+  StashHandle kept_ = 0;
+};
+
+TEST_F(KeptFromStepToStep, StepsEndAndAreLearned) {
+  for (int i = 0; i < 10; ++i) {
+    step(true);
+  }
+  // The first three are one step: the first tensor is noticed when the second has been saved, and the second
+  // one is dropped in the third.
+  EXPECT_EQ(stash_.statistics().steps, 8U);
+  EXPECT_EQ(stash_.statistics().repeated_steps, 6U);
+  EXPECT_EQ(stash_.statistics().live_handles, 1U);
+}
+
+// The same tensor is read from now on: steps end with it again.
+TEST_F(KeptFromStepToStep, AReadTensorIsNoSuch) {
+  for (int i = 0; i < 4; ++i) {
+    step(true);
+  }
+  step(false);
+  const std::uint64_t steps = stash_.statistics().steps;
+  for (int i = 0; i < 4; ++i) {
+    step(false);
+    EXPECT_EQ(stash_.statistics().live_handles, 0U);
+  }
+  EXPECT_EQ(stash_.statistics().steps, steps + 4);
+}
+
 TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
   EXPECT_THROW(stash_.drop(1), InvalidArgument);
   Bytes source(1000, 7);

@@ -139,6 +139,26 @@ class Steady(unittest.TestCase):
                 self.assertGreater(run.figures[-1]["planned_peak_bytes"], 8 << 20)
                 self.assertGreater(run.figures[-1]["out_bytes"], 0)
 
+    def test_a_graph_that_is_kept_into_the_next_step(self):
+        """That of a metric, which is bound again after the next forward pass: steps end without it, and are learned."""
+        for tier in TIERS:
+            with self.subTest(tier):
+                network, inputs, targets = networks.make("unet")
+                hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, budget=0, min_size="4KiB"))
+                late = []
+                for _ in range(8):
+                    hooks.start()
+                    logits = network(inputs)
+                    prediction = torch.sigmoid(logits)
+                    hooks.stop()
+                    torch.nn.functional.cross_entropy(logits, targets).backward()
+                    late.append(hooks.stashes()["cpu"].statistics()["fetched_late"])
+                figures = hooks.stashes()["cpu"].statistics()
+                self.assertEqual(figures["live_handles"], 1)
+                self.assertEqual((figures["steps"], figures["repeated_steps"]), (6, 4))
+                self.assertLessEqual(late[-1] - late[-2], 2)
+                self.assertEqual(prediction.shape, logits.shape)
+
     def test_what_fits_moves_nothing(self):
         for tier in TIERS:
             with self.subTest(tier):
