@@ -519,6 +519,57 @@ class Semantics(unittest.TestCase):
                     self.assertEqual(without_names(found), without_names(outcome(row, contextlib.nullcontext)))
                 self.assert_nothing_lives()
 
+    def test_child_of_fork(self):
+        """As a worker of a DataLoader that uses autograd: it computes as without hooks, and may enable vdnn.torch itself."""
+
+        def gradients(queue, tier):
+            x = torch.ones(64, requires_grad=True)
+            found = []
+            for hooks in (contextlib.nullcontext, hooks_of(tier)):
+                with hooks():
+                    found.append(torch.autograd.grad((x * 1).sin().sum(), x)[0].tolist())
+            queue.put((found, sum(figures["left"] for figures in vdnn.torch.report(quiet=True).devices.values())))
+
+        expected = torch.ones(64).cos().tolist()
+        for tier in ("native", "python"):
+            with self.subTest(tier):
+                vdnn.torch.enable(budget=0, min_size=1, tier=tier)
+                try:
+                    x = random_leaf(64)
+                    y = (x * 1).sin().sum()
+                    context = torch.multiprocessing.get_context("fork")
+                    queue = context.SimpleQueue()
+                    child = context.Process(target=gradients, args=(queue, tier))
+                    child.start()
+                    child.join()
+                    self.assertEqual(child.exitcode, 0)
+                    found, left = queue.get()
+                    self.assertEqual(found, [expected, expected])
+                    self.assertGreater(left, 0)
+                    y.backward()
+                    self.assertEqual(x.grad.tolist(), x.cos().tolist())
+                finally:
+                    vdnn.torch.disable()
+
+    def test_python_is_disabled_by_its_thread(self):
+        vdnn.torch.enable(budget=0, min_size=1, tier="python")
+        errors = []
+
+        def disable():
+            try:
+                vdnn.torch.disable()
+            except RuntimeError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=disable)
+        thread.start()
+        thread.join()
+        vdnn.torch.disable()
+        self.assertEqual(len(errors), 1)
+        self.assertIn("serves the thread that has enabled it", errors[0])
+        vdnn.torch.enable(budget=0, min_size=1, tier="python")
+        vdnn.torch.disable()
+
     def test_rows_move_tensors(self):
         """The rows are about tensors that leave: with nothing moved they would say nothing."""
         for tier in ("native", "python"):

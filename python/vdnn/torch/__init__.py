@@ -115,6 +115,19 @@ def offload(
         hooks.stop()
 
 
+def _leave_to_parent() -> None:
+    """In a child of fork(), for example a worker of a DataLoader: tensors stay until the child enables vdnn.torch itself."""
+    global _lock, _enabled, _last
+    _lock = threading.RLock()  # a thread of the parent may have had it
+    for hooks in _made.values():
+        hooks.leave_to_parent()
+    _made.clear()
+    _enabled = _last = None
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 def report(*, quiet: bool = False) -> Report:
     """What the hooks that were started last have moved, per device. Prints it too, unless `quiet`."""
     made = _report.report_of(_last)

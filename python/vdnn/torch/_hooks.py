@@ -22,6 +22,9 @@ class Hooks(Protocol):
     def stop(self) -> None:
         """Ends the last start()."""
 
+    def leave_to_parent(self) -> None:
+        """In a child of fork(): these hooks keep all tensors where they are."""
+
     def stashes(self) -> dict[str, NativeStash]:
         """By name of the device."""
 

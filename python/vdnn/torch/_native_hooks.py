@@ -111,8 +111,13 @@ class NativeHooks:
         self._serve()
 
     def stop(self) -> None:
-        last = len(self._started) - 1 - self._started[::-1].index(self)
-        del self._started[last]
+        if self in self._started:  # else they are a parent's
+            last = len(self._started) - 1 - self._started[::-1].index(self)
+            del self._started[last]
+            self._serve()
+
+    def leave_to_parent(self) -> None:
+        self._started.clear()
         self._serve()
 
     def stashes(self) -> dict[str, NativeStash]:

@@ -396,6 +396,8 @@ class PythonHooks:
         self._device_type = settings.device_type
         self._min_bytes = settings.min_bytes
         self._stashes: dict[torch.device, DeviceStash] = {}
+        self._are_parents = False
+        self._threads: list[int] = []  # that have started the hooks, once for each start
         self._making = threading.Lock()
 
     def stashes(self) -> dict[str, NativeStash]:
@@ -403,12 +405,21 @@ class PythonHooks:
 
     def start(self) -> None:
         torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+        self._threads.append(threading.get_ident())
 
     def stop(self) -> None:
+        """Raises RuntimeError on a thread that has not started them."""
+        thread = threading.get_ident()
+        if thread not in self._threads:
+            raise RuntimeError('vdnn.torch: tier "python" serves the thread that has enabled it, and is disabled there')
         torch._C._autograd._pop_saved_tensors_default_hooks()
+        self._threads.remove(thread)
+
+    def leave_to_parent(self) -> None:
+        self._are_parents = True
 
     def pack(self, tensor: torch.Tensor) -> Saved | tuple[torch.Tensor, int]:
-        if type(tensor) in _PLAIN_TYPES and self._may_leave(tensor):
+        if type(tensor) in _PLAIN_TYPES and self._may_leave(tensor) and not self._are_parents:
             storage = tensor.untyped_storage()
             if storage.nbytes() >= self._min_bytes:
                 return self._stash_of(tensor.device).save(tensor, storage)
@@ -435,6 +446,6 @@ class PythonHooks:
         stash = self._stashes.get(device)
         if stash is None:
             with self._making:
-                stash = self._stashes.setdefault(device, None) or DeviceStash(device, self._settings)
-                self._stashes[device] = stash
+                stash = self._stashes.get(device) or DeviceStash(device, self._settings)
+                self._stashes = {**self._stashes, device: stash}  # others may be going through it
         return stash

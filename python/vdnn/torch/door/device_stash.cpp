@@ -1,5 +1,6 @@
 #include "device_stash.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -399,6 +400,7 @@ void DeviceStash::release(void* stream, Trash& trash) {
 }
 
 void DeviceStash::fetch(Block& reading, void* stream) {
+  const c10::DeviceGuard on_device(device_);  // the reader's thread may be on another one
   Handles handles;
   std::array<std::uint64_t, kBatch> sizes;
   std::uint32_t count = kBatch;
