@@ -180,7 +180,9 @@ class Calls {
   }
   Saved& known(vdnn_stash_handle handle, const char* call) {
     Saved* const saved = find(handle);
-    require(saved != nullptr, std::string(call) + " names a handle that is not alive");
+    if (saved == nullptr) {
+      throw Finding(std::string("broken: ") + call + " names a handle that is not alive");
+    }
     return *saved;
   }
 
@@ -190,10 +192,14 @@ class Calls {
     return static_cast<std::uint8_t>(storage * 31 + index);
   }
   static Saved make_tensor(std::uint64_t storage, std::uint64_t bytes) {
-    Saved saved{.storage = storage, .bytes = bytes, .source = std::make_unique<Bytes>(bytes)};
+    auto contents = std::make_unique<Bytes>(bytes);
     for (std::size_t i = 0; i < bytes; ++i) {
-      (*saved.source)[i] = byte_of(storage, i);
+      (*contents)[i] = byte_of(storage, i);
     }
+    Saved saved;
+    saved.storage = storage;
+    saved.bytes = bytes;
+    saved.source = std::move(contents);
     return saved;
   }
   static void require_contents(const Saved& saved, const Bytes* found) {

@@ -103,6 +103,13 @@ class PeakOfGpu(unittest.TestCase):
         self.figures = self.figures._replace(peak=100)
         self.assertEqual(self.peak.take()[0], 140)
 
+    def test_allocator_that_does_not_count_what_was_allocated(self):
+        self.figures = self.figures._replace(current=140)
+        self.assertEqual(self.peak.take()[0], 140)
+        self.figures = self.figures._replace(current=60)
+        self.assertEqual(self.peak.take()[0], 140)
+        self.assertEqual(self.peak.take()[0], 60)
+
     def test_program_resets_what_was_allocated(self):
         self.allocate(40)
         self.figures = self.figures._replace(allocated=0)

@@ -29,5 +29,6 @@ class RecentPeak:
         self._last = now
         if now.allocated < before.allocated:
             return now.current, now.current  # it was reset
-        bound = before.current + now.allocated - before.allocated
+        # Where the allocator does not count what was allocated, both ends of the stretch are known.
+        bound = max(before.current + now.allocated - before.allocated, now.current)
         return bound if now.peak < before.peak else min(bound, now.peak), now.current

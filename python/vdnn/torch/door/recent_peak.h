@@ -30,7 +30,8 @@ class RecentPeak {
     if (now.allocated < before.allocated) {
       return now.current;  // it was reset
     }
-    const std::uint64_t bound = before.current + (now.allocated - before.allocated);
+    // Where the allocator does not count what was allocated, both ends of the stretch are known.
+    const std::uint64_t bound = std::max(before.current + (now.allocated - before.allocated), now.current);
     return now.peak < before.peak ? bound : std::min(bound, now.peak);
   }
 
