@@ -1,5 +1,6 @@
 // The cost of a saved tensor for the thread that saves and reads it, from put to drop, on a backend on which
-// nothing happens: one that stays on the device, and one that leaves and is fetched ahead.
+// nothing happens: one that stays on the device, and one that leaves and is fetched ahead. And the cost of
+// the plan of a step, by the number of its tensors.
 
 #include <benchmark/benchmark.h>
 
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "bench/side_by_side.h"
+#include "src/base/random.h"
+#include "src/stash/step_plan.h"
 #include "vdnn/tensor_stash.h"
 
 namespace vdnn::bench {
@@ -83,6 +86,41 @@ void saved_tensor(benchmark::State& state) {
                [](double seconds) { return seconds * 1e9 / kTensors; });
 }
 BENCHMARK(saved_tensor)->Name("stash/saved_tensor")->UseManualTime();
+
+// A chain of tensors of many sizes, read in the reverse order.
+stash::StepRecord chain(std::uint32_t tensors) {
+  stash::StepRecord step;
+  SplitMix64 random(tensors);
+  std::uint64_t in_use = 0;
+  const auto add = [&](stash::StepEvent::Kind kind, std::uint32_t tensor) {
+    step.events.push_back({.kind = kind, .tensor = tensor, .in_use_bytes = in_use});
+  };
+  for (std::uint32_t i = 0; i < tensors; ++i) {
+    step.tensors.push_back({.bytes = kBytes * (1 + random.next() % 64), .signature = i});
+    in_use += step.tensors.back().bytes;
+    add(stash::StepEvent::Kind::kSave, i);
+  }
+  for (std::uint32_t i = tensors; i-- > 0;) {
+    add(stash::StepEvent::Kind::kRead, i);
+    in_use -= step.tensors[i].bytes;
+    step.tensors[i].dropped_after = step.events.size();
+  }
+  return step;
+}
+
+// A step is planned once for each kind of step, by the thread that trains.
+void plan(benchmark::State& state) {
+  const auto tensors = static_cast<std::uint32_t>(state.range(0));
+  const stash::StepRecord step = chain(tensors);
+  const stash::StepLimits limits{.budget_bytes = step.events[tensors].in_use_bytes / 2,
+                                 .ahead_bytes = 128 * kBytes,
+                                 .flight_bytes = 128 * kBytes};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(stash::plan_step(step, limits));
+  }
+  state.SetComplexityN(state.range(0));
+}
+BENCHMARK(plan)->Name("stash/plan")->RangeMultiplier(2)->Range(400, 12800)->Complexity(benchmark::oNLogN);
 
 }  // namespace
 }  // namespace vdnn::bench

@@ -1,31 +1,51 @@
 #include "src/stash/fetch_schedule.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
+
+#include "src/stash/range_max.h"
 
 namespace vdnn::stash {
 
 namespace {
+
+// Beyond what any machine has, so that sums stay within 63 bits.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+
+std::int64_t signed_bytes(std::uint64_t bytes) {
+  return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
+}
+
+// By event, without what is away. A tensor that was let go of between two events may be missing in the figure
+// of the second.
+std::vector<std::int64_t> in_use_without(const StepRecord& step, std::span<const Absence> leaving) {
+  std::vector<std::int64_t> changes(step.events.size() + 1, 0);
+  for (const Absence& absence : leaving) {
+    changes[absence.begin] += signed_bytes(absence.bytes);
+    changes[absence.end] -= signed_bytes(absence.bytes);
+  }
+  std::vector<std::int64_t> in_use;
+  std::int64_t away = 0;
+  for (std::size_t event = 0; event < step.events.size(); ++event) {
+    away += changes[event];
+    in_use.push_back(std::max<std::int64_t>(signed_bytes(step.events[event].in_use_bytes) - away, 0));
+  }
+  return in_use;
+}
 
 class Scheduler {
  public:
   Scheduler(const StepRecord& step, std::span<const Absence> leaving, std::uint64_t ahead_bytes,
             std::uint64_t budget_bytes)
       : ahead_bytes_(ahead_bytes),
-        budget_bytes_(budget_bytes == 0 ? std::numeric_limits<std::uint64_t>::max() : budget_bytes),
+        budget_bytes_(signed_bytes(budget_bytes == 0 ? kMostBytes : budget_bytes)),
+        events_(step.events.size()),
         absences_(step.tensors.size()),
         previous_reads_(step.tensors.size()),
-        ahead_(step.events.size(), 0) {
-    for (const StepEvent& event : step.events) {
-      in_use_.push_back(event.in_use_bytes);
-    }
+        in_use_(in_use_without(step, leaving)),
+        ahead_(std::vector<std::int64_t>(step.events.size(), 0)) {
     for (const Absence& absence : leaving) {
       absences_[absence.tensor] = absence;
-      for (std::size_t event = absence.begin; event < absence.end; ++event) {
-        // A tensor that was let go of between two events may be missing in the figure of the second.
-        in_use_[event] -= std::min(in_use_[event], absence.bytes);
-      }
     }
   }
 
@@ -36,9 +56,8 @@ class Scheduler {
         schedule.reads.push_back(next(step.events[event].tensor, event));
       }
     }
-    for (std::size_t event = 0; event < in_use_.size(); ++event) {
-      schedule.peak_bytes = std::max(schedule.peak_bytes, in_use_[event]);
-    }
+    schedule.peak_bytes = events_ == 0 ? 0 : static_cast<std::uint64_t>(in_use_.largest());
+    schedule.visits = in_use_.visits() + ahead_.visits();
     return schedule;
   }
 
@@ -66,50 +85,48 @@ class Scheduler {
     return read;
   }
 
-  // For the first read of a tensor, which follows all reads so far. Counts what its fetch takes.
+  // For the first read of a tensor, which follows all reads so far. Counts what its fetch takes. Of two reads
+  // in which it could start, the later one never has less room: the earlier start includes the later one, and
+  // from the last fetch on, what is ahead only becomes less.
   std::size_t fetch_ahead(const Absence& absence) {
-    const std::size_t late = read_events_.size() + 1;
-    std::size_t earliest = late;
-    std::size_t checked = absence.end;  // from this event on it fits into the budget
-    for (std::size_t after = read_events_.size(); after > 0 && after >= fetched_after_; --after) {
-      const std::size_t begin = read_events_[after - 1] + 1;
-      while (checked > begin && fits_budget(checked - 1, absence.bytes)) {
-        --checked;
+    std::size_t earliest = read_events_.size() + 1;  // late
+    std::size_t low = std::max<std::size_t>(fetched_after_, 1);
+    while (low < earliest) {
+      const std::size_t middle = low + (earliest - low) / 2;
+      if (may_start_at(read_events_[middle - 1] + 1, absence)) {
+        earliest = middle;
+      } else {
+        low = middle + 1;
       }
-      if (checked > begin || begin <= absence.begin || !fits_window(begin, absence.bytes)) {
-        break;
-      }
-      earliest = after;
     }
-    if (earliest != late) {
+    if (earliest <= read_events_.size()) {
       take(read_events_[earliest - 1] + 1, absence);
     }
     return earliest;
   }
 
-  bool fits_budget(std::size_t event, std::uint64_t bytes) const {
-    return in_use_[event] <= budget_bytes_ && bytes <= budget_bytes_ - in_use_[event];
+  bool may_start_at(std::size_t begin, const Absence& absence) const {
+    const bool fits_budget = begin >= absence.end || in_use_.largest(begin, absence.end) <=
+                                                         budget_bytes_ - signed_bytes(absence.bytes);
+    return fits_budget && begin > absence.begin && fits_window(begin, absence.bytes);
   }
   bool fits_window(std::size_t event, std::uint64_t bytes) const {
-    const std::uint64_t ahead = event < ahead_.size() ? ahead_[event] : 0;
-    return ahead == 0 || ahead + bytes <= ahead_bytes_;
+    const std::uint64_t ahead = event < events_ ? static_cast<std::uint64_t>(ahead_.at(event)) : 0;
+    return ahead == 0 || (bytes <= ahead_bytes_ && ahead <= ahead_bytes_ - bytes);
   }
   // It is ahead of its read up to the event of that read, where it no longer counts as away.
   void take(std::size_t begin, const Absence& absence) {
-    for (std::size_t event = begin; event < absence.end; ++event) {
-      in_use_[event] += absence.bytes;
-    }
-    for (std::size_t event = begin; event <= absence.end && event < ahead_.size(); ++event) {
-      ahead_[event] += absence.bytes;
-    }
+    in_use_.add(begin, absence.end, signed_bytes(absence.bytes));
+    ahead_.add(begin, std::min(absence.end + 1, events_), signed_bytes(absence.bytes));
   }
 
   const std::uint64_t ahead_bytes_;
-  const std::uint64_t budget_bytes_;
+  const std::int64_t budget_bytes_;
+  const std::size_t events_;
   std::vector<std::optional<Absence>> absences_;  // by tensor
   std::vector<PreviousReads> previous_reads_;     // by tensor
-  std::vector<std::uint64_t> in_use_;             // by event
-  std::vector<std::uint64_t> ahead_;              // by event: fetched and not yet read
+  RangeMax in_use_;                               // by event
+  RangeMax ahead_;                                // by event: fetched and not yet read
   std::vector<std::size_t> read_events_;          // of the reads so far
   std::size_t fetched_after_ = 0;                 // reads; no later fetch starts earlier
 };

@@ -30,6 +30,7 @@ struct ScheduledRead {
 struct FetchSchedule {
   std::vector<ScheduledRead> reads;  // all of the step, in order
   std::uint64_t peak_bytes = 0;      // what the caller's tensors take at the worst event
+  std::uint64_t visits = 0;          // as of RangeMax
 };
 
 // `leaving`: the absences of the tensors that leave. `budget_bytes` 0: only the window bounds fetches.

@@ -1,6 +1,18 @@
 #include "src/stash/leaving_rules.h"
 
+#include <algorithm>
+
 namespace vdnn::stash {
+
+namespace {
+
+// Options may be any number; figures of memory are far below this one.
+std::uint64_t bounded(std::uint64_t bytes) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+  return std::min(bytes, kMost);
+}
+
+}  // namespace
 
 std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_use_bytes,
                                    std::uint64_t flight_bytes, std::uint64_t named_bytes) const {
@@ -8,8 +20,8 @@ std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_us
     return 0;  // a plan decides, or all has left
   }
   // What leaves is there until its copy is released; what is read late comes back one at a time.
-  const std::uint64_t wanted = in_use_bytes + flight_limit(step) + step.largest();
-  const std::uint64_t allowed = options_.budget_bytes + flight_bytes + named_bytes;
+  const std::uint64_t wanted = bounded(in_use_bytes) + bounded(flight_limit(step)) + step.largest();
+  const std::uint64_t allowed = bounded(options_.budget_bytes) + flight_bytes + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;
 }
 

@@ -2,6 +2,7 @@
 // Which tensors leave, and how far the windows go. A plan decides where a step goes like a known one. A step
 // without a plan keeps its tensors while the budget is far; as it is approached, the oldest leave first.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,10 +19,12 @@ class LeavingRules {
   bool should_leave(const KnownStep* kind, std::size_t index) const {
     return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
   }
-  // The bound on bytes that are on their way out. The plan sets it; a step without one takes its saves so
-  // far.
+  // The bound on bytes that are on their way out. The plan sets it. A step without one goes by its two
+  // largest tensors so far, since a wider window would keep sources that the budget has no room for.
   std::uint64_t flight_limit(const StepUnderWay& step) const {
-    return step.kind() != nullptr ? step.kind()->plan.flight_bytes : flight_option(step.two_largest());
+    const std::uint64_t two_largest = step.two_largest();
+    return step.kind() != nullptr ? step.kind()->plan.flight_bytes
+                                  : std::min(flight_option(two_largest), two_largest);
   }
   // How many bytes have to leave beyond those in flight and those that have been named.
   std::uint64_t excess(const StepUnderWay& step, std::uint64_t in_use_bytes, std::uint64_t flight_bytes,

@@ -6,17 +6,32 @@
 #include <utility>
 
 #include "src/stash/absences.h"
+#include "src/stash/open_candidates.h"
+#include "src/stash/range_max.h"
 
 namespace vdnn::stash {
 
 namespace {
 
+// Beyond what any machine has, so that sums of demands stay within 63 bits.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+
+std::int64_t signed_bytes(std::uint64_t bytes) {
+  return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
+}
+
 // By event: whether any tensor could be away, windows aside.
 std::vector<bool> may_be_lessened(const StepRecord& step) {
-  std::vector<bool> events(step.events.size(), false);
+  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of how many are away
   for (const Absence& absence : absences_of(step, 0)) {
-    std::fill(events.begin() + static_cast<std::ptrdiff_t>(absence.begin),
-              events.begin() + static_cast<std::ptrdiff_t>(absence.end), true);
+    ++changes[absence.begin];
+    --changes[absence.end];
+  }
+  std::vector<bool> events;
+  std::int64_t away = 0;
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    away += changes[i];
+    events.push_back(away > 0);
   }
   return events;
 }
@@ -25,65 +40,17 @@ using Demands = std::vector<std::int64_t>;  // by event: bytes that have to be a
 
 Demands demands_of(const StepRecord& step, const StepLimits& limits) {
   const std::vector<bool> may_be_met = may_be_lessened(step);
+  const std::int64_t budget = signed_bytes(limits.budget_bytes);
   Demands demands;
   bool is_reading = false;
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     is_reading = is_reading || step.events[i].kind == StepEvent::Kind::kRead;
-    const std::uint64_t taken = step.events[i].in_use_bytes + (is_reading ? limits.ahead_bytes : 0);
-    const auto demand = static_cast<std::int64_t>(taken) - static_cast<std::int64_t>(limits.budget_bytes);
+    const std::int64_t reserve = is_reading ? signed_bytes(limits.ahead_bytes) : 0;
+    const std::int64_t demand = signed_bytes(step.events[i].in_use_bytes) + reserve - budget;
     demands.push_back(may_be_met[i] ? demand : 0);
   }
   return demands;
 }
-
-// A set of candidates, with what it leaves to be covered.
-class Cover {
- public:
-  Cover(const std::vector<Absence>& candidates, Demands demands)
-      : candidates_(candidates), left_(std::move(demands)), chosen_(candidates.size(), false) {}
-
-  const std::vector<bool>& chosen() const { return chosen_; }
-  std::uint64_t bytes() const { return bytes_; }
-  std::int64_t left(std::size_t event) const { return left_[event]; }
-
-  // The event with the largest demand, the first among equals; none where no demand is left.
-  std::optional<std::size_t> worst_event() const {
-    const auto worst = std::ranges::max_element(left_);
-    if (worst == left_.end() || *worst <= 0) {
-      return std::nullopt;
-    }
-    return static_cast<std::size_t>(worst - left_.begin());
-  }
-
-  void add(std::size_t index) { change(index, true); }
-  void remove(std::size_t index) { change(index, false); }
-
-  bool is_redundant(std::size_t index) const {
-    const Absence& candidate = candidates_[index];
-    for (std::size_t event = candidate.begin; event < candidate.end; ++event) {
-      if (left_[event] + static_cast<std::int64_t>(candidate.bytes) > 0) {
-        return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  void change(std::size_t index, bool chosen) {
-    const Absence& candidate = candidates_[index];
-    const auto bytes = static_cast<std::int64_t>(candidate.bytes);
-    for (std::size_t event = candidate.begin; event < candidate.end; ++event) {
-      left_[event] += chosen ? -bytes : bytes;
-    }
-    bytes_ = chosen ? bytes_ + candidate.bytes : bytes_ - candidate.bytes;
-    chosen_[index] = chosen;
-  }
-
-  const std::vector<Absence>& candidates_;
-  Demands left_;
-  std::vector<bool> chosen_;
-  std::uint64_t bytes_ = 0;
-};
 
 // The larger first; among equals the one that is away longer, which has more time to come back.
 std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
@@ -93,52 +60,123 @@ std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   return candidates;
 }
 
-// The smallest that covers the demand alone, the longest away among equals; where there is none, the largest.
-std::optional<std::size_t> best_for(std::size_t event, const std::vector<Absence>& candidates,
-                                    const Cover& cover) {
-  std::optional<std::size_t> best;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (cover.chosen()[i] || !candidates[i].is_away_at(event)) {
-      continue;
+// A set of candidates, which are in order of choice, with what it leaves to be covered.
+class Cover {
+ public:
+  Cover(const std::vector<Absence>& candidates, const Demands& demands)
+      : candidates_(candidates), left_(demands), open_(candidates), chosen_(candidates.size(), false) {}
+
+  const std::vector<bool>& chosen() const { return chosen_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::int64_t left(std::size_t event) const { return left_.at(event); }
+  std::uint64_t visits() const { return left_.visits() + open_.visits(); }
+
+  // The event with the largest demand, the first among equals; none where no demand is left.
+  std::optional<std::size_t> worst_event() const {
+    return left_.largest() > 0 ? std::optional(left_.first_of_largest()) : std::nullopt;
+  }
+
+  void add(std::size_t index) { change(index, true); }
+  void remove(std::size_t index) { change(index, false); }
+  // It is not to be chosen for now, or is to be again.
+  void exclude(std::size_t index) { open_.close(index); }
+  void include(std::size_t index) { open_.open(index); }
+
+  bool is_redundant(std::size_t index) const {
+    const Absence& candidate = candidates_[index];
+    return left_.largest(candidate.begin, candidate.end) + signed_bytes(candidate.bytes) <= 0;
+  }
+
+  // The first from `from` on that is neither chosen nor excluded, and away at the event.
+  std::optional<std::size_t> next_open(std::size_t event, std::size_t from) const {
+    return open_.first_at(event, from, candidates_.size());
+  }
+  // The smallest that covers the demand alone, the longest away among equals; where there is none, the
+  // largest.
+  std::optional<std::size_t> best_for(std::size_t event) const {
+    const std::int64_t demand = left_.at(event);
+    const std::size_t sufficient = first_smaller_than(demand);
+    const std::optional<std::size_t> last = open_.last_at(event, 0, sufficient);
+    if (!last) {
+      return open_.first_at(event, sufficient, candidates_.size());
     }
-    const bool suffices = static_cast<std::int64_t>(candidates[i].bytes) >= cover.left(event);
-    if (!best || (suffices && candidates[i].bytes < candidates[*best].bytes)) {
-      best = i;
+    const std::size_t first_of_size = first_smaller_than(signed_bytes(candidates_[*last].bytes) + 1);
+    return open_.first_at(event, first_of_size, *last + 1);
+  }
+
+ private:
+  std::size_t first_smaller_than(std::int64_t bytes) const {
+    const auto found = std::ranges::partition_point(
+        candidates_, [bytes](const Absence& each) { return signed_bytes(each.bytes) >= bytes; });
+    return static_cast<std::size_t>(found - candidates_.begin());
+  }
+  void change(std::size_t index, bool chosen) {
+    const Absence& candidate = candidates_[index];
+    const std::int64_t bytes = signed_bytes(candidate.bytes);
+    left_.add(candidate.begin, candidate.end, chosen ? -bytes : bytes);
+    bytes_ = chosen ? bytes_ + candidate.bytes : bytes_ - candidate.bytes;
+    chosen_[index] = chosen;
+    if (chosen) {
+      open_.close(index);
+    } else {
+      open_.open(index);
     }
   }
-  return best;
-}
 
-// Whether no demand is left.
-bool cover_greedily(const std::vector<Absence>& candidates, Cover& cover) {
-  while (const std::optional<std::size_t> event = cover.worst_event()) {
-    const std::optional<std::size_t> best = best_for(*event, candidates, cover);
-    if (!best) {
+  const std::vector<Absence>& candidates_;
+  RangeMax left_;
+  OpenCandidates open_;
+  std::vector<bool> chosen_;
+  std::uint64_t bytes_ = 0;
+};
+
+// What all candidates cover: whether no demand is left.
+bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands) {
+  Demands changes(demands.size() + 1, 0);
+  for (const Absence& candidate : candidates) {
+    changes[candidate.begin] += signed_bytes(candidate.bytes);
+    changes[candidate.end] -= signed_bytes(candidate.bytes);
+  }
+  std::int64_t away = 0;
+  for (std::size_t event = 0; event < demands.size(); ++event) {
+    away += changes[event];
+    if (demands[event] > away) {
       return false;
     }
-    cover.add(*best);
+  }
+  return true;
+}
+
+// Of demands that all candidates cover.
+void cover_greedily(const std::vector<Absence>& candidates, Cover& cover) {
+  while (const std::optional<std::size_t> event = cover.worst_event()) {
+    cover.add(*cover.best_for(*event));
   }
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (cover.chosen()[i] && cover.is_redundant(i)) {
       cover.remove(i);
     }
   }
-  return true;
 }
 
 class BranchAndBound {
  public:
-  BranchAndBound(const std::vector<Absence>& candidates, Demands demands, const Cover& first)
+  BranchAndBound(const std::vector<Absence>& candidates, const Demands& demands, const Cover& first)
       : candidates_(candidates),
-        cover_(candidates, std::move(demands)),
-        excluded_(candidates.size(), false),
+        cover_(candidates, demands),
+        to_be_had_(std::vector<std::int64_t>(demands.size(), 0)),
         best_(first.chosen()),
-        best_bytes_(first.bytes()) {}
+        best_bytes_(first.bytes()) {
+    for (const Absence& each : candidates) {
+      to_be_had_.add(each.begin, each.end, signed_bytes(each.bytes));
+    }
+  }
 
   std::vector<bool> run() {
     search();
     return best_;
   }
+  std::uint64_t visits() const { return cover_.visits() + to_be_had_.visits(); }
 
  private:
   void search() {
@@ -153,8 +191,8 @@ class BranchAndBound {
       }
       return;
     }
-    const auto least = static_cast<std::uint64_t>(cover_.left(*event));
-    if (cover_.bytes() + least >= best_bytes_ || still_to_be_had(*event) < least) {
+    const std::int64_t least = cover_.left(*event);
+    if (cover_.bytes() + static_cast<std::uint64_t>(least) >= best_bytes_ || to_be_had_.at(*event) < least) {
       return;
     }
     branch(*event);
@@ -163,60 +201,40 @@ class BranchAndBound {
   // Each solution has one of the event's candidates as its first in this order.
   void branch(std::size_t event) {
     std::vector<std::size_t> tried;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      if (!is_open(i, event)) {
-        continue;
-      }
-      cover_.add(i);
+    std::optional<std::size_t> next = cover_.next_open(event, 0);
+    for (; next && nodes_ <= kMostNodes; next = cover_.next_open(event, *next + 1)) {
+      const Absence& candidate = candidates_[*next];
+      to_be_had_.add(candidate.begin, candidate.end, -signed_bytes(candidate.bytes));
+      cover_.add(*next);
       search();
-      cover_.remove(i);
-      excluded_[i] = true;
-      tried.push_back(i);
+      cover_.remove(*next);
+      cover_.exclude(*next);
+      tried.push_back(*next);
     }
     for (const std::size_t i : tried) {
-      excluded_[i] = false;
+      to_be_had_.add(candidates_[i].begin, candidates_[i].end, signed_bytes(candidates_[i].bytes));
+      cover_.include(i);
     }
-  }
-
-  bool is_open(std::size_t index, std::size_t event) const {
-    return !excluded_[index] && !cover_.chosen()[index] && candidates_[index].is_away_at(event);
-  }
-
-  std::uint64_t still_to_be_had(std::size_t event) const {
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      bytes += is_open(i, event) ? candidates_[i].bytes : 0;
-    }
-    return bytes;
   }
 
   const std::vector<Absence>& candidates_;
   Cover cover_;
-  std::vector<bool> excluded_;
+  RangeMax to_be_had_;  // by event: bytes of the candidates that are neither chosen nor excluded
   std::vector<bool> best_;
   std::uint64_t best_bytes_;
   std::uint64_t nodes_ = 0;
 };
 
 std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const Demands& demands) {
+  std::vector<std::size_t> positive(demands.size() + 1, 0);  // before each event
+  for (std::size_t event = 0; event < demands.size(); ++event) {
+    positive[event + 1] = positive[event] + (demands[event] > 0 ? 1 : 0);
+  }
   std::vector<bool> chosen;
   for (const Absence& each : candidates) {
-    bool lessens = false;
-    for (std::size_t event = each.begin; event < each.end; ++event) {
-      lessens = lessens || demands[event] > 0;
-    }
-    chosen.push_back(lessens);
+    chosen.push_back(positive[each.end] > positive[each.begin]);
   }
   return chosen;
-}
-
-// Nothing: no set covers the demands.
-std::optional<std::vector<bool>> cheapest(const std::vector<Absence>& candidates, const Demands& demands) {
-  Cover greedy(candidates, demands);
-  if (!cover_greedily(candidates, greedy)) {
-    return std::nullopt;
-  }
-  return BranchAndBound(candidates, demands, greedy).run();
 }
 
 // Candidates of which some leave.
@@ -224,6 +242,7 @@ struct Choice {
   StepLimits limits;
   std::vector<Absence> candidates;
   std::vector<bool> chosen;
+  std::uint64_t visits = 0;
 };
 
 Choice choose_all(const StepRecord& step, const StepLimits& limits) {
@@ -235,24 +254,59 @@ Choice choose_all(const StepRecord& step, const StepLimits& limits) {
 // Nothing: with these windows the budget cannot be kept.
 std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& limits) {
   std::vector<Absence> candidates = in_order_of_choice(absences_of(step, limits.flight_bytes));
-  std::optional<std::vector<bool>> chosen = cheapest(candidates, demands_of(step, limits));
-  if (!chosen) {
+  const Demands demands = demands_of(step, limits);
+  if (!is_coverable(candidates, demands)) {
     return std::nullopt;
   }
-  return Choice{.limits = limits, .candidates = std::move(candidates), .chosen = *std::move(chosen)};
+  Cover greedy(candidates, demands);
+  cover_greedily(candidates, greedy);
+  BranchAndBound search(candidates, demands, greedy);
+  std::vector<bool> chosen = search.run();
+  const std::uint64_t visits = greedy.visits() + search.visits();
+  return Choice{
+      .limits = limits, .candidates = std::move(candidates), .chosen = std::move(chosen), .visits = visits};
 }
 
-StepLimits with_windows_over(const StepLimits& limits, std::uint64_t divisor) {
-  return {.budget_bytes = limits.budget_bytes,
-          .ahead_bytes = limits.ahead_bytes / divisor,
-          .flight_bytes = limits.flight_bytes / divisor};
+// A window as it is narrowed. One that is wider than all tensors together changes nothing.
+class Window {
+ public:
+  Window(std::uint64_t allowed, std::uint64_t step_bytes, std::uint64_t two_largest)
+      : bytes_(std::min(allowed, step_bytes)), narrowest_(std::min(bytes_, two_largest) / kNarrowestWindow) {}
+
+  std::uint64_t bytes() const { return bytes_; }
+  // Whether it was wider.
+  bool halve() {
+    const std::uint64_t before = std::exchange(bytes_, std::max(bytes_ / 2, narrowest_));
+    return bytes_ < before;
+  }
+
+ private:
+  std::uint64_t bytes_;
+  std::uint64_t narrowest_;
+};
+
+std::uint64_t bytes_of(const StepRecord& step) {
+  std::uint64_t bytes = 0;
+  for (const StepTensor& tensor : step.tensors) {
+    bytes += tensor.bytes;
+  }
+  return bytes;
 }
 
 Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
-  for (std::uint64_t divisor = 1; divisor <= kNarrowestWindow; divisor *= 2) {
-    if (std::optional<Choice> choice = choose_cheapest(step, with_windows_over(limits, divisor))) {
+  const std::uint64_t step_bytes = bytes_of(step);
+  const std::uint64_t two_largest = two_largest_bytes(step);
+  Window ahead(limits.ahead_bytes, step_bytes, two_largest);
+  Window flight(limits.flight_bytes, step_bytes, two_largest);
+  bool is_narrower = true;
+  while (is_narrower) {
+    const StepLimits with_windows{
+        .budget_bytes = limits.budget_bytes, .ahead_bytes = ahead.bytes(), .flight_bytes = flight.bytes()};
+    if (std::optional<Choice> choice = choose_cheapest(step, with_windows)) {
       return *std::move(choice);
     }
+    is_narrower = ahead.halve();
+    is_narrower = flight.halve() || is_narrower;
   }
   const StepLimits no_windows{.budget_bytes = limits.budget_bytes};
   if (std::optional<Choice> choice = choose_cheapest(step, no_windows)) {
@@ -265,7 +319,9 @@ Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
 
 Choice choose(const StepRecord& step, const StepLimits& limits) {
   if (limits.budget_bytes == 0) {
-    return choose_all(step, limits);
+    // A tensor leaves only if the window lets its source go before it is read.
+    return choose_all(step, {.ahead_bytes = limits.ahead_bytes,
+                             .flight_bytes = std::min(limits.flight_bytes, two_largest_bytes(step))});
   }
   const Demands without_windows = demands_of(step, {.budget_bytes = limits.budget_bytes});
   const bool fits = std::ranges::all_of(without_windows, [](std::int64_t demand) { return demand <= 0; });
@@ -290,6 +346,7 @@ StepPlan plan_step(const StepRecord& step, const StepLimits& limits) {
   FetchSchedule schedule = schedule_fetches(step, leaving, plan.ahead_bytes, limits.budget_bytes);
   plan.reads = std::move(schedule.reads);
   plan.peak_bytes = schedule.peak_bytes;
+  plan.visits = choice.visits + schedule.visits;
   return plan;
 }
 

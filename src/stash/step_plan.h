@@ -20,12 +20,19 @@
 // and in the end what has become redundant is taken out again. Branch and bound improves it, by the largest
 // demand that is left, until nothing cheaper can exist or `kMostNodes` nodes have been visited; their number
 // does not depend on time, so that a step has one plan. Steps of a few dozen tensors are solved exactly.
+// Demands and candidates are in trees (src/stash/range_max.h, src/stash/open_candidates.h), so that a plan
+// for n tensors takes about n log n: the search adds a constant number of nodes.
 //
 // Windows. Both windows cost memory: a source is there until its copy is released, and a target before it is
-// read. Where the budget cannot be kept with the windows that are allowed, half of them is tried, then a
-// quarter and an eighth, then none: a source is then released at once, and fetches run ahead only into memory
-// that nothing else needs (src/stash/fetch_schedule.h). If the budget cannot be kept even so, all tensors
-// leave that lessen a demand, and the peak of the plan tells what the step needs.
+// read. Without a budget no more than the two largest tensors are on their way out, so that all can leave. A
+// window that is wider than all tensors together changes nothing, and is as wide as they are. Where
+// the budget cannot be kept with the windows, both are halved until it can, down to an eighth of the step's
+// two largest tensors or of the window if that is less. Then no windows are tried: a source is released at
+// once, and fetches run ahead only into memory that nothing else needs (src/stash/fetch_schedule.h). If the
+// budget cannot be kept even so, all tensors leave that lessen a demand, and the peak of the plan tells what
+// the step needs.
+//
+// Budgets and windows may be any number of 64 bits.
 
 #include <cstddef>
 #include <cstdint>
@@ -52,10 +59,13 @@ struct StepPlan {
   std::uint64_t flight_bytes = 0;
   std::uint64_t leaving_bytes = 0;
   std::uint64_t peak_bytes = 0;  // of what the caller's tensors take
+  // What planning cost: nodes of trees that were looked at. Of a step the number is the same in each run.
+  std::uint64_t visits = 0;
 };
 
 inline constexpr std::uint64_t kMostNodes = 5'000;
-inline constexpr std::uint64_t kNarrowestWindow = 8;  // the part of it that is tried before none
+inline constexpr std::uint64_t kNarrowestWindow =
+    8;  // the part of it, or of the two largest tensors, that is tried before none
 
 StepPlan plan_step(const StepRecord& step, const StepLimits& limits);
 // Whether a step goes the same way by both, whatever it takes.

@@ -87,6 +87,34 @@ TEST(TensorStash, ARunThatFitsMovesNothing) {
   training.finish();
 }
 
+// However large, and however wide the window.
+TEST(TensorStash, ABudgetOfAnyNumberOfBytesIsKept) {
+  for (const std::uint64_t budget : {std::uint64_t{1} << 62, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    Training training({.budget_bytes = budget, .ahead_bytes = budget, .flight_bytes = budget});
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(training.step(network()).out_bytes, 0U) << budget;
+    }
+    training.finish();
+  }
+}
+
+// A source that is never released takes memory although its copy is done.
+TEST(TensorStash, AWindowThatIsWiderThanTheStepKeepsTheBudgetAllTheSame) {
+  for (const std::uint64_t window : {std::uint64_t{1} << 20, ~std::uint64_t{0}}) {
+    Training training({.budget_bytes = 40 * kUnit, .ahead_bytes = window, .flight_bytes = window});
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_GT(training.step(network()).out_bytes, 0U);
+      EXPECT_LE(training.stash().statistics().device_peak_bytes, 40 * kUnit);
+    }
+    training.finish();
+    Training moves_all({.ahead_bytes = window, .flight_bytes = window});
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_GT(moves_all.step(network()).out_bytes, 30 * kUnit);
+    }
+    moves_all.finish();
+  }
+}
+
 class TensorStashBudgets : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(All, TensorStashBudgets, ::testing::Values(0, 36, 40, 44));

@@ -1,0 +1,113 @@
+#pragma once
+// Numbers by index, of which ranges are raised and asked for their largest, in logarithmic time: a segment
+// tree with sums that are not pushed down.
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace vdnn::stash {
+
+// Not synchronised. Sums must stay within 63 bits.
+class RangeMax {
+ public:
+  explicit RangeMax(const std::vector<std::int64_t>& values)
+      : leaves_(std::bit_ceil(std::max<std::size_t>(values.size(), 1))), nodes_(2 * leaves_) {
+    for (std::size_t i = 0; i < leaves_; ++i) {
+      nodes_[leaves_ + i].largest = i < values.size() ? values[i] : kNone;
+    }
+    for (std::size_t node = leaves_; node-- > 1;) {
+      nodes_[node].largest = std::max(nodes_[2 * node].largest, nodes_[2 * node + 1].largest);
+    }
+  }
+
+  // To all in [begin, end).
+  void add(std::size_t begin, std::size_t end, std::int64_t value) {
+    if (begin < end) {
+      add({.node = 1, .begin = 0, .end = leaves_}, begin, end, value);
+    }
+  }
+  // The largest in [begin, end), which is not empty.
+  std::int64_t largest(std::size_t begin, std::size_t end) const {
+    return largest({.node = 1, .begin = 0, .end = leaves_}, begin, end);
+  }
+  std::int64_t largest() const { return nodes_[1].largest; }
+  std::int64_t at(std::size_t index) const {
+    std::int64_t value = 0;
+    for (std::size_t node = leaves_ + index; node > 0; node /= 2) {
+      value += node >= leaves_ ? nodes_[node].largest : nodes_[node].added;
+      ++visits_;
+    }
+    return value;
+  }
+  // The first index that has the largest number.
+  std::size_t first_of_largest() const {
+    std::size_t node = 1;
+    while (node < leaves_) {
+      node = 2 * node + (nodes_[2 * node].largest >= nodes_[2 * node + 1].largest ? 0 : 1);
+      ++visits_;
+    }
+    return node - leaves_;
+  }
+  // Nodes that have been looked at: the time that all calls took, by a measure that is the same in each run.
+  std::uint64_t visits() const { return visits_; }
+
+ private:
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
+
+  struct Node {
+    std::int64_t largest = kNone;  // below it, without what was added above it
+    std::int64_t added = 0;        // to all below it; of a leaf it is in `largest`
+  };
+  struct Part {
+    std::size_t node;
+    std::size_t begin;
+    std::size_t end;
+
+    std::size_t middle() const { return (begin + end) / 2; }
+    Part left() const { return {.node = 2 * node, .begin = begin, .end = middle()}; }
+    Part right() const { return {.node = 2 * node + 1, .begin = middle(), .end = end}; }
+  };
+
+  void add(const Part& part, std::size_t begin, std::size_t end, std::int64_t value) {
+    ++visits_;
+    Node& node = nodes_[part.node];
+    if (begin <= part.begin && part.end <= end) {
+      node.largest += value;
+      node.added += value;
+      return;
+    }
+    if (begin < part.middle()) {
+      add(part.left(), begin, end, value);
+    }
+    if (part.middle() < end) {
+      add(part.right(), begin, end, value);
+    }
+    node.largest = node.added + std::max(nodes_[2 * part.node].largest, nodes_[2 * part.node + 1].largest);
+  }
+
+  std::int64_t largest(const Part& part, std::size_t begin, std::size_t end) const {
+    ++visits_;
+    const Node& node = nodes_[part.node];
+    if (begin <= part.begin && part.end <= end) {
+      return node.largest;
+    }
+    std::int64_t found = kNone;
+    if (begin < part.middle()) {
+      found = std::max(found, largest(part.left(), begin, end));
+    }
+    if (part.middle() < end) {
+      found = std::max(found, largest(part.right(), begin, end));
+    }
+    return found + node.added;
+  }
+
+  std::size_t leaves_;  // a power of two
+  std::vector<Node> nodes_;
+  mutable std::uint64_t visits_ = 0;
+};
+
+}  // namespace vdnn::stash
