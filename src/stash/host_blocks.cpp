@@ -7,6 +7,15 @@
 
 namespace vdnn::stash {
 
+namespace {
+
+// As large as what it serves, at most.
+constexpr std::uint64_t kMostTimes = 4;
+// By the part that is one over this, what steps have needed counts less with each step.
+constexpr std::uint64_t kStepsOfMemory = 64;
+
+}  // namespace
+
 HostBlocks::~HostBlocks() {
   try {
     backend_.synchronize_copies();
@@ -21,52 +30,129 @@ HostBlocks::~HostBlocks() {
   }
 }
 
-HostBlocks::Lease HostBlocks::take(std::uint64_t bytes) {
-  Lease lease;
-  Lease& kept = sizes_[bytes].kept;
-  if (!kept.empty()) {
-    lease.splice(lease.end(), kept, kept.begin());
+HostBlocks::Lease HostBlocks::take(std::uint64_t bytes, Room room) {
+  const std::uint64_t size = host_block_bytes(bytes);
+  if (Lease lease = take_kept(size, largest_for(size)); !lease.empty()) {
     return lease;
   }
-  return has_room_for(bytes) ? make(bytes) : std::move(lease);
+  const bool has_room =
+      room == Room::kMade ? make_room_for(size, {}) : size <= budget_bytes_ && bytes_ <= budget_bytes_ - size;
+  if (has_room) {
+    if (Lease lease = make(size); !lease.empty()) {
+      return lease;
+    }
+  }
+  return take_kept(size, size * kMostTimes);
 }
 
-void HostBlocks::reserve(std::uint64_t bytes, std::size_t count) {
-  const Size& size = sizes_[bytes];
-  while (size.blocks < count && bytes <= budget_bytes_ - bytes_) {
-    Lease lease = make(bytes);
-    if (lease.empty()) {
-      return;
+// The smallest.
+HostBlocks::Lease HostBlocks::take_kept(std::uint64_t size, std::uint64_t largest) {
+  Lease lease;
+  for (auto found = sizes_.lower_bound(size); found != sizes_.end() && found->first <= largest; ++found) {
+    if (Lease& kept = found->second.kept; !kept.empty()) {
+      lease.splice(lease.end(), kept, kept.begin());
+      break;
     }
-    give(std::move(lease), {});
+  }
+  return lease;
+}
+
+std::uint64_t HostBlocks::largest_for(std::uint64_t size) const {
+  return bytes_ <= budget_bytes_ / 2 ? size * kMostTimes : size + size / 4;
+}
+
+// Large needs first, each with the smallest block that is left: as requests find them.
+HostBlocks::Match HostBlocks::match(const HostBlockCounts& needs, Fit fit) const {
+  Match match;
+  for (auto need = needs.rbegin(); need != needs.rend(); ++need) {
+    const auto [size, count] = *need;
+    const std::uint64_t largest = fit == Fit::kOwnSize ? size : largest_for(size);
+    std::size_t missing = count;
+    for (auto found = sizes_.lower_bound(size);
+         missing > 0 && found != sizes_.end() && found->first <= largest; ++found) {
+      const auto used = match.used.find(found->first);
+      const std::size_t left = found->second.blocks - (used == match.used.end() ? 0 : used->second);
+      if (const std::size_t more = std::min(missing, left); more > 0) {
+        match.used[found->first] += more;
+        missing -= more;
+      }
+    }
+    if (missing > 0) {
+      match.unmet[size] = missing;
+    }
+  }
+  return match;
+}
+
+void HostBlocks::provide(const HostBlockCounts& needs, Fit fit) {
+  Match match = this->match(needs, fit);
+  for (auto need = match.unmet.rbegin(); need != match.unmet.rend(); ++need) {
+    const std::uint64_t size = need->first;
+    for (std::size_t missing = need->second; missing > 0 && make_room_for(size, match.used); --missing) {
+      Lease lease = make(size);
+      if (lease.empty()) {
+        return;
+      }
+      give(std::move(lease), {});
+      ++match.used[size];
+    }
   }
 }
 
-bool HostBlocks::has_room_for(std::uint64_t bytes) {
-  if (bytes > budget_bytes_) {
+void HostBlocks::end_step(const HostBlockCounts& ended, std::span<const HostBlockCounts* const> expected) {
+  std::uint64_t bytes = 0;
+  for (const auto& [size, count] : ended) {
+    bytes += size * count;
+  }
+  recent_needs_bytes_ = std::max(recent_needs_bytes_ - recent_needs_bytes_ / kStepsOfMemory, bytes);
+  if (bytes_ > 2 * recent_needs_bytes_) {
+    HostBlockCounts needed;
+    for (const HostBlockCounts* const each : expected) {
+      for (const auto& [size, count] : match(*each, Fit::kAny).used) {
+        needed[size] = std::max(needed[size], count);
+      }
+    }
+    while (bytes_ > 2 * recent_needs_bytes_ && free_smallest_unused(needed)) {
+    }
+  }
+  gifts_before_step_ = gifts_;
+}
+
+bool HostBlocks::make_room_for(std::uint64_t size, const HostBlockCounts& needed) {
+  if (size > budget_bytes_) {
     return false;
   }
-  while (bytes_ > budget_bytes_ - bytes) {
-    if (!free_oldest()) {
-      return false;
-    }
+  const std::uint64_t room = budget_bytes_ - size;
+  std::uint64_t to_be_freed = 0;
+  for (const auto& [block_size, blocks] : sizes_) {
+    const auto found = needed.find(block_size);
+    const std::size_t spare =
+        blocks.blocks - std::min(blocks.blocks, found == needed.end() ? 0 : found->second);
+    to_be_freed += block_size * std::min(spare, blocks.kept.size());
+  }
+  if (bytes_ > room + to_be_freed) {
+    return false;
+  }
+  while (bytes_ > room) {
+    free_oldest(needed);
   }
   return true;
 }
 
-HostBlocks::Lease HostBlocks::make(std::uint64_t bytes) {
+HostBlocks::Lease HostBlocks::make(std::uint64_t size) {
   Lease lease(1);
   while (lease.front().range.bytes == 0) {
+    Size& blocks = sizes_[size];  // before anything is locked, since this may fail
     try {
-      lease.front().range = backend_.allocate_host(bytes);
+      lease.front().range = backend_.allocate_host(size);
+      ++blocks.blocks;
     } catch (const OutOfMemory&) {
-      if (!free_oldest()) {
+      if (!free_oldest({})) {
         return {};
       }
     }
   }
-  ++sizes_.at(bytes).blocks;
-  bytes_ += bytes;
+  bytes_ += size;
   peak_bytes_ = std::max(peak_bytes_, bytes_);
   ++page_locks_;
   return lease;
@@ -91,24 +177,44 @@ void HostBlocks::give_unordered(Lease lease) noexcept {
   }
 }
 
-bool HostBlocks::free_oldest() {
-  Size* oldest = nullptr;
-  for (auto& [bytes, size] : sizes_) {
-    if (!size.kept.empty() && (oldest == nullptr || size.kept.front().given < oldest->kept.front().given)) {
-      oldest = &size;
-    }
+bool HostBlocks::is_spare(const Sizes::value_type& size, const HostBlockCounts& needed) const {
+  const auto& [bytes, blocks] = size;
+  const auto found = needed.find(bytes);
+  return !blocks.kept.empty() && (found == needed.end() || blocks.blocks > found->second);
+}
+
+bool HostBlocks::free_oldest(const HostBlockCounts& needed) {
+  auto oldest = sizes_.end();
+  for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {
+    const bool is_older =
+        oldest == sizes_.end() || size->second.kept.front().given < oldest->second.kept.front().given;
+    oldest = is_spare(*size, needed) && is_older ? size : oldest;
   }
-  if (oldest == nullptr) {
+  return free_one_of(oldest);
+}
+
+bool HostBlocks::free_smallest_unused(const HostBlockCounts& needed) {
+  return free_one_of(std::ranges::find_if(sizes_, [&](const Sizes::value_type& size) {
+    return is_spare(size, needed) && size.second.kept.front().given <= gifts_before_step_;
+  }));
+}
+
+// Whether there is one.
+bool HostBlocks::free_one_of(Sizes::iterator size) {
+  if (size == sizes_.end()) {
     return false;
   }
-  const HostBlock& block = oldest->kept.front();
+  Size& blocks = size->second;
+  const HostBlock& block = blocks.kept.front();
   if (block.last_use) {
     backend_.synchronize(block.last_use.get());
   }
   backend_.free_host(block.range);
   bytes_ -= block.range.bytes;
-  --oldest->blocks;
-  oldest->kept.pop_front();
+  blocks.kept.pop_front();
+  if (--blocks.blocks == 0) {
+    sizes_.erase(size);
+  }
   return true;
 }
 

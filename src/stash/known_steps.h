@@ -36,6 +36,7 @@ class KnownSteps {
   void learn(StepRecord step, const StepLimits& limits);
   void forget() { kinds_.clear(); }
 
+  const std::list<KnownStep>& all() const { return kinds_; }  // the one that was met last is first
   // The kind that was met last; null before the first.
   const KnownStep* latest() const { return kinds_.empty() ? nullptr : &kinds_.front(); }
 

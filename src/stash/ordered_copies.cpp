@@ -4,16 +4,26 @@
 
 namespace vdnn::stash {
 
+namespace {
+
+// The part of its block that holds the tensor.
+AddressRange contents_of(const StashedTensor& tensor) {
+  return {.begin = tensor.block.front().range.begin, .bytes = tensor.bytes()};
+}
+
+}  // namespace
+
 void OrderedCopies::order_after(StreamHandle waiter, StreamHandle stream) {
   const StashEvent now = record(backend_, stream);
   backend_.wait(waiter, now.get());
 }
 
-OrderedCopies::CopyOut OrderedCopies::copy_out(StashedTensor& tensor, StreamHandle stream) {
+OrderedCopies::CopyOut OrderedCopies::copy_out(StashedTensor& tensor, StreamHandle stream,
+                                               HostBlocks::Room room) {
   if (backend_.is_capturing(stream)) {
     return CopyOut::kStreamIsCaptured;
   }
-  tensor.block = host_.take(tensor.bytes());
+  tensor.block = host_.take(tensor.bytes(), room);
   if (tensor.block.empty()) {
     return CopyOut::kNoHostMemory;
   }
@@ -29,7 +39,7 @@ void OrderedCopies::copy_to_block(StashedTensor& tensor, StreamHandle stream) {
     if (block.last_use) {
       backend_.wait(offload, block.last_use.get());
     }
-    backend_.copy_out(block.range, tensor.saved.source, tensor.saved.contents);
+    backend_.copy_out(contents_of(tensor), tensor.saved.source, tensor.saved.contents);
   } catch (...) {
     host_.give(std::move(tensor.block), {});
     throw;
@@ -53,7 +63,7 @@ void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamH
   const AddressRange to{.begin = target, .bytes = tensor.bytes()};
   order_after(prefetch, stream);
   backend_.wait(prefetch, tensor.out.get());
-  backend_.copy_in(to, tensor.block.front().range, tensor.saved.contents);
+  backend_.copy_in(to, contents_of(tensor), tensor.saved.contents);
   try {
     tensor.in = record(backend_, prefetch);
   } catch (...) {

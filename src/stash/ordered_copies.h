@@ -23,7 +23,7 @@ class OrderedCopies {
 
   // Where nothing can be copied, since `stream` is captured or there is no block of host memory, the tensor
   // is as it was. So it is where this throws.
-  CopyOut copy_out(StashedTensor& tensor, StreamHandle stream);
+  CopyOut copy_out(StashedTensor& tensor, StreamHandle stream, HostBlocks::Room room);
   // `stream` comes after the copy of `latest` and all that began before it: copies end in the order of their
   // beginnings.
   void order_after_copies(StreamHandle stream, const StashedTensor& latest) {

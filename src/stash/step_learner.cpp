@@ -1,5 +1,7 @@
 #include "src/stash/step_learner.h"
 
+#include <vector>
+
 namespace vdnn::stash {
 
 void StepLearner::learn(const StepUnderWay& ended, StashStatistics& statistics) {
@@ -12,20 +14,20 @@ void StepLearner::learn(const StepUnderWay& ended, StashStatistics& statistics) 
   if (repeats) {
     has_new_plan = learn_repetition(ended, statistics);
   } else {
-    known_.learn(ended.record(), rules_.limits_of(ended.record()));
+    known_.learn(ended.record(), limits_of(ended));
   }
   if (has_new_plan) {
     ++statistics.plans;
-    reserve_host_memory();
   }
+  share_host_memory(ended, has_new_plan);
+  repeated_before_ = repeats ? ended.kind() : nullptr;
 }
 
 bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& statistics) {
   ++statistics.repeated_steps;
   statistics.late_when_repeated += ended.late();
   statistics.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before();
-  const bool has_new_plan =
-      known_.repeat(ended.kind(), ended.record(), rules_.limits_of(ended.record()), ended.peak_bytes());
+  const bool has_new_plan = known_.repeat(ended.kind(), ended.record(), limits_of(ended), ended.peak_bytes());
   // This plan knows the bytes in use of a step that is not the program's first.
   if (const std::uint64_t needed = known_.latest()->plan.peak_bytes; rules_.exceeds_budget(needed)) {
     notices_.note_budget_exceeded(needed);
@@ -33,12 +35,30 @@ bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& s
   return has_new_plan;
 }
 
-// So that the plan's first step locks no page.
-void StepLearner::reserve_host_memory() {
-  const KnownStep& latest = *known_.latest();
-  for (const auto& [bytes, count] : host_blocks_of(latest.record, latest.plan.leaves)) {
-    host_.reserve(bytes, count);
+StepLimits StepLearner::limits_of(const StepUnderWay& ended) const {
+  StepLimits limits = rules_.limits_of(ended.record());
+  limits.host_bytes = host_.budget_bytes();
+  return limits;
+}
+
+// So that the plan's first step locks no page. A repetition may have found too few blocks: since others use
+// those of another size, or since other kinds of steps have the memory. Once is enough for the first, and the
+// second is not done in turns with another kind.
+void StepLearner::share_host_memory(const StepUnderWay& ended, bool has_new_plan) {
+  const HostBlockCounts& needs = known_.latest()->plan.host_blocks;
+  const bool is_repeated_again = ended.kind() != nullptr && ended.kind() == repeated_before_;
+  if (has_new_plan) {
+    host_.provide(needs, HostBlocks::Fit::kAny);
+  } else if (host_.page_locks() > ended.page_locks_before() || (ended.refused() > 0 && is_repeated_again)) {
+    host_.provide(needs, HostBlocks::Fit::kOwnSize);
   }
+  std::vector<const HostBlockCounts*> expected{&needs};
+  for (const KnownStep& each : known_.all()) {
+    if (each.repeats > 0) {
+      expected.push_back(&each.plan.host_blocks);
+    }
+  }
+  host_.end_step(needs, expected);
 }
 
 }  // namespace vdnn::stash

@@ -29,12 +29,14 @@ class StepLearner {
  private:
   // Whether there is another plan.
   bool learn_repetition(const StepUnderWay& ended, StashStatistics& statistics);
-  void reserve_host_memory();
+  StepLimits limits_of(const StepUnderWay& ended) const;
+  void share_host_memory(const StepUnderWay& ended, bool has_new_plan);
 
   const LeavingRules& rules_;
   HostBlocks& host_;
   StashNotices& notices_;
   KnownSteps known_;
+  const KnownStep* repeated_before_ = nullptr;  // by the step before; it may be gone
 };
 
 }  // namespace vdnn::stash

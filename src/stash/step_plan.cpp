@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
+#include <queue>
 #include <utility>
 
 #include "src/stash/absences.h"
@@ -346,6 +349,7 @@ StepPlan plan_step(const StepRecord& step, const StepLimits& limits) {
   FetchSchedule schedule = schedule_fetches(step, leaving, plan.ahead_bytes, limits.budget_bytes);
   plan.reads = std::move(schedule.reads);
   plan.peak_bytes = schedule.peak_bytes;
+  plan.host_blocks = host_blocks_of(step, plan.leaves, limits.host_bytes);
   plan.visits = choice.visits + schedule.visits;
   return plan;
 }
@@ -355,19 +359,32 @@ bool is_same_course(const StepPlan& a, const StepPlan& b) {
          a.flight_bytes == b.flight_bytes;
 }
 
-std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves) {
-  std::map<std::uint64_t, std::size_t> needed;
-  std::map<std::uint64_t, std::vector<std::size_t>> in_use;  // by size: after which events each goes back
+HostBlockCounts host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves,
+                               std::uint64_t host_bytes) {
+  // After which events each block goes back, the next one first.
+  using Ends = std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>>;
+  HostBlockCounts needed;
+  std::map<std::uint64_t, Ends> in_use;  // by size
+  std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     const std::uint32_t tensor = step.events[i].tensor;
     if (step.events[i].kind == StepEvent::Kind::kRead || !leaves[tensor]) {
       continue;
     }
-    const std::uint64_t bytes = step.tensors[tensor].bytes;
-    std::vector<std::size_t>& ends = in_use[bytes];
-    std::erase_if(ends, [i](std::size_t dropped_after) { return dropped_after <= i; });
-    ends.push_back(step.tensors[tensor].dropped_after);
-    needed[bytes] = std::max(needed[bytes], ends.size());
+    const std::uint64_t size = host_block_bytes(step.tensors[tensor].bytes);
+    Ends& ends = in_use[size];
+    while (!ends.empty() && ends.top() <= i) {
+      ends.pop();
+    }
+    const auto found = needed.find(size);
+    if (found == needed.end() || found->second == ends.size()) {
+      if (size > host_bytes || bytes > host_bytes - size) {
+        continue;
+      }
+      bytes += size;
+      ++needed[size];
+    }
+    ends.push(step.tensors[tensor].dropped_after);
   }
   return needed;
 }

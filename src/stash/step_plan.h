@@ -36,10 +36,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <vector>
 
 #include "src/stash/fetch_schedule.h"
+#include "src/stash/host_block_size.h"
 #include "src/stash/learned_step.h"
 
 namespace vdnn::stash {
@@ -49,6 +50,7 @@ struct StepLimits {
   // The windows, at most.
   std::uint64_t ahead_bytes = 0;
   std::uint64_t flight_bytes = 0;
+  std::uint64_t host_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
 struct StepPlan {
@@ -59,6 +61,7 @@ struct StepPlan {
   std::uint64_t flight_bytes = 0;
   std::uint64_t leaving_bytes = 0;
   std::uint64_t peak_bytes = 0;  // of what the caller's tensors take
+  HostBlockCounts host_blocks;   // as of host_blocks_of()
   // What planning cost: nodes of trees that were looked at. Of a step the number is the same in each run.
   std::uint64_t visits = 0;
 };
@@ -71,7 +74,9 @@ StepPlan plan_step(const StepRecord& step, const StepLimits& limits);
 // Whether a step goes the same way by both, whatever it takes.
 bool is_same_course(const StepPlan& a, const StepPlan& b);
 
-// By size: how many of the tensors that leave have a block of host memory at once, from save to drop.
-std::map<std::uint64_t, std::size_t> host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves);
+// How many of the tensors that leave have a block of host memory at once, from save to drop. Where the host's
+// budget is too small for all, those that are saved first have one.
+HostBlockCounts host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves,
+                               std::uint64_t host_bytes);
 
 }  // namespace vdnn::stash

@@ -72,6 +72,8 @@ class StepUnderWay {
   void end(Clock::time_point now) { record_.nanoseconds = nanoseconds_until(now); }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
+  // A tensor stays since there is no host memory for it.
+  void note_refused() { ++refused_; }
   // Null: it has left its kind, and goes on like none.
   void follow(const KnownStep* kind) {
     if (kind == nullptr && kind_ != nullptr) {
@@ -90,6 +92,7 @@ class StepUnderWay {
   bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
   bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
   std::uint64_t late() const { return late_; }
+  std::uint64_t refused() const { return refused_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as told
   std::uint64_t page_locks_before() const { return page_locks_before_; }
   // Of its tensors.
@@ -118,6 +121,7 @@ class StepUnderWay {
   std::uint64_t live_ = 0;  // handles, but for those of tensors that linger
   std::size_t reads_ = 0;
   std::uint64_t late_ = 0;
+  std::uint64_t refused_ = 0;
   std::uint64_t peak_bytes_ = 0;
   std::uint64_t largest_ = 0;
   std::uint64_t second_largest_ = 0;

@@ -80,7 +80,7 @@ class TensorStash::Impl {
   PutAnswer answer(StashHandle handle, const StashedTensor& tensor);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const KnownStep* kind);
-  void send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream);
+  void send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream, const KnownStep* kind);
   void note_released(StashedTensor& tensor);
   void note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held);
   void note_fetched(StashedTensor& tensor);
@@ -186,7 +186,7 @@ void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::
   const stash::BytesInUse with_all = bytes_.with_all();
   flight_.note_saved(tensor.bytes());
   if (rules_.should_leave(kind, tensor.index)) {
-    send_out(handle, tensor, tensor.saved.stream);
+    send_out(handle, tensor, tensor.saved.stream, kind);
   }
   follow(kind);
   lingering_.note_saved(tensor);
@@ -207,18 +207,21 @@ void TensorStash::Impl::follow(const KnownStep* kind) {
   window_.restart(step_);
 }
 
-// Where it cannot be copied it stays.
-void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream) {
+// Where it cannot be copied it stays. `kind`: that the step goes like from this tensor on.
+void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream,
+                                 const KnownStep* kind) {
+  const auto room = kind == nullptr ? stash::HostBlocks::Room::kMade : stash::HostBlocks::Room::kLeft;
   flight_.add(handle, tensor);
   auto begun = OrderedCopies::CopyOut::kStreamIsCaptured;
   try {
-    begun = copies_.copy_out(tensor, stream);
+    begun = copies_.copy_out(tensor, stream, room);
   } catch (...) {
     flight_.remove_latest();
     throw;
   }
   if (begun == OrderedCopies::CopyOut::kNoHostMemory) {
     notices_.note_host_exhausted(tensor.bytes());
+    step_.note_refused();
   }
   if (begun != OrderedCopies::CopyOut::kBegun) {
     flight_.remove_latest();
@@ -262,7 +265,7 @@ PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
   if (tensor.where == Where::kKept) {
-    send_out(handle, tensor, stream);
+    send_out(handle, tensor, stream, step_.kind());
   }
   return answer(handle, tensor);
 }

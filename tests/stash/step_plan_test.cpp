@@ -545,8 +545,24 @@ TEST(StepPlan, HostBlocksAreThoseThatAreInUseAtOnce) {
   save(10, 5);  // after the one before was dropped
   save(20, 5);
   save(30, 5);
-  EXPECT_EQ(host_blocks_of(step, {true, true, true, true, false}),
-            (std::map<std::uint64_t, std::size_t>{{10, 2}, {20, 1}}));
+  const std::vector<bool> leaves{true, true, true, true, false};
+  EXPECT_EQ(host_blocks_of(step, leaves, 40), (HostBlockCounts{{10, 2}, {20, 1}}));
+  EXPECT_EQ(host_blocks_of(step, leaves, 39), (HostBlockCounts{{10, 2}})) << "those that are saved first";
+  EXPECT_EQ(host_blocks_of(step, leaves, 19), (HostBlockCounts{{10, 1}}));
+}
+
+TEST(HostBlockSizes, AreSixteenFromEachPowerOfTwoToTheNext) {
+  std::uint64_t last = 0;
+  std::size_t sizes = 0;
+  for (std::uint64_t bytes = 1; bytes <= 4096; ++bytes) {
+    const std::uint64_t size = host_block_bytes(bytes);
+    ASSERT_GE(size, bytes);
+    ASSERT_LE(size - bytes, bytes / 16);
+    ASSERT_EQ(host_block_bytes(size), size);
+    sizes += bytes > 2048 && size != last ? 1U : 0U;
+    last = size;
+  }
+  EXPECT_EQ(sizes, 16U);
 }
 
 }  // namespace
