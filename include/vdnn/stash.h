@@ -15,6 +15,16 @@
 // the compute stream: streams are ignored, and where a stream would be made to wait the calling thread waits.
 // Sizes are bytes.
 //
+// A stream must be alive when it is given, and be kept while handles that were put or fetched with it are
+// alive. Where it has gone all the same, the host waits for copies in its place, and a tensor that was kept
+// does not leave any more. cudaStreamPerThread, which is another stream on each thread, must not be given if
+// several threads call.
+//
+// While a stream is captured, nothing of the stash becomes part of the graph, and no call invalidates the
+// capture: tensors are kept, vdnn_stash_released() has no handles, and reads ask for no fetches ahead.
+// VDNN_INVALID_ARGUMENT, with nothing changed, is the answer to vdnn_stash_fetch(), to vdnn_stash_ready() and
+// to vdnn_stash_read() of a tensor that has left; not where that stream has come after the fetch before.
+//
 // The caller owns all device memory; the stash owns page-locked memory, its two streams and events. In one
 // step of a program, the caller
 //
@@ -56,8 +66,8 @@ typedef struct vdnn_stash_options {
   uint64_t flight_bytes;  // copied out and not yet released, at most; 0: the two largest tensors of the step
   uint32_t release_at_put;  // 1: the device's memory follows the order of the offload stream by itself (the
                             // allocator is vdnn's, and the caller calls vdnn_allocator_used_on() with that
-                            // stream), so that a source is let go of with the put; no handle is in
-                            // vdnn_stash_released() then
+                            // stream), so that a source is let go of with the put; only handles of
+                            // vdnn_stash_hold() are in vdnn_stash_released() then
   uint32_t timed;           // 1: on a GPU, copies and waits are measured by timed events; on the host always
   uint64_t delay_seed;      // of a stash on the host, for tests: random delays before copies; 0: none
 } vdnn_stash_options;
@@ -100,12 +110,17 @@ vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes
 vdnn_status vdnn_stash_leaving(vdnn_stash* stash, vdnn_stash_handle* handles, uint32_t capacity,
                                uint32_t* count);
 // Nobody but the caller of put holds the source of this kept handle, and its version has not changed. The
-// copy waits for what `stream` has been given so far. `answer` as of vdnn_stash_put(): VDNN_STASH_KEPT where
-// there is no page-locked memory for it, else VDNN_STASH_LEAVES; either may have VDNN_STASH_RELEASED.
+// copy waits for what `stream` and the stream that it was put with have been given so far. `answer` as of
+// vdnn_stash_put(): VDNN_STASH_KEPT where there is no page-locked memory for it, or one of the streams is
+// captured or gone, else VDNN_STASH_LEAVES; either may have VDNN_STASH_RELEASED.
 vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint32_t* answer);
 // Others hold the source, too, so that moving it would free no memory yet. It may be named again after the
 // next put; later steps know how long it was held.
 vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
+// With `release_at_put`, after VDNN_STASH_LEAVES: the memory of this source is not vdnn's allocator's. The
+// caller holds the source until vdnn_stash_released() names the handle, which a later put says, or until the
+// handle has been dropped. VDNN_INVALID_ARGUMENT for a handle that has not left so, or was fetched since.
+vdnn_status vdnn_stash_hold(vdnn_stash* stash, vdnn_stash_handle handle);
 
 // Whether others than the caller hold the source of this handle (`held`: 1 or 0), so that moving it frees no
 // memory before they let go. Where the answer of a put has VDNN_STASH_WATCHED, a caller that can tell calls
@@ -139,8 +154,7 @@ vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* s
 // as far as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
-// Copies the tensor to `target`, which what `stream` is given from now on may write. Refused while `stream`
-// is captured; a tensor that is put meanwhile is kept. The caller holds the target until a read answers
+// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the target until a read answers
 // VDNN_STASH_LAST or the handle has been dropped.
 vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
 // Makes `stream` wait for the fetch: all later work on it may read the target.

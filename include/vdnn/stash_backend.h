@@ -40,7 +40,14 @@ class StashBackend {
   virtual StreamHandle offload_stream() const = 0;
   virtual StreamHandle prefetch_stream() const = 0;
 
-  // As those of PoolBackend.
+  // Calls of one thread that follow each other, between these two, are cheaper: the backend enters its device
+  // once for all of them. Not nested, and of one thread at a time; calls of other threads, and others of this
+  // one, are as ever.
+  virtual void begin_calls() {}
+  virtual void end_calls() noexcept {}
+
+  // As those of PoolBackend. By default no stream ever ends.
+  virtual std::uint64_t stream_id(StreamHandle) { return 0; }
   virtual bool is_capturing(StreamHandle stream) = 0;
   virtual EventHandle record(StreamHandle stream) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;

@@ -4,14 +4,25 @@
 // whose network we do not know. The stash sees a tensor as an address, a size and an identity, when it is
 // saved, when it is read, and when its saved handle is dropped.
 //
-// *Order.* The copy out waits for all work that the compute stream had when the tensor was saved. A source is
-// released once the compute stream waits for its copy, and that happens when more than `flight_bytes` are
-// being copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory
-// may have had another use there, and for the block's own copy out. The reader's stream waits for the copy
-// back. A block of host memory is used again once the offload stream waits for the last copy from it. All of
-// that is order on streams. The host waits only where a block of host memory is given back to the system to
-// make room for another size, and when the stash is destroyed. No decision depends on which copies have
-// finished, so the same program makes the same decisions each time.
+// *Order.* The copy out waits for all work that the compute stream had when the tensor was saved. A kept
+// tensor that leaves later also waits for the work of the stream on which it leaves. A source is released
+// once the compute stream waits for its copy, and that happens when more than `flight_bytes` are being
+// copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory may
+// have had another use there, and for the block's own copy out. The reader's stream waits for the copy back.
+// A block of host memory is used again once the offload stream waits for the last copy from it. All of that
+// is order on streams. The host waits only where a block of host memory is given back to the system to make
+// room for another size, and when the stash is destroyed. No decision depends on which copies have finished,
+// so the same program makes the same decisions each time.
+//
+// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. Where one
+// has gone all the same, and where it is captured, nothing can be given to it: the host waits for the copy in
+// its place, and a kept tensor of such a stream does not leave. A stream is known by its id, so that its
+// handle, which CUDA gives to a later stream, is not mistaken for it.
+//
+// *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
+// While a stream is captured tensors that are put with it are kept, released() for it has no handles, and
+// read() asks for no fetches ahead. Refused by CaptureConflict, with nothing changed, are read() of a tensor
+// that has left, unless that stream has come after its fetch before, fetch() and ready().
 //
 // *What leaves.* The first step of its kind learns: what is saved and read, in which order, and how many
 // bytes the caller's tensors take each time. Nothing moves while the budget is far; as it is approached, kept
@@ -68,7 +79,7 @@ struct StashOptions {
   // Being copied out and not yet released, at most. Nothing: the step's two largest tensors.
   std::optional<std::uint64_t> flight_bytes;
   // The device's allocator keeps memory that the offload stream uses by itself, so that a source is let go of
-  // as soon as put() or leave() has answered.
+  // as soon as put() or leave() has answered. Of a source whose memory is not that allocator's, hold() tells.
   bool release_at_put = false;
 };
 
@@ -153,11 +164,15 @@ class TensorStash {
   // stay() for each and asks again, until there are none. A handle is named once between two puts.
   std::vector<StashHandle> leaving(std::size_t capacity);
   // Nobody but the caller holds the source, which is unchanged. The copy waits for what `stream` has been
-  // given so far. The answer's handle is `handle`.
+  // given so far, and for its producer. The answer's handle is `handle`.
   PutAnswer leave(StashHandle handle, StreamHandle stream);
   // Others hold the source, so that it would free no memory yet by leaving. It may be named again after the
   // next put; plans know how long it was held.
   void stay(StashHandle handle);
+  // With release_at_put, once put() or leave() has answered that the tensor leaves: its memory does not
+  // follow the offload stream. The caller holds the source until released() names the handle, or to the last
+  // drop(). Throws InvalidArgument for a tensor that has not left so, or was fetched since.
+  void hold(StashHandle handle);
   // Whether others than the caller hold the source: moving it frees no memory until they let go. A caller
   // that tells so for handles that are watched tells it after the put, and that nobody does any more before
   // the first put or read at which that is so. A handle of which nothing is told counts as held by nobody.

@@ -41,6 +41,9 @@ class CopiesInFlight {
   std::uint64_t bytes() const { return bytes_; }
   // From the oldest on, 0 first.
   const Copy& at(std::size_t index) const { return copies_[index]; }
+  // Whose copy began last, of the `count` (> 0) oldest: a caller may have told later than another one that it
+  // holds a source.
+  const StashedTensor& latest_of(std::size_t count) const;
   // How many of the oldest are to be released by a bound of `limit` bytes, at most `capacity`.
   std::size_t count_due(std::uint64_t limit, std::size_t capacity) const;
   bool any_due(std::uint64_t limit) const {

@@ -1,15 +1,20 @@
 #include "src/stash/cuda_stash_backend.h"
 
+#include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_pinned_blocks.h"
-#include "streams/cuda/cuda_pool_backend.h"
+#include "streams/cuda/cuda_streams.h"
 #include "streams/cuda/event_pool.h"
+#include "streams/cuda/host_waits.h"
 #include "streams/host_memory.h"
 #include "vdnn/size.h"
 
@@ -112,26 +117,22 @@ class Stopwatch {
 
   // Of what is done. The lock is held.
   void settle() noexcept {
-    std::erase_if(spans_, [this](const Span& span) {
-      const CudaStatus query = context_.api().event_query(span.end.get());
-      if (query != CudaStatus::kSuccess) {
-        context_.forget(query);
-        return false;
-      }
-      add(span);
-      return true;
-    });
+    std::erase_if(spans_, [this](const Span& span) { return is_settled(span); });
   }
 
-  void add(const Span& span) noexcept {
+  bool is_settled(const Span& span) noexcept {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     float milliseconds = 0;
     const CudaStatus status =
         context_.api().event_elapsed_time(milliseconds, span.begin.get(), span.end.get());
+    if (status == CudaStatus::kNotReady) {
+      return false;
+    }
     context_.forget(status);
     if (status == CudaStatus::kSuccess) {
       times_.*span.sum += static_cast<std::uint64_t>(milliseconds * kNanosecondsPerMillisecond);
     }
+    return true;
   }
 
   CudaContext& context_;
@@ -146,7 +147,8 @@ class CudaStashBackend final : public StashBackend {
  public:
   CudaStashBackend(int ordinal, bool timed, const std::shared_ptr<CudaApi>& api)
       : context_(context_of(ordinal, api)),
-        events_(make_cuda_pool_backend(ordinal, api)),
+        events_(*context_, {}),
+        host_waits_(*context_),
         blocks_(*context_, host_memory_bytes(), info_within(*context_).host_node),
         stopwatch_(*context_, timed),
         offload_(*context_),
@@ -156,23 +158,48 @@ class CudaStashBackend final : public StashBackend {
   StreamHandle offload_stream() const override { return offload_.get(); }
   StreamHandle prefetch_stream() const override { return prefetch_.get(); }
 
-  bool is_capturing(StreamHandle stream) override { return events_->is_capturing(stream); }
-  EventHandle record(StreamHandle stream) override { return events_->record(stream); }
-  void wait(StreamHandle stream, EventHandle event) override {
-    if (stream == offload_.get() || stream == prefetch_.get()) {
-      events_->wait(stream, event);
-      return;
-    }
-    const CudaContext::Scope scope = context_->enter();
-    stopwatch_.measure(stream, &Times::wait_nanoseconds, [&] { events_->wait(stream, event); });
+  void begin_calls() override {
+    scope_.emplace(context_->enter());
+    inside_ = std::this_thread::get_id();
   }
-  void synchronize(EventHandle event) override { events_->synchronize(event); }
-  void release(EventHandle event) noexcept override { events_->release(event); }
+  void end_calls() noexcept override {
+    inside_ = std::thread::id();
+    scope_.reset();
+  }
+
+  std::uint64_t stream_id(StreamHandle stream) override {
+    return within([&] { return id_of(*context_, stream); });
+  }
+  bool is_capturing(StreamHandle stream) override {
+    return within([&] { return is_captured(*context_, stream); });
+  }
+  EventHandle record(StreamHandle stream) override {
+    return within([&] {
+      EventPool::Event event = events_.take();
+      context_->check(api().event_record(event.get(), stream), "cudaEventRecord");
+      return event.release();
+    });
+  }
+  void wait(StreamHandle stream, EventHandle event) override {
+    const auto give = [&] { context_->check(api().stream_wait_event(stream, event), "cudaStreamWaitEvent"); };
+    within([&] {
+      if (stream == offload_.get() || stream == prefetch_.get()) {
+        give();
+      } else {
+        stopwatch_.measure(stream, &Times::wait_nanoseconds, give);
+      }
+    });
+  }
+  void synchronize(EventHandle event) override {
+    within([&] { host_waits_.wait(event); });
+  }
+  void release(EventHandle event) noexcept override { EventPool::GiveBack{&events_}(event); }
   void synchronize_copies() override {
-    const CudaContext::Scope scope = context_->enter();
-    for (const CudaStream stream : {offload_.get(), prefetch_.get()}) {
-      context_->check(context_->api().stream_synchronize(stream), "cudaStreamSynchronize");
-    }
+    within([&] {
+      for (const CudaStream stream : {offload_.get(), prefetch_.get()}) {
+        context_->check(api().stream_synchronize(stream), "cudaStreamSynchronize");
+      }
+    });
   }
 
   AddressRange allocate_host(std::uint64_t bytes) override { return blocks_.take(bytes); }
@@ -191,21 +218,35 @@ class CudaStashBackend final : public StashBackend {
   }
 
  private:
+  CudaApi& api() const { return context_->api(); }
+
+  template <class Call>
+  std::invoke_result_t<const Call&> within(const Call& call) {
+    if (inside_.load() == std::this_thread::get_id()) {
+      return call();
+    }
+    const CudaContext::Scope scope = context_->enter();
+    return call();
+  }
+
   void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CopyDirection direction,
             CudaStream stream) {
-    const CudaContext::Scope scope = context_->enter();
-    stopwatch_.measure(stream, &Times::copy_nanoseconds, [&] {
-      context_->check(context_->api().memcpy_async(to, from, bytes, direction, stream), "cudaMemcpyAsync",
+    const auto give = [&] {
+      context_->check(api().memcpy_async(to, from, bytes, direction, stream), "cudaMemcpyAsync",
                       [bytes] { return format_size(bytes); });
-    });
+    };
+    within([&] { stopwatch_.measure(stream, &Times::copy_nanoseconds, give); });
   }
 
   const std::unique_ptr<CudaContext> context_;
-  const std::unique_ptr<PoolBackend> events_;
+  EventPool events_;
+  HostWaits host_waits_;
   CudaPinnedBlocks blocks_;
   Stopwatch stopwatch_;
   OwnStream offload_;
   OwnStream prefetch_;
+  std::optional<CudaContext::Scope> scope_;  // of begin_calls(); that thread's alone
+  std::atomic<std::thread::id> inside_{};    // that thread, between begin_calls() and end_calls()
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ class DeviceStashBackend final : public StashBackend {
   StreamHandle offload_stream() const override { return stream_handle(offload_); }
   StreamHandle prefetch_stream() const override { return stream_handle(prefetch_); }
 
+  std::uint64_t stream_id(StreamHandle stream) override { return events_->stream_id(stream); }
   bool is_capturing(StreamHandle stream) override { return events_->is_capturing(stream); }
   EventHandle record(StreamHandle stream) override { return events_->record(stream); }
   void wait(StreamHandle stream, EventHandle event) override { events_->wait(stream, event); }

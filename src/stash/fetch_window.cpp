@@ -38,4 +38,13 @@ FetchWindow::Next FetchWindow::next(const StepUnderWay& step, TensorTable& tenso
   return {};
 }
 
+bool FetchWindow::may_have_next(const StepUnderWay& step, std::size_t reads) const {
+  if (step.kind() == nullptr) {
+    return false;
+  }
+  const StepPlan& plan = step.kind()->plan;
+  const std::size_t next = std::max(next_, reads);
+  return next < plan.reads.size() && plan.reads[next].fetch_after <= reads;
+}
+
 }  // namespace vdnn::stash

@@ -22,6 +22,8 @@ class FetchWindow {
   void restart(const StepUnderWay& step) { next_ = step.reads(); }
   // While `reading` is read. `ahead_bytes`: fetched, or to be fetched, and not read.
   Next next(const StepUnderWay& step, TensorTable& tensors, StashHandle reading, std::uint64_t ahead_bytes);
+  // Whether next() may have one once there are `reads` of the step. Where this is false it has none.
+  bool may_have_next(const StepUnderWay& step, std::size_t reads) const;
   // The tensor of next() is to be fetched; until it is, it does not come again.
   void name(StashedTensor& tensor) {
     tensor.is_named = true;

@@ -117,6 +117,7 @@ class HostStashBackend final : public StashBackend {
   StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
   StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }
 
+  std::uint64_t stream_id(StreamHandle) override { return 0; }  // a caller's thread stands for each
   bool is_capturing(StreamHandle) override { return false; }
   EventHandle record(StreamHandle stream) override {
     const std::uintptr_t which = stream == &offload_ ? kOffload : stream == &prefetch_ ? kPrefetch : kCaller;

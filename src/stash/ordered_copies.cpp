@@ -18,24 +18,34 @@ void OrderedCopies::order_after(StreamHandle waiter, StreamHandle stream) {
   backend_.wait(waiter, now.get());
 }
 
-OrderedCopies::CopyOut OrderedCopies::copy_out(StashedTensor& tensor, StreamHandle stream,
-                                               HostBlocks::Room room) {
-  if (backend_.is_capturing(stream)) {
-    return CopyOut::kStreamIsCaptured;
+OrderedCopies::CopyOut OrderedCopies::copy_out(StashedTensor& tensor, HostBlocks::Room room) {
+  const StreamHandle producer = tensor.saved.stream;
+  return is_captured(producer) ? CopyOut::kNotNow : copy_to_block(tensor, producer, producer, room);
+}
+
+OrderedCopies::CopyOut OrderedCopies::copy_out_later(StashedTensor& tensor, StreamHandle stream,
+                                                     HostBlocks::Room room) {
+  const StreamHandle producer = tensor.saved.stream;
+  if (!ids_.is_there(producer, tensor.stream_id) || is_captured(producer) ||
+      (stream != producer && is_captured(stream))) {
+    return CopyOut::kNotNow;
   }
+  return copy_to_block(tensor, producer, stream, room);
+}
+
+OrderedCopies::CopyOut OrderedCopies::copy_to_block(StashedTensor& tensor, StreamHandle producer,
+                                                    StreamHandle stream, HostBlocks::Room room) {
   tensor.block = host_.take(tensor.bytes(), room);
   if (tensor.block.empty()) {
     return CopyOut::kNoHostMemory;
   }
-  copy_to_block(tensor, stream);
-  return CopyOut::kBegun;
-}
-
-void OrderedCopies::copy_to_block(StashedTensor& tensor, StreamHandle stream) {
   const StreamHandle offload = backend_.offload_stream();
   const HostBlock& block = tensor.block.front();
   try {
     order_after(offload, stream);
+    if (producer != stream) {
+      order_after(offload, producer);
+    }
     if (block.last_use) {
       backend_.wait(offload, block.last_use.get());
     }
@@ -50,16 +60,18 @@ void OrderedCopies::copy_to_block(StashedTensor& tensor, StreamHandle stream) {
     host_.give_unordered(std::move(tensor.block));
     throw;
   }
+  return CopyOut::kBegun;
 }
 
 void OrderedCopies::order_producer_after_copy(const StashedTensor& tensor, StreamHandle releasing) {
   if (tensor.saved.stream != releasing) {
-    backend_.wait(tensor.saved.stream, tensor.out.get());
+    order_release(tensor.saved.stream, tensor.stream_id, tensor.out);
   }
 }
 
 void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamHandle stream) {
   const StreamHandle prefetch = backend_.prefetch_stream();
+  const std::uint64_t id = id_of(stream);
   const AddressRange to{.begin = target, .bytes = tensor.bytes()};
   order_after(prefetch, stream);
   backend_.wait(prefetch, tensor.out.get());
@@ -73,6 +85,7 @@ void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamH
     throw;
   }
   tensor.target_stream = stream;
+  tensor.target_stream_id = id;
   tensor.has_target_joined = false;
 }
 
@@ -83,26 +96,31 @@ void OrderedCopies::order_after_fetch(StashedTensor& tensor, StreamHandle stream
 
 void OrderedCopies::let_go_of_target(StashedTensor& tensor) {
   if (!tensor.has_target_joined) {
-    order_after_fetch(tensor, tensor.target_stream);
+    order_release(tensor.target_stream, tensor.target_stream_id, tensor.in);
+    tensor.has_target_joined = true;
   }
 }
 
 void OrderedCopies::order_releases(const StashedTensor& tensor) {
   if (tensor.where == Where::kInFlight) {
-    order_release(tensor.saved.stream, tensor.out);
+    order_release(tensor.saved.stream, tensor.stream_id, tensor.out);
   }
   if (tensor.where == Where::kFetched && !tensor.has_target_joined) {
-    order_release(tensor.target_stream, tensor.in);
+    order_release(tensor.target_stream, tensor.target_stream_id, tensor.in);
   }
 }
 
-void OrderedCopies::order_release(StreamHandle stream, const StashEvent& copy) {
+void OrderedCopies::order_release(StreamHandle stream, std::uint64_t id, const StashEvent& copy) {
   try {
-    backend_.wait(stream, copy.get());
+    if (ids_.is_there(stream, id) && !is_captured(stream)) {
+      backend_.wait(stream, copy.get());
+      return;
+    }
   } catch (...) {
     backend_.synchronize(copy.get());  // the host comes after it, and so does what it submits next
     throw;
   }
+  backend_.synchronize(copy.get());
 }
 
 void OrderedCopies::give_block_back(StashedTensor& tensor) noexcept {

@@ -244,6 +244,10 @@ vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle) {
   return guarded([&] { stash_of(stash).stay(handle); });
 }
 
+vdnn_status vdnn_stash_hold(vdnn_stash* stash, vdnn_stash_handle handle) {
+  return guarded([&] { stash_of(stash).hold(handle); });
+}
+
 vdnn_status vdnn_stash_note_held(vdnn_stash* stash, vdnn_stash_handle handle, uint32_t held) {
   return guarded([&] {
     vdnn::TensorStash& of = stash_of(stash);

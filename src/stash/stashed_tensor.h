@@ -18,19 +18,21 @@ enum class Where : std::uint8_t {
 
 struct StashedTensor {
   SavedTensor saved;
-  std::uint64_t step = 0;    // serial number
-  std::uint32_t index = 0;   // in the step
-  std::uint64_t users = 1;   // puts that were not dropped
-  std::uint64_t unread = 1;  // of them, in the current pass
-  std::uint64_t reads = 0;   // ever
+  std::uint64_t stream_id = 0;  // of saved.stream: a handle may be another stream's later
+  std::uint64_t step = 0;       // serial number
+  std::uint32_t index = 0;      // in the step
+  std::uint64_t users = 1;      // puts that were not dropped
+  std::uint64_t unread = 1;     // of them, in the current pass
+  std::uint64_t reads = 0;      // ever
   Where where = Where::kKept;
   // The part of each class that counts or lists tensors.
-  bool is_counted_away = false;   // BytesOnDevice
-  bool is_counted_ahead = false;  // BytesOnDevice
-  bool is_named = false;          // FetchWindow has named it, and it was not fetched since
-  std::uint64_t sent_at = 0;      // CopiesInFlight: what had been saved before its copy began
-  bool is_held = false;           // by others than the caller, who tells when they let go
-  std::uint64_t pass = 0;         // LingeringTensors, likewise the next two
+  bool is_counted_away = false;     // BytesOnDevice
+  bool is_counted_ahead = false;    // BytesOnDevice
+  bool is_named = false;            // FetchWindow has named it, and it was not fetched since
+  std::uint64_t sent_at = 0;        // CopiesInFlight: what had been saved before its copy began
+  bool is_released_at_put = false;  // and the caller has not said otherwise
+  bool is_held = false;             // by others than the caller, who tells when they let go
+  std::uint64_t pass = 0;           // LingeringTensors, likewise the next two
   std::uint64_t save_place = 0;
   bool lingers = false;  // the step does not wait for its end
   // A reader waits for its fetch.
@@ -39,8 +41,10 @@ struct StashedTensor {
   // Its copies.
   HostBlocks::Lease block;
   StashEvent out;
-  StashEvent in;  // of the last fetch
+  std::uint64_t out_number = 0;  // in the order of all copies out
+  StashEvent in;                 // of the last fetch
   StreamHandle target_stream = nullptr;
+  std::uint64_t target_stream_id = 0;
   bool has_target_joined = false;  // target_stream comes after the fetch
 
   std::uint64_t bytes() const { return saved.source.bytes; }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "src/stash/backend_calls.h"
 #include "src/stash/bytes_on_device.h"
 #include "src/stash/copies_in_flight.h"
 #include "src/stash/fetch_window.h"
@@ -24,6 +25,7 @@ namespace vdnn {
 
 namespace {
 
+using stash::BackendCalls;
 using stash::KnownStep;
 using stash::OrderedCopies;
 using stash::StashedTensor;
@@ -59,6 +61,7 @@ class TensorStash::Impl {
   std::vector<StashHandle> leaving(std::size_t capacity);
   PutAnswer leave(StashHandle handle, StreamHandle stream);
   void stay(StashHandle handle);
+  void hold(StashHandle handle);
   void note_held(StashHandle handle, bool held);
   void note_peak(std::uint64_t bytes);
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
@@ -80,8 +83,13 @@ class TensorStash::Impl {
   PutAnswer answer(StashHandle handle, const StashedTensor& tensor);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const KnownStep* kind);
-  void send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream, const KnownStep* kind);
+  // With its save; or later, after what `stream` was given. `kind`: that the step goes like from this tensor
+  // on.
+  void send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
+                std::optional<StreamHandle> later = std::nullopt);
   void note_released(StashedTensor& tensor);
+  [[noreturn]] void refuse_capture() const;
+  void order_after_fetch(StashedTensor& tensor, StreamHandle stream, bool is_captured);
   void note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held);
   void note_fetched(StashedTensor& tensor);
   void let_go_of_target(StashedTensor& tensor);
@@ -97,6 +105,9 @@ class TensorStash::Impl {
   // `listed`: bytes that are to be fetched beside those that are.
   stash::FetchWindow::Next next_fetch(StashHandle reading, std::uint64_t listed) {
     return window_.next(step_, tensors_, reading, bytes_.ahead() + listed);
+  }
+  bool may_fetch_after_read(const StashedTensor& tensor) const {
+    return window_.may_have_next(step_, step_.reads() + (step_.has(tensor) ? 1 : 0));
   }
   bool has_released() const { return flight_.any_due(rules_.flight_limit(step_)); }
 
@@ -180,13 +191,14 @@ PutAnswer TensorStash::Impl::share(StashHandle handle) {
 void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes) {
   tensor.step = step_.serial();
   tensor.index = static_cast<std::uint32_t>(step_.handles().size());
+  tensor.stream_id = copies_.id_of(tensor.saved.stream);
   const KnownStep* const kind = learner_.find(step_, StepUnderWay::describe(tensor));
   bytes_.note_in_use(told_bytes, tensor.bytes());
   step_.note_in_use(bytes_.in_use());
   const stash::BytesInUse with_all = bytes_.with_all();
   flight_.note_saved(tensor.bytes());
   if (rules_.should_leave(kind, tensor.index)) {
-    send_out(handle, tensor, tensor.saved.stream, kind);
+    send_out(handle, tensor, kind);
   }
   follow(kind);
   lingering_.note_saved(tensor);
@@ -207,32 +219,34 @@ void TensorStash::Impl::follow(const KnownStep* kind) {
   window_.restart(step_);
 }
 
-// Where it cannot be copied it stays. `kind`: that the step goes like from this tensor on.
-void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, StreamHandle stream,
-                                 const KnownStep* kind) {
+// Where it cannot be copied it stays.
+void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
+                                 std::optional<StreamHandle> later) {
   const auto room = kind == nullptr ? stash::HostBlocks::Room::kMade : stash::HostBlocks::Room::kLeft;
+  const BackendCalls calls(*backend_);
   flight_.add(handle, tensor);
-  auto begun = OrderedCopies::CopyOut::kStreamIsCaptured;
+  auto begun = OrderedCopies::CopyOut::kNotNow;
   try {
-    begun = copies_.copy_out(tensor, stream, room);
+    begun = later ? copies_.copy_out_later(tensor, *later, room) : copies_.copy_out(tensor, room);
   } catch (...) {
     flight_.remove_latest();
     throw;
   }
-  if (begun == OrderedCopies::CopyOut::kNoHostMemory) {
-    notices_.note_host_exhausted(tensor.bytes());
-    step_.note_refused();
-  }
   if (begun != OrderedCopies::CopyOut::kBegun) {
     flight_.remove_latest();
-    ++statistics_.refused;
+    if (begun == OrderedCopies::CopyOut::kNoHostMemory) {
+      notices_.note_host_exhausted(tensor.bytes());
+      step_.note_refused();
+      ++statistics_.refused;
+    }
     return;
   }
   tensor.where = Where::kInFlight;
-  ++statistics_.left;
+  tensor.out_number = ++statistics_.left;
   statistics_.out_bytes += tensor.bytes();
   if (options_.release_at_put) {
     flight_.remove_latest();
+    tensor.is_released_at_put = true;
     note_released(tensor);
   }
 }
@@ -265,7 +279,7 @@ PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
   if (tensor.where == Where::kKept) {
-    send_out(handle, tensor, stream, step_.kind());
+    send_out(handle, tensor, step_.kind(), stream);
   }
   return answer(handle, tensor);
 }
@@ -273,6 +287,19 @@ PutAnswer TensorStash::Impl::leave(StashHandle handle, StreamHandle stream) {
 void TensorStash::Impl::stay(StashHandle handle) {
   const std::lock_guard lock(mutex_);
   step_.mark_held(find(handle));
+}
+
+void TensorStash::Impl::hold(StashHandle handle) {
+  const std::lock_guard lock(mutex_);
+  StashedTensor& tensor = find(handle);
+  if (!tensor.is_released_at_put || tensor.where != Where::kAway) {
+    throw InvalidArgument(backend_->name() + ": the source of handle " + std::to_string(handle) +
+                          " was not let go of as it left");
+  }
+  flight_.add(handle, tensor);
+  tensor.is_released_at_put = false;
+  tensor.where = Where::kInFlight;
+  bytes_.set_away(tensor, false);
 }
 
 // A tensor that was released takes memory all the same while others hold it.
@@ -302,7 +329,11 @@ std::vector<StashHandle> TensorStash::Impl::released(StreamHandle stream, std::s
   if (handles.empty()) {
     return handles;
   }
-  copies_.order_after_copies(stream, *flight_.at(handles.size() - 1).tensor);
+  const BackendCalls calls(*backend_);
+  if (copies_.is_captured(stream)) {
+    return {};
+  }
+  copies_.order_after_copies(stream, flight_.latest_of(handles.size()));
   for (std::size_t i = 0; i < handles.size(); ++i) {
     handles[i] = flight_.at(i).handle;
     copies_.order_producer_after_copy(*flight_.at(i).tensor, stream);
@@ -321,22 +352,47 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
   step_.make_room_for_read();
+  const bool is_back = tensor.where == Where::kFetched;
+  const bool is_missing = tensor.where == Where::kAway && !held;
   const bool is_last = tensor.unread <= 1;
+  std::optional<BackendCalls> calls;
+  bool is_captured = false;
+  if (is_back || is_missing || may_fetch_after_read(tensor)) {
+    calls.emplace(*backend_);
+    is_captured = copies_.is_captured(stream);
+  }
   ReadAnswer answer;
-  if (tensor.where == Where::kFetched) {
-    copies_.order_after_fetch(tensor, stream);
+  if (is_back) {
+    order_after_fetch(tensor, stream, is_captured);
     answer = {.place = StashPlace::kBack, .last = is_last};
-  } else if (tensor.where == Where::kAway && !held) {
+    if (is_last) {
+      let_go_of_target(tensor);
+    }
+  } else if (is_missing) {
+    if (is_captured) {
+      refuse_capture();
+    }
     answer = {.place = StashPlace::kMissing, .last = is_last};
     tensor.is_missing = true;
     tensor.ends_with_ready = is_last;
   }
-  if (answer.place == StashPlace::kBack && is_last) {
-    let_go_of_target(tensor);
-  }
   note_read(tensor, told_bytes, held);
-  answer.has_fetches = answer.place == StashPlace::kMissing || next_fetch(handle, 0).tensor != nullptr;
+  answer.has_fetches = is_missing || (!is_captured && next_fetch(handle, 0).tensor != nullptr);
   return answer;
+}
+
+// What is outside of a capture cannot be waited for in it; a graph that is launched later would not wait.
+void TensorStash::Impl::refuse_capture() const {
+  throw CaptureConflict(backend_->name() +
+                        ": a stream that is being captured cannot wait for a tensor that left before");
+}
+
+void TensorStash::Impl::order_after_fetch(StashedTensor& tensor, StreamHandle stream, bool is_captured) {
+  if (!is_captured) {
+    copies_.order_after_fetch(tensor, stream);
+  } else if (!OrderedCopies::has_joined(tensor, stream)) {
+    refuse_capture();
+  }
 }
 
 void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held) {
@@ -381,8 +437,9 @@ void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHa
     throw InvalidArgument(backend_->name() + ": the tensor of handle " + std::to_string(handle) +
                           " is on the device");
   }
-  if (backend_->is_capturing(stream)) {
-    throw CaptureConflict(backend_->name() + ": nothing can be fetched for a stream that is being captured");
+  const BackendCalls calls(*backend_);
+  if (copies_.is_captured(stream)) {
+    refuse_capture();
   }
   copies_.copy_in(tensor, target, stream);
   note_fetched(tensor);
@@ -390,6 +447,7 @@ void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHa
 
 void TensorStash::Impl::note_fetched(StashedTensor& tensor) {
   tensor.where = Where::kFetched;
+  tensor.is_released_at_put = false;
   tensor.is_named = false;
   statistics_.in_bytes += tensor.bytes();
   bytes_.set_away(tensor, false);
@@ -409,7 +467,8 @@ void TensorStash::Impl::ready(StashHandle handle, StreamHandle stream) {
     throw InvalidArgument(backend_->name() + ": the tensor of handle " + std::to_string(handle) +
                           " has not been fetched");
   }
-  copies_.order_after_fetch(tensor, stream);
+  const BackendCalls calls(*backend_);
+  order_after_fetch(tensor, stream, copies_.is_captured(stream));
   tensor.is_missing = false;
   if (std::exchange(tensor.ends_with_ready, false)) {
     let_go_of_target(tensor);
@@ -530,6 +589,9 @@ PutAnswer TensorStash::leave(StashHandle handle, StreamHandle stream) {
 }
 void TensorStash::stay(StashHandle handle) {
   impl_->stay(handle);
+}
+void TensorStash::hold(StashHandle handle) {
+  impl_->hold(handle);
 }
 void TensorStash::note_held(StashHandle handle, bool held) {
   impl_->note_held(handle, held);

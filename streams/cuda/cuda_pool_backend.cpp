@@ -8,6 +8,7 @@
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
 #include "streams/cuda/cuda_granules.h"
+#include "streams/cuda/cuda_streams.h"
 #include "streams/cuda/event_pool.h"
 #include "streams/cuda/host_waits.h"
 #include "vdnn/error.h"
@@ -79,13 +80,14 @@ class CudaPoolBackend final : public PoolBackend {
 
   std::uint64_t stream_id(StreamHandle stream) override {
     // A stream is of one GPU, whatever the thread's is; default streams are of the thread's.
-    return is_default(stream) || !has_context() ? within([&] { return id_of(stream); }) : id_of(stream);
+    return is_default(stream) || !has_context() ? within([&] { return id_of(*context_, stream); })
+                                                : id_of(*context_, stream);
   }
   bool is_of_thread(StreamHandle stream) const override {
     return reinterpret_cast<std::uintptr_t>(stream) == kPerThread;
   }
   bool is_capturing(StreamHandle stream) override {
-    return within([&] { return is_captured(stream); });
+    return within([&] { return is_captured(*context_, stream); });
   }
 
   EventHandle record(StreamHandle stream) override {
@@ -106,7 +108,7 @@ class CudaPoolBackend final : public PoolBackend {
   }
   void synchronize_all() override {
     within([&] {
-      if (is_captured(nullptr) || (options_.is_capturing_any && options_.is_capturing_any())) {
+      if (is_captured(*context_, nullptr) || (options_.is_capturing_any && options_.is_capturing_any())) {
         refuse_to_wait_for_all();
       }
       const std::uint64_t last_left = granules_.last_left();
@@ -141,31 +143,6 @@ class CudaPoolBackend final : public PoolBackend {
     CudaContextHandle context = nullptr;
     context_->check(api().current_context(context), "cuCtxGetCurrent");
     return context != nullptr;
-  }
-
-  // Of the legacy stream, also whether a blocking stream of the GPU is.
-  bool is_captured(StreamHandle stream) {
-    bool captured = false;
-    const CudaStatus status = api().stream_is_capturing(captured, stream);
-    if (status == CudaStatus::kStreamCaptureImplicit) {
-      context_->forget(status);
-      return true;
-    }
-    context_->check(status, "cudaStreamIsCapturing");
-    return captured;
-  }
-
-  std::uint64_t id_of(StreamHandle stream) {
-    std::uint64_t id = 0;
-    const CudaStatus status = api().stream_id(id, stream);
-    // CUDA does not define the result for the handle of a destroyed stream. Drivers return either error. If
-    // the context has really gone, the next call of another kind fails.
-    if (status == CudaStatus::kInvalidResourceHandle || status == CudaStatus::kContextIsDestroyed) {
-      context_->forget(status);
-      throw InvalidArgument(properties().name + ": no such stream");
-    }
-    context_->check(status, "cudaStreamGetId");
-    return id;
   }
 
   template <class Call>

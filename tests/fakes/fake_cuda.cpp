@@ -993,8 +993,11 @@ CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_eve
   }
   for (const CudaEvent each : {begin_event, end_event}) {
     const Event* const event = find_event(each);
-    if (event == nullptr || !event->kind.timed || event->latest == nullptr || !event->latest->done) {
+    if (event == nullptr || !event->kind.timed || event->latest == nullptr) {
       return misuse("cudaEventElapsedTime", "an event that has no time");
+    }
+    if (!event->latest->done) {
+      return finish(CudaStatus::kNotReady);
     }
   }
   milliseconds = std::chrono::duration<float, std::milli>(find_event(end_event)->latest->when -

@@ -23,6 +23,14 @@ class FailingStashBackend final : public ForwardingStashBackend {
   FailingStashBackend(std::unique_ptr<StashBackend> target, StashFaults& faults)
       : ForwardingStashBackend(std::move(target)), faults_(faults) {}
 
+  void begin_calls() override {
+    strike("begin_calls");
+    ForwardingStashBackend::begin_calls();
+  }
+  std::uint64_t stream_id(StreamHandle stream) override {
+    strike("stream_id");
+    return ForwardingStashBackend::stream_id(stream);
+  }
   bool is_capturing(StreamHandle stream) override {
     strike("is_capturing");
     return ForwardingStashBackend::is_capturing(stream);

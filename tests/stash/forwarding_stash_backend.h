@@ -1,6 +1,7 @@
 #pragma once
 // A stash's backend that hands everything to another one: for what changes, counts or refuses one thing.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,9 @@ class ForwardingStashBackend : public StashBackend {
   std::string name() const override { return target_->name(); }
   StreamHandle offload_stream() const override { return target_->offload_stream(); }
   StreamHandle prefetch_stream() const override { return target_->prefetch_stream(); }
+  void begin_calls() override { target_->begin_calls(); }
+  void end_calls() noexcept override { target_->end_calls(); }
+  std::uint64_t stream_id(StreamHandle stream) override { return target_->stream_id(stream); }
   bool is_capturing(StreamHandle stream) override { return target_->is_capturing(stream); }
   EventHandle record(StreamHandle stream) override { return target_->record(stream); }
   void wait(StreamHandle stream, EventHandle event) override { target_->wait(stream, event); }

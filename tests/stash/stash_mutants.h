@@ -2,6 +2,7 @@
 // Devices with a mistake: a stash over one of them is the stash with that mistake, which tests have to
 // notice.
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +23,9 @@ struct DroppedWait {
   // The wait matters only where sources are released with the put: elsewhere the program's stream has waited
   // for the copy out before the tensor is away, and the fetch waits for that stream.
   bool needs_release_at_put = false;
+  // Only waits of the waiter that come after another one since its last copy: of a tensor that leaves later,
+  // the stream on which it leaves is waited for first.
+  bool but_the_first = false;
 };
 inline std::ostream& operator<<(std::ostream& out, const DroppedWait& wait) {
   return out << wait.name;
@@ -33,7 +37,8 @@ inline constexpr DroppedWait kDroppedWaits[] = {
     {"FetchDoesNotWaitForTheTarget", StreamRole::kPrefetch, StreamRole::kProgram},
     {"FetchIgnoresItsOwnCopyOut", StreamRole::kPrefetch, StreamRole::kOffload, true},
     {"ReaderDoesNotWaitForTheFetch", StreamRole::kProgram, StreamRole::kPrefetch},
-    {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch}};
+    {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch},
+    {"LeavingIgnoresTheProducer", StreamRole::kOffload, StreamRole::kProgram, false, true}};
 
 // Every wait of streams of these roles is gone.
 class WithoutWait final : public ForwardingStashBackend {
@@ -48,9 +53,13 @@ class WithoutWait final : public ForwardingStashBackend {
     return event;
   }
   void wait(StreamHandle stream, EventHandle event) override {
-    if (role_of(stream) != dropped_.waiter || role_when_recorded(event) != dropped_.awaited) {
+    if (role_of(stream) != dropped_.waiter || role_when_recorded(event) != dropped_.awaited || is_kept()) {
       ForwardingStashBackend::wait(stream, event);
     }
+  }
+  void copy_out(AddressRange block, AddressRange source, const StashIdentity& contents) override {
+    waits_before_copy_ = 0;
+    ForwardingStashBackend::copy_out(block, source, contents);
   }
 
  private:
@@ -64,7 +73,10 @@ class WithoutWait final : public ForwardingStashBackend {
     return recorded_.at(event);
   }
 
+  bool is_kept() { return dropped_.but_the_first && waits_before_copy_++ == 0; }
+
   const DroppedWait dropped_;
+  std::atomic<int> waits_before_copy_{0};  // of these roles, for a copy out
   std::mutex mutex_;
   std::map<EventHandle, StreamRole> recorded_;
 };

@@ -2,8 +2,10 @@
 // each access. Nothing races, and readers find what was saved; where a wait is taken out of the stash, or its
 // caller names tensors wrongly, that is found.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -15,6 +17,7 @@
 #include "tests/stash/stash_judge.h"
 #include "tests/stash/stash_mutants.h"
 #include "tests/stash/stash_program.h"
+#include "vdnn/error.h"
 
 namespace vdnn::testing {
 namespace {
@@ -210,6 +213,59 @@ TEST_P(StashOrder, AStorageThatWasChangedIsAnotherTensor) {
   EXPECT_EQ(right.first(), "");
   EXPECT_EQ(right.statistics.left, 2U);
   EXPECT_FALSE(save_changed_storage(GetParam(), AdapterDefect::kVersionIgnored).findings.empty());
+}
+
+// --- one at a time -------------------------------------------------------------------------------------
+
+// A tensor is kept on one stream and leaves at a save on another one, which nothing orders after the first.
+TEST_P(StashOrder, ATensorThatLeavesLaterComesAfterItsProducer) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const auto judge = make_stash_judge(GetParam(), seed);
+    CachingMemory memory(*judge);
+    StashAdapter adapter(*judge, memory, {.budget_bytes = 1024, .flight_bytes = 0}, false,
+                         AdapterDefect::kNone);
+    std::vector<SavedHandle> saved;
+    for (std::size_t i = 0; i < StashJudge::kStreams; ++i) {
+      auto tensor = std::make_shared<Storage>(memory, 1024, judge->stream(i), i);
+      judge->work(judge->stream(i), "forward", {},
+                  {{.range = tensor->range, .version = contents_of(*tensor)}});
+      saved.push_back(adapter.save(tensor, judge->stream(i)));
+    }
+    EXPECT_GT(adapter.stash().statistics().left, 0U);
+    std::ranges::for_each(saved, [&](const SavedHandle& each) { adapter.drop(each); });
+    adapter.end();
+    EXPECT_THAT(judge->finish(), ::testing::IsEmpty());
+  }
+}
+
+// Where sources are released with the put, those are not that the stash is told to hold.
+TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const auto judge = make_stash_judge(GetParam(), seed);
+    {
+      TensorStash stash(judge->make_backend(), {.release_at_put = true});
+      const StreamHandle stream = judge->stream(0);
+      std::vector<PutAnswer> answers;
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        const AddressRange source{.begin = judge->arena().begin + 1024 * i, .bytes = 1024};
+        const StashIdentity contents{.storage = i};
+        judge->work(stream, "forward", {}, {{.range = source, .version = contents_version(contents)}});
+        answers.push_back(stash.put({.source = source, .stream = stream, .contents = contents}, 0));
+        stash.hold(answers.back().handle);
+        EXPECT_THROW(stash.hold(answers.back().handle), InvalidArgument);
+        EXPECT_EQ(stash.read(answers.back().handle, stream, 0).place, StashPlace::kInPlace);
+      }
+      EXPECT_FALSE(answers[0].has_released);
+      EXPECT_TRUE(answers[1].has_released);
+      EXPECT_THAT(stash.released(stream, 1), ::testing::ElementsAre(answers[0].handle));
+      stash.drop(answers[1].handle);
+      judge->work(stream, "next user", {},
+                  {{.range = {.begin = judge->arena().begin, .bytes = 2048}, .version = 77}});
+      EXPECT_EQ(stash.read(answers[0].handle, stream, 0).place, StashPlace::kMissing);
+      EXPECT_THROW(stash.hold(answers[0].handle), InvalidArgument);
+    }
+    EXPECT_THAT(judge->finish(), ::testing::IsEmpty());
+  }
 }
 
 // --- failures ----------------------------------------------------------------------------------------------

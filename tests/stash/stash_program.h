@@ -76,6 +76,9 @@ struct Storage {
   const std::uint64_t id;
   std::uint64_t version = 0;
   StreamHandle user = nullptr;  // of vdnn's pool: used_on()
+
+  // Memory that is no pool's, which the next user of its stream has whatever the offload stream does.
+  bool is_foreign() const { return id % 4 == 3; }
 };
 using Tensor = std::shared_ptr<Storage>;
 
@@ -231,8 +234,12 @@ class StashAdapter {
   void release(const PutAnswer& answer, StreamHandle stream) {
     if (releases_at_put_ && answer.verdict == StashVerdict::kLeaves) {
       Tensor& source = blocks_.at(answer.handle).source;
-      source->user = stash_->backend().offload_stream();
-      source.reset();
+      if (source->is_foreign()) {
+        stash_->hold(answer.handle);
+      } else {
+        source->user = stash_->backend().offload_stream();
+        source.reset();
+      }
     }
     if (!answer.has_released) {
       return;
@@ -305,13 +312,16 @@ struct ChainLayer {
   std::size_t held_for = 0;  // layers, by the program itself
   bool is_saved_twice = false;
   bool is_changed = false;  // in place, before it is saved
+  // Nothing of the forward pass reads its result, which is made on the other stream. The first stream waits
+  // for that at the end of the pass.
+  bool is_branch = false;
 };
 using Chain = std::vector<ChainLayer>;
 
 class StashProgram {
  public:
   StashProgram(StashJudge& judge, StashAdapter& adapter, CachingMemory& memory, std::uint64_t seed)
-      : judge_(judge), adapter_(adapter), memory_(memory), random_(seed) {
+      : judge_(judge), adapter_(adapter), memory_(memory), random_(seed), has_branches_(below(3) == 0) {
     kinds_.resize(1 + below(2));
     for (Chain& kind : kinds_) {
       kind.resize(3 + below(8));
@@ -340,7 +350,7 @@ class StashProgram {
       backward(saved, is_irregular);
     }
     std::ranges::for_each(saved, [this](const SavedHandle& each) { adapter_.drop(each); });
-    if (is_irregular) {
+    if (is_irregular || has_branches_) {
       judge_.order(other(), main());  // whose memory may have been used here
     }
     if (is_irregular && below(4) == 0) {
@@ -358,7 +368,8 @@ class StashProgram {
     return {.bytes = 256 * (1 + below(4)),
             .held_for = below(4) == 0 ? below(6) : 0,
             .is_saved_twice = below(6) == 0,
-            .is_changed = below(6) == 0};
+            .is_changed = below(6) == 0,
+            .is_branch = has_branches_ && below(4) == 0};
   }
   void change(Chain& chain) {
     switch (below(3)) {
@@ -374,16 +385,16 @@ class StashProgram {
     }
   }
 
-  Tensor make(const ChainLayer& layer, const Tensor& input) {
-    auto result = std::make_shared<Storage>(memory_, layer.bytes, main(), ++storages_);
+  Tensor make(const ChainLayer& layer, const Tensor& input, StreamHandle stream) {
+    auto result = std::make_shared<Storage>(memory_, layer.bytes, stream, ++storages_);
     std::vector<JudgedAccess> reads;
     if (input) {
       reads.push_back({.range = input->range, .version = contents_of(*input)});
     }
-    judge_.work(main(), "forward", reads, {{.range = result->range, .version = contents_of(*result)}});
+    judge_.work(stream, "forward", reads, {{.range = result->range, .version = contents_of(*result)}});
     if (layer.is_changed) {
       ++result->version;
-      judge_.work(main(), "in place", {}, {{.range = result->range, .version = contents_of(*result)}});
+      judge_.work(stream, "in place", {}, {{.range = result->range, .version = contents_of(*result)}});
     }
     return result;
   }
@@ -393,12 +404,24 @@ class StashProgram {
     std::deque<std::pair<std::size_t, Tensor>> held;  // until that layer
     Tensor last;
     for (std::size_t i = 0; i < chain.size(); ++i) {
-      last = make(chain[i], last);
-      held.emplace_back(i + chain[i].held_for, last);
+      const StreamHandle stream = chain[i].is_branch ? other() : main();
+      if (chain[i].is_branch) {
+        judge_.order(other(), main());
+      }
+      const Tensor made = make(chain[i], last, stream);
+      held.emplace_back(i + chain[i].held_for, made);
       for (int times = chain[i].is_saved_twice ? 2 : 1; times > 0; --times) {
-        saved.push_back(adapter_.save(last, main()));
+        saved.push_back(adapter_.save(made, stream));
+      }
+      if (!chain[i].is_branch) {
+        last = made;
+      } else if (last) {
+        held.emplace_back(chain.size(), last);  // the branch may be reading it still
       }
       std::erase_if(held, [i](const auto& each) { return each.first <= i; });
+    }
+    if (has_branches_) {
+      judge_.order(main(), other());
     }
     return saved;
   }
@@ -445,6 +468,7 @@ class StashProgram {
   StashAdapter& adapter_;
   CachingMemory& memory_;
   std::mt19937_64 random_;
+  const bool has_branches_;  // else steps on both streams follow each other without order
   std::vector<Chain> kinds_;
   StreamHandle main_ = nullptr;
   std::uint64_t storages_ = 0;
