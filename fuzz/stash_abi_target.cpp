@@ -74,6 +74,9 @@ struct Saved {
   bool ends_with_ready = false;  // by the answer of the last read
   std::unique_ptr<Bytes> source;
   std::unique_ptr<Bytes> target;
+
+  // Memory that is not the allocator's that keeps sources: the stash is told to hold it.
+  bool is_foreign() const { return storage % 3 == 0; }
 };
 
 class Calls {
@@ -213,7 +216,7 @@ class Calls {
   }
   // Where the device's allocator is to keep the source, nothing here does: a copy may still read it.
   void free_source(Saved& saved) {
-    if (releases_at_put_ && saved.source != nullptr) {
+    if (releases_at_put_ && !saved.is_foreign() && saved.source != nullptr) {
       graveyard_.push_back(std::move(saved.source));
     }
     saved.source.reset();
@@ -245,7 +248,7 @@ class Calls {
     require(verdict == VDNN_STASH_KEPT || verdict == VDNN_STASH_LEAVES, "new contents are not shared");
     require(handle != 0 && !live_.contains(handle), "new contents have a handle of their own");
     saved.users = 1;
-    note_answer(saved, answer);
+    note_answer(handle, saved, answer);
     live_.emplace(handle, std::move(saved));
     if (follows) {
       follow(answer);
@@ -253,11 +256,14 @@ class Calls {
     return handle;
   }
 
-  void note_answer(Saved& saved, std::uint32_t answer) {
+  void note_answer(vdnn_stash_handle handle, Saved& saved, std::uint32_t answer) {
     if ((answer & VDNN_STASH_VERDICT) == VDNN_STASH_LEAVES && !saved.is_sent) {
       saved.is_sent = true;
       out_bytes_ += saved.bytes;
-      if (releases_at_put_) {
+      if (saved.is_foreign() && releases_at_put_) {
+        require_ok(vdnn_stash_hold(stash_, handle), "hold");
+        require_refused(vdnn_stash_hold(stash_, handle), "hold again");
+      } else if (releases_at_put_) {
         saved.is_away = true;
         free_source(saved);
       }
@@ -312,7 +318,7 @@ class Calls {
   void leave(vdnn_stash_handle handle, Saved& saved) {
     std::uint32_t answer = 0;
     if (succeeds(vdnn_stash_leave(stash_, handle, nullptr, &answer), "leave")) {
-      note_answer(saved, answer);
+      note_answer(handle, saved, answer);
     }
   }
 

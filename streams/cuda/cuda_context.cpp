@@ -96,11 +96,16 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   }
   Scope scope(*api_);
   check(api_->current_context(scope.context_), "cuCtxGetCurrent");
-  check(api_->get_device(scope.gpu_), "cudaGetDevice");
-  // Also where it is set already: on a thread that has not used it yet, this makes its context current.
-  // Before the other calls of the runtime, which would begin to use the thread's GPU.
-  check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
-  check(scope.see_change(ordinal), "cuCtxGetCurrent");
+  if (ordinal != ordinal_ || scope.context_ == nullptr || scope.context_ != primary_) {
+    check(api_->get_device(scope.gpu_), "cudaGetDevice");
+    // Also where it is set already: on a thread that has not used it yet, this makes its context current.
+    // Before the other calls of the runtime, which would begin to use the thread's GPU.
+    check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
+    check(scope.see_change(ordinal), "cuCtxGetCurrent");
+    if (ordinal == ordinal_ && !scope.is_changed_) {
+      primary_ = scope.context_;
+    }
+  }
   CaptureMode mode = captures_;
   check(api_->thread_exchange_capture_mode(mode), "cudaThreadExchangeStreamCaptureMode");
   scope.mode_ = mode;

@@ -2,6 +2,7 @@
 // One GPU as its driver calls it: from any thread, with errors as exceptions, and lost after an error that
 // corrupts it.
 
+#include <atomic>
 #include <concepts>
 #include <exception>
 #include <memory>
@@ -88,6 +89,8 @@ class CudaContext {
   const std::shared_ptr<CudaApi> api_;
   const int ordinal_;
   const CaptureMode captures_;
+  // The GPU's, once a thread was met that had it: where it is current there is no GPU to be set.
+  std::atomic<CudaContextHandle> primary_ = nullptr;
   std::mutex mutex_;  // guards what follows
   std::exception_ptr lost_;
 };

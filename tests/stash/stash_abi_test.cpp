@@ -149,6 +149,7 @@ TEST(StashAbi, RefusesNullStashes) {
   expect_null("stash", vdnn_stash_leaving(nullptr, &handle, 1, &number));
   expect_null("stash", vdnn_stash_leave(nullptr, 1, nullptr, &number));
   expect_null("stash", vdnn_stash_stay(nullptr, 1));
+  expect_null("stash", vdnn_stash_hold(nullptr, 1));
   expect_null("stash", vdnn_stash_note_held(nullptr, 1, 1));
   expect_null("stash", vdnn_stash_note_peak(nullptr, 1));
   expect_null("stash", vdnn_stash_released(nullptr, nullptr, &handle, 1, &number));

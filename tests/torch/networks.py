@@ -132,7 +132,7 @@ class RewrittenNetwork(nn.Module):
 
 
 class BranchedNetwork(nn.Module):
-    """On a GPU, each second branch runs on a stream of its own, as its backward pass then does."""
+    """On a GPU, each second branch runs on a stream of its own beside the first one, as its backward pass then does."""
 
     def __init__(self):
         super().__init__()
@@ -149,23 +149,27 @@ class BranchedNetwork(nn.Module):
     def _short_branch():
         return nn.Sequential(nn.Tanh(), nn.Sigmoid())
 
-    def _on_side(self, branch, x):
+    def _begin_on_side(self, branch, x):
         if not x.is_cuda:
             return branch(x)
-        main = torch.cuda.current_stream()
         self.side = self.side or torch.cuda.Stream()
-        self.side.wait_stream(main)
+        self.side.wait_stream(torch.cuda.current_stream())
         x.record_stream(self.side)
         with torch.cuda.stream(self.side):
-            y = branch(x)
-        main.wait_stream(self.side)
-        y.record_stream(main)
+            return branch(x)
+
+    def _join(self, y):
+        if y.is_cuda:
+            main = torch.cuda.current_stream()
+            main.wait_stream(self.side)
+            y.record_stream(main)
         return y
 
     def forward(self, x):
         x = self.stem(x)
         for first, second in self.pairs:
-            x = first(x) + self._on_side(second, x)
+            begun = self._begin_on_side(second, x)
+            x = first(x) + self._join(begun)
         return self.head(x.mean((2, 3)))
 
 

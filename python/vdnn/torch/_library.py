@@ -31,7 +31,7 @@ class Options(ctypes.Structure):
         ("ahead_bytes", c_uint64),
         ("flight_bytes", c_uint64),
         ("release_at_put", c_uint32),
-        ("reserved", c_uint32),
+        ("timed", c_uint32),
         ("delay_seed", c_uint64),
     ]
 
@@ -54,6 +54,7 @@ _CALLS = {
     "leaving": [POINTER(c_uint64), c_uint32, POINTER(c_uint32)],
     "leave": [c_uint64, c_void_p, POINTER(c_uint32)],
     "stay": [c_uint64],
+    "hold": [c_uint64],
     "note_held": [c_uint64, c_uint32],
     "note_peak": [c_uint64],
     "released": [c_void_p, POINTER(c_uint64), c_uint32, POINTER(c_uint32)],

@@ -352,8 +352,12 @@ class DeviceStash:
         block.leaves = True
         for stream in block.savers.values():
             self._record_stream(block.source, stream)
-        if self._offload_stream is not None and _pool.use_on(block.source.data_ptr(), self._offload_stream):
+        if self._offload_stream is None:
+            return
+        if _pool.use_on(block.source.data_ptr(), self._offload_stream):
             block.source = None
+        else:
+            check(LIBRARY.vdnn_stash_hold(self._pointer, block.handle))
 
     def _named(self, ask: Any, *arguments: Any) -> list[int]:
         """The handles that vdnn_stash_leaving() or vdnn_stash_released() has."""

@@ -37,6 +37,7 @@ class Settings:
             "ahead_bytes": self.window_bytes,
             "flight_bytes": self.window_bytes,
             "release_at_put": int(self.device_type == "cuda" and _pool.library() is not None),
+            "timed": int(self.device_type == "cuda"),  # report() tells the overlap; the host measures anyway
             "delay_seed": self.delay_seed,
         }
 

@@ -115,10 +115,18 @@ class TierTest(FakeGpuTest):
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
     def test_branches_on_two_streams(self):
-        """A tensor that is fetched ahead for one stream is read by another one."""
+        """A tensor that is fetched ahead for one stream is read by another one. In a budget that nothing fits in, one that was
+        kept on one stream leaves at a save on the other."""
         for tier in ("python", "native"):
-            for pool in ((), ("--pool",)):
-                self.expect_clean("branched", f"--offload={tier}", "--steps=3", *pool)
+            for budget in ("--budget=0", "--budget=1"):
+                for pool in ((), ("--pool",)):
+                    self.expect_clean("branched", f"--offload={tier}", "--steps=3", budget, *pool)
+
+    def test_overlap_is_reported(self):
+        for tier in ("python", "native"):
+            for row in run("unet3d", f"--offload={tier}", seeds=1):
+                self.assertEqual(list(row["overlaps"]), ["cuda:0"], row["text"])
+                self.assertIsNotNone(row["overlaps"]["cuda:0"])
 
     def test_a_tensor_is_saved_on_another_stream_than_its_own(self):
         """It is let go of in forward, while its own stream has not waited for the other one."""

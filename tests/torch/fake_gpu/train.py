@@ -2,8 +2,8 @@
 
 One process loads PyTorch, and children of it train: one on the CPU, and one on the fake GPU for each seed, from which the order
 of its streams follows. What the fake's judge of order finds in a child is in a file at once, whatever becomes of the child.
-For each seed one line of JSON: {"seed", "status" of the child, "different" tensors and "decisions" of the stash (null where it
-did not come to its end), "findings"}.
+For each seed one line of JSON: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash (null
+or absent where it did not come to its end), "findings"}.
 """
 
 import argparse
@@ -125,6 +125,17 @@ def decisions(chosen):
     return {device: {name: figures[name] for name in DECISIONS} for device, figures in devices.items()}
 
 
+def overlaps(chosen):
+    """As report() tells them, by device."""
+    if chosen.offload not in ("python", "native"):
+        return {}
+    import vdnn.torch
+    from vdnn.torch._report import overlap_of
+
+    report = vdnn.torch.report(quiet=True)
+    return {device: overlap_of(figures) for device, figures in report.devices.items()}
+
+
 def train_on_fake_gpu(chosen, seed):
     import torch
 
@@ -139,7 +150,8 @@ def train_on_fake_gpu(chosen, seed):
         torch.cuda.synchronize(device)
     expected = torch.load(chosen.folder / EXPECTED)
     different = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
-    (chosen.folder / f"{seed}.result").write_text(json.dumps({"different": different, "decisions": decisions(chosen)}))
+    (chosen.folder / f"{seed}.result").write_text(json.dumps({"different": different, "decisions": decisions(chosen),
+                                                         "overlaps": overlaps(chosen)}))
 
 
 def in_child(work, *arguments):

@@ -26,8 +26,9 @@ TIERS = ("python", "native")
 SEEDS = 3
 # The first that notices ends the search. Two streams: page-locked blocks go from one to the other. With a pool, only the
 # fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put. Branches on two streams: one
-# reads what another has fetched.
-FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",))
+# reads what another has fetched, or, in a budget that nothing fits in, lets leave what another has made.
+FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
+                     ("branched", "--budget=1"))
 
 # What the fake GPU has to say of the stash's mutants.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
@@ -38,6 +39,7 @@ REPORTS = {
     "FetchIgnoresItsOwnCopyOut": f"{COPY} reads what {COPY} writes",
     "ReaderDoesNotWaitForTheFetch": f"{OPERATOR} reads what {COPY} writes",
     "CopyOutIgnoresTheBlocksLastFetch": f"{COPY} writes what {COPY} reads",
+    "LeavingIgnoresTheProducer": f"{COPY} reads what {OPERATOR} writes",
     "IdentityByAddress": r"tensors differ|modified by an inplace operation",
     "VersionIgnored": r"tensors differ|modified by an inplace operation",
     "DecidesByPolling": "decisions differ between orders",

@@ -351,6 +351,8 @@ void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& tras
   if (pool_.get_base_allocation(memory, nullptr) != nullptr) {
     pool_.record_stream(memory, offload_stream_);
     trash.push_back(std::move(block.source));
+  } else {
+    check(functions_.hold(stash_, block.handle));
   }
 }
 

@@ -31,6 +31,7 @@ StashFunctions StashFunctions::of_library(const char* path) {
   look_up(library, "vdnn_stash_leaving", functions.leaving);
   look_up(library, "vdnn_stash_leave", functions.leave);
   look_up(library, "vdnn_stash_stay", functions.stay);
+  look_up(library, "vdnn_stash_hold", functions.hold);
   look_up(library, "vdnn_stash_note_held", functions.note_held);
   look_up(library, "vdnn_stash_note_peak", functions.note_peak);
   look_up(library, "vdnn_stash_released", functions.released);

@@ -14,6 +14,7 @@ struct StashFunctions {
   decltype(&::vdnn_stash_leaving) leaving;
   decltype(&::vdnn_stash_leave) leave;
   decltype(&::vdnn_stash_stay) stay;
+  decltype(&::vdnn_stash_hold) hold;
   decltype(&::vdnn_stash_note_held) note_held;
   decltype(&::vdnn_stash_note_peak) note_peak;
   decltype(&::vdnn_stash_released) released;
