@@ -44,13 +44,8 @@
 //
 // *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
 // kept for a second pass, branches are never read, and exceptions unwind forwards. The step ends when its
-// last handle is dropped, or by end_step(). It does not wait for what programs of its kind keep unread into
-// the next step (src/stash/lingering_tensors.h).
-//
-// *Host memory.* Blocks are kept for later steps and serve tensors of about their size
-// (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
-// locks no page: between two steps a plan gets what it lacks. Where the host's budget is too small, the same
-// tensors stay in each repetition.
+// last handle is dropped, or by end_step(), or where it has repeated itself although some of its tensors are
+// alive (src/stash/step_borders.h).
 //
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 

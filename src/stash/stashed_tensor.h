@@ -32,9 +32,6 @@ struct StashedTensor {
   std::uint64_t sent_at = 0;        // CopiesInFlight: what had been saved before its copy began
   bool is_released_at_put = false;  // and the caller has not said otherwise
   bool is_held = false;             // by others than the caller, who tells when they let go
-  std::uint64_t pass = 0;           // LingeringTensors, likewise the next two
-  std::uint64_t save_place = 0;
-  bool lingers = false;  // the step does not wait for its end
   // A reader waits for its fetch.
   bool is_missing = false;
   bool ends_with_ready = false;  // that reader is the last of its pass

@@ -35,7 +35,7 @@ class StepUnderWay {
     record_.tensors.push_back(describe(tensor));
     handles_.push_back(handle);
     add_event(StepEvent::Kind::kSave, tensor.index, with_all);
-    live_ += tensor.lingers ? 0 : 1;
+    ++live_;
     second_largest_ = std::max(second_largest_, std::min(largest_, tensor.bytes()));
     largest_ = std::max(largest_, tensor.bytes());
   }
@@ -56,8 +56,6 @@ class StepUnderWay {
       record_.tensors[tensor.index].held_until = record_.events.size();
     }
   }
-  // The step waits for the end of a tensor after all.
-  void wait_for(const StashedTensor& tensor) { live_ += has(tensor) ? 1 : 0; }
   // The last handle of the tensor is dropped. Whether the step ends with it.
   bool drop(const StashedTensor& tensor) {
     if (!has(tensor)) {
@@ -67,7 +65,7 @@ class StepUnderWay {
     if (tensor.is_held) {
       mark_held(tensor);
     }
-    return !tensor.lingers && --live_ == 0;
+    return --live_ == 0;
   }
   void end(Clock::time_point now) { record_.nanoseconds = nanoseconds_until(now); }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
@@ -118,7 +116,7 @@ class StepUnderWay {
   StepRecord record_;
   std::vector<StashHandle> handles_;
   const KnownStep* kind_ = nullptr;
-  std::uint64_t live_ = 0;  // handles, but for those of tensors that linger
+  std::uint64_t live_ = 0;  // handles
   std::size_t reads_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t refused_ = 0;

@@ -12,7 +12,6 @@
 #include "src/stash/host_blocks.h"
 #include "src/stash/leaving_order.h"
 #include "src/stash/leaving_rules.h"
-#include "src/stash/lingering_tensors.h"
 #include "src/stash/ordered_copies.h"
 #include "src/stash/stash_notices.h"
 #include "src/stash/step_learner.h"
@@ -122,9 +121,8 @@ class TensorStash::Impl {
   stash::BytesOnDevice bytes_;
   StepUnderWay step_{0, 0, {}};
   std::optional<StepUnderWay::Clock::time_point> last_end_;  // of a step
-  stash::LingeringTensors lingering_;
-  stash::LeavingOrder offers_;  // of step_
-  stash::FetchWindow window_;   // of step_
+  stash::LeavingOrder offers_;                               // of step_
+  stash::FetchWindow window_;                                // of step_
   stash::StashNotices notices_;
   stash::StepLearner learner_{rules_, host_, notices_};
   StashStatistics statistics_;
@@ -201,7 +199,6 @@ void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::
     send_out(handle, tensor, kind);
   }
   follow(kind);
-  lingering_.note_saved(tensor);
   step_.add(handle, tensor, with_all);
   offers_.note_saved();
   bytes_.add(tensor);
@@ -399,9 +396,6 @@ void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_byte
   bytes_.note_in_use(told_bytes);
   step_.note_in_use(bytes_.in_use());
   bytes_.set_ahead(tensor, false);
-  if (lingering_.note_read(tensor)) {
-    step_.wait_for(tensor);
-  }
   ++tensor.reads;
   tensor.unread = tensor.unread <= 1 ? tensor.users : tensor.unread - 1;
   if (held) {
@@ -499,7 +493,6 @@ void TensorStash::Impl::drop(StashHandle handle) {
     }
   };
   attempt([&] { copies_.order_releases(tensor); });
-  lingering_.note_dropped(tensor);
   forget_tensor(handle, tensor);
   if (step_.drop(tensor)) {
     attempt([&] { finish_step(); });
