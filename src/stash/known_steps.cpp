@@ -77,9 +77,15 @@ bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const Ste
   return is_news && plan_again(*found, limits);
 }
 
-void KnownSteps::learn(StepRecord step, const StepLimits& limits) {
+bool KnownSteps::any_begins_with(const StepTensor& tensor, bool overlapping) const {
+  return std::ranges::any_of(kinds_, [&](const KnownStep& kind) {
+    return (kind.overlaps || !overlapping) && goes_on_with(kind, 0, tensor);
+  });
+}
+
+void KnownSteps::learn(StepRecord step, const StepLimits& limits, bool overlaps) {
   StepPlan plan = plan_step(step, limits);
-  kinds_.push_front({.record = std::move(step), .plan = std::move(plan)});
+  kinds_.push_front({.record = std::move(step), .plan = std::move(plan), .overlaps = overlaps});
   if (kinds_.size() > kMostKinds) {
     kinds_.pop_back();
   }

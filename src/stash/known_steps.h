@@ -15,6 +15,7 @@ struct KnownStep {
   StepRecord record;
   StepPlan plan;
   std::uint64_t repeats = 0;
+  bool overlaps = false;  // tensors of it are alive in the next step
 };
 
 // Not synchronised. At most kMostKinds: the one that was not met for longest is forgotten.
@@ -33,8 +34,13 @@ class KnownSteps {
   // Later ones count only where the budget was not kept: a static network has one plan then.
   bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
               std::uint64_t in_use_bytes);
-  void learn(StepRecord step, const StepLimits& limits);
+  void learn(StepRecord step, const StepLimits& limits, bool overlaps);
+  // Whether a kind begins with `tensor`; `overlapping`: one that overlaps.
+  bool any_begins_with(const StepTensor& tensor, bool overlapping) const;
   void forget() { kinds_.clear(); }
+  void forget_overlapping() {
+    kinds_.remove_if([](const KnownStep& kind) { return kind.overlaps; });
+  }
 
   const std::list<KnownStep>& all() const { return kinds_; }  // the one that was met last is first
   // The kind that was met last; null before the first.

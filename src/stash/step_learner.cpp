@@ -4,7 +4,7 @@
 
 namespace vdnn::stash {
 
-void StepLearner::learn(const StepUnderWay& ended, StashStatistics& statistics) {
+void StepLearner::learn(const StepUnderWay& ended, bool overlaps, StashStatistics& statistics) {
   if (ended.handles().empty()) {
     return;
   }
@@ -14,13 +14,20 @@ void StepLearner::learn(const StepUnderWay& ended, StashStatistics& statistics) 
   if (repeats) {
     has_new_plan = learn_repetition(ended, statistics);
   } else {
-    known_.learn(ended.record(), limits_of(ended));
+    known_.learn(ended.record(), limits_of(ended), overlaps);
   }
   if (has_new_plan) {
     ++statistics.plans;
   }
   share_host_memory(ended, has_new_plan);
   repeated_before_ = repeats ? ended.kind() : nullptr;
+}
+
+bool StepLearner::ends_before(const StepUnderWay& step, const StepTensor& next) const {
+  const StepRecord* const kind = step.kind() == nullptr ? nullptr : &step.kind()->record;
+  const bool is_at_end = kind != nullptr && step.record().tensors.size() == kind->tensors.size() &&
+                         step.record().events.size() >= kind->events.size();
+  return known_.any_begins_with(next, !is_at_end);
 }
 
 bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& statistics) {

@@ -17,8 +17,14 @@ class StepLearner {
       : rules_(rules), host_(host), notices_(notices) {}
 
   // A step without tensors is none. `statistics`: its counts of steps and plans are raised.
-  void learn(const StepUnderWay& ended, StashStatistics& statistics);
+  // `overlaps`: it ended at one of its StepBorders.
+  void learn(const StepUnderWay& ended, bool overlaps, StashStatistics& statistics);
   void forget() { known_.forget(); }
+  // The kinds that overlap.
+  void forget_overlapping() { known_.forget_overlapping(); }
+  // A step that is at a turn and does not go on with `next` like its kind, or another, ends there by what is
+  // known.
+  bool ends_before(const StepUnderWay& step, const StepTensor& next) const;
 
   // As those of KnownSteps.
   const KnownStep* find(const StepUnderWay& step, const StepTensor& next) const {

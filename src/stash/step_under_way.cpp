@@ -1,6 +1,7 @@
 #include "src/stash/step_under_way.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace vdnn::stash {
 
@@ -25,6 +26,34 @@ void StepUnderWay::make_room_for_save() {
 
 void StepUnderWay::make_room_for_read() {
   make_room(record_.events);
+}
+
+void StepUnderWay::keep_from(std::size_t first_tensor, std::size_t first_event) {
+  std::vector<StepEvent> events;
+  std::vector<std::size_t> kept_before;  // by event: how many come before it
+  const std::uint64_t begin = record_.events[first_event].nanoseconds;
+  for (std::size_t i = 0; i < record_.events.size(); ++i) {
+    kept_before.push_back(events.size());
+    StepEvent event = record_.events[i];
+    if (i >= first_event && event.tensor >= first_tensor) {
+      event.tensor -= static_cast<std::uint32_t>(first_tensor);
+      event.nanoseconds -= begin;
+      events.push_back(event);
+    }
+  }
+  kept_before.push_back(events.size());
+  std::vector<StepTensor> tensors(record_.tensors.begin() + static_cast<std::ptrdiff_t>(first_tensor),
+                                  record_.tensors.end());
+  for (StepTensor& tensor : tensors) {
+    tensor.held_until = kept_before[tensor.held_until];
+    if (tensor.dropped_after < kept_before.size()) {
+      tensor.dropped_after = kept_before[tensor.dropped_after];
+    }
+  }
+  handles_.erase(handles_.begin(), handles_.begin() + static_cast<std::ptrdiff_t>(first_tensor));
+  begin_ += std::chrono::nanoseconds(begin);
+  kind_ = nullptr;
+  record_ = {.tensors = std::move(tensors), .events = std::move(events)};
 }
 
 }  // namespace vdnn::stash

@@ -67,6 +67,9 @@ class StepUnderWay {
     }
     return --live_ == 0;
   }
+  // Only what was saved from `first_tensor` on, and the events of that from `first_event` on, are of the
+  // step.
+  void keep_from(std::size_t first_tensor, std::size_t first_event);
   void end(Clock::time_point now) { record_.nanoseconds = nanoseconds_until(now); }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
@@ -83,7 +86,11 @@ class StepUnderWay {
   std::uint64_t serial() const { return serial_; }
   const StepRecord& record() const { return record_; }
   const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
-  std::size_t reads() const { return reads_; }                          // of the step so far
+  std::uint64_t live() const { return live_; }                          // of its tensors
+  bool is_at_turn() const {  // from reading to saving, if a save comes next
+    return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
+  }
+  std::size_t reads() const { return reads_; }  // of the step so far
   // It has gone like that one so far; null: like none.
   const KnownStep* kind() const { return kind_; }
   // A kind is watched twice: its figures are those of its first repetition.
@@ -116,7 +123,7 @@ class StepUnderWay {
   StepRecord record_;
   std::vector<StashHandle> handles_;
   const KnownStep* kind_ = nullptr;
-  std::uint64_t live_ = 0;  // handles
+  std::uint64_t live_ = 0;  // tensors with handles
   std::size_t reads_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t refused_ = 0;

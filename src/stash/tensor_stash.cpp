@@ -14,6 +14,7 @@
 #include "src/stash/leaving_rules.h"
 #include "src/stash/ordered_copies.h"
 #include "src/stash/stash_notices.h"
+#include "src/stash/step_borders.h"
 #include "src/stash/step_learner.h"
 #include "src/stash/step_under_way.h"
 #include "src/stash/tensor_table.h"
@@ -28,11 +29,13 @@ using stash::BackendCalls;
 using stash::KnownStep;
 using stash::OrderedCopies;
 using stash::StashedTensor;
+using stash::StepTensor;
 using stash::StepUnderWay;
 using stash::Where;
 
-// A step that saves more has no end that we see, as where a program keeps its graphs.
+// A step with more has no end that we see, as where a program keeps its graphs and repeats nothing.
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
+constexpr std::size_t kMostEvents = 4 * kMostTensors;
 
 std::uint64_t default_host_bytes() {
   constexpr std::uint64_t kShare = 2;
@@ -80,6 +83,7 @@ class TensorStash::Impl {
   StashedTensor& find(StashHandle handle);
   PutAnswer share(StashHandle handle);
   PutAnswer answer(StashHandle handle, const StashedTensor& tensor);
+  void end_step_before(const SavedTensor& saved);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const KnownStep* kind);
   // With its save; or later, after what `stream` was given. `kind`: that the step goes like from this tensor
@@ -95,7 +99,8 @@ class TensorStash::Impl {
   void forget_tensor(StashHandle handle, StashedTensor& tensor) noexcept;
   // The step that was under way.
   StepUnderWay start_step();
-  void finish_step();
+  void finish_step(bool overlaps = false);
+  void finish_overlapping_step();
 
   std::uint64_t excess(std::uint64_t named_bytes = 0) const {
     return rules_.excess(step_, bytes_.in_use(), flight_.bytes(), named_bytes);
@@ -123,6 +128,7 @@ class TensorStash::Impl {
   std::optional<StepUnderWay::Clock::time_point> last_end_;  // of a step
   stash::LeavingOrder offers_;                               // of step_
   stash::FetchWindow window_;                                // of step_
+  stash::StepBorders borders_;                               // of step_
   stash::StashNotices notices_;
   stash::StepLearner learner_{rules_, host_, notices_};
   StashStatistics statistics_;
@@ -146,9 +152,7 @@ PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_
   if (const std::optional<StashHandle> shared = tensors_.handle_of(saved.contents)) {
     return share(*shared);
   }
-  if (step_.handles().size() == kMostTensors) {
-    finish_step();
-  }
+  end_step_before(saved);
   if (step_.handles().empty()) {
     start_step();
   }
@@ -163,6 +167,21 @@ PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_
   PutAnswer put = answer(handle, tensor);
   put.is_watched = step_.is_watched();
   return put;
+}
+
+// If it ends where this tensor is saved.
+void TensorStash::Impl::end_step_before(const SavedTensor& saved) {
+  const StepTensor next{.bytes = saved.source.bytes, .signature = saved.signature};
+  if (step_.handles().size() == kMostTensors) {
+    finish_step();
+  } else if (step_.is_at_turn() && learner_.find(step_, next) == nullptr) {
+    if (learner_.ends_before(step_, next)) {
+      finish_overlapping_step();
+    } else if (const auto period = borders_.note_turn(step_)) {
+      step_.keep_from(period->first_tensor, period->first_event);
+      finish_overlapping_step();
+    }
+  }
 }
 
 PutAnswer TensorStash::Impl::answer(StashHandle handle, const StashedTensor& tensor) {
@@ -348,6 +367,9 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
                                    bool held) {
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
+  if (step_.record().events.size() == kMostEvents) {
+    finish_step();
+  }
   step_.make_room_for_read();
   const bool is_back = tensor.where == Where::kFetched;
   const bool is_missing = tensor.where == Where::kAway && !held;
@@ -497,6 +519,9 @@ void TensorStash::Impl::drop(StashHandle handle) {
   if (step_.drop(tensor)) {
     attempt([&] { finish_step(); });
   }
+  if (tensors_.size() == 0 && borders_.note_empty()) {
+    learner_.forget_overlapping();
+  }
   if (failure) {
     std::rethrow_exception(failure);
   }
@@ -514,16 +539,26 @@ void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor)
 StepUnderWay TensorStash::Impl::start_step() {
   offers_ = {};
   window_ = {};
+  borders_.restart();
   const auto begin = last_end_.value_or(StepUnderWay::Clock::now());
   return std::exchange(step_, StepUnderWay(step_.serial() + 1, host_.page_locks(), begin));
 }
 
-void TensorStash::Impl::finish_step() {
+void TensorStash::Impl::finish_step(bool overlaps) {
   if (!step_.handles().empty()) {
     last_end_ = StepUnderWay::Clock::now();
     step_.end(*last_end_);
   }
-  learner_.learn(start_step(), statistics_);
+  // The next step's fetches do not wait until these are read.
+  tensors_.for_each([this](StashedTensor& tensor) { bytes_.set_ahead(tensor, false); });
+  learner_.learn(start_step(), overlaps, statistics_);
+}
+
+void TensorStash::Impl::finish_overlapping_step() {
+  finish_step(true);
+  if (learner_.latest()->overlaps) {
+    borders_.note_border();
+  }
 }
 
 void TensorStash::Impl::end_step() {

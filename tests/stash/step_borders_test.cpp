@@ -1,0 +1,290 @@
+// Where steps end that do not end by themselves: programs that keep parts of graphs across steps, and loops
+// within steps that look like them. Contents are compared in all of them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "vdnn/tensor_stash.h"
+
+namespace vdnn {
+namespace {
+
+constexpr std::uint64_t kBytes = 1024;
+constexpr std::size_t kMost = 64;  // handles that one call names
+
+class Program {
+ public:
+  explicit Program(std::uint64_t budget_bytes)
+      : stash_(make_host_stash_backend(), {.budget_bytes = budget_bytes}) {}
+  ~Program() { drop_all(); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  StashHandle save(std::uint64_t signature, std::uint64_t bytes = kBytes) {
+    const auto value = static_cast<unsigned char>(++storages_ % 251);
+    Bytes memory(bytes, value);
+    PutAnswer answer = stash_.put(
+        {.source = range_of(memory), .contents = {.storage = storages_}, .signature = signature}, 0);
+    tensors_.emplace(answer.handle, Tensor{.memory = std::move(memory), .value = value});
+    const StashHandle handle = answer.handle;
+    while (answer.has_leaving) {
+      const std::vector<StashHandle> leaving = stash_.leaving(kMost);
+      for (const StashHandle each : leaving) {
+        answer.has_released = stash_.leave(each, nullptr).has_released || answer.has_released;
+      }
+      answer.has_leaving = !leaving.empty();
+    }
+    if (answer.has_released) {
+      for (const StashHandle each : stash_.released(nullptr, kMost)) {
+        std::ranges::fill(tensors_.at(each).memory, 0xff);
+      }
+    }
+    return handle;
+  }
+  void read(StashHandle handle) {
+    const ReadAnswer answer = stash_.read(handle, nullptr, 0);
+    if (answer.has_fetches) {
+      for (const DueFetch& due : stash_.fetches(handle, kMost)) {
+        stash_.fetch(due.handle, range_of(tensors_.at(due.handle).memory).begin, nullptr);
+      }
+    }
+    if (answer.place == StashPlace::kMissing) {
+      stash_.ready(handle, nullptr);
+    }
+    const Tensor& tensor = tensors_.at(handle);
+    EXPECT_EQ(std::ranges::count(tensor.memory, tensor.value), std::ssize(tensor.memory));
+  }
+  void drop(StashHandle handle) {
+    stash_.drop(handle);
+    tensors_.erase(handle);
+  }
+  void drop_all() {
+    while (!tensors_.empty()) {
+      drop(tensors_.begin()->first);
+    }
+  }
+
+  std::vector<StashHandle> forward(std::uint64_t first_signature, std::size_t count) {
+    std::vector<StashHandle> saved;
+    for (std::size_t i = 0; i < count; ++i) {
+      saved.push_back(save(first_signature + i));
+    }
+    return saved;
+  }
+  void backward(std::vector<StashHandle>& saved) {
+    for (; !saved.empty(); saved.pop_back()) {
+      read(saved.back());
+      drop(saved.back());
+    }
+  }
+
+  TensorStash& stash() { return stash_; }
+  StashStatistics figures() const { return stash_.statistics(); }
+
+ private:
+  using Bytes = std::vector<unsigned char>;
+  struct Tensor {
+    Bytes memory;
+    unsigned char value = 0;
+  };
+
+  static AddressRange range_of(const Bytes& bytes) {
+    return {.begin = reinterpret_cast<std::uintptr_t>(bytes.data()), .bytes = bytes.size()};
+  }
+
+  TensorStash stash_;
+  std::map<StashHandle, Tensor> tensors_;
+  std::uint64_t storages_ = 0;
+};
+
+class OverlappingSteps : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  static constexpr std::uint64_t kSteps = 30;
+
+  // Each step but the first few repeats a learned one, and its plan serves it.
+  void expect_learned(std::uint64_t late_in_a_step, std::uint64_t page_locks_in_a_step = 0) {
+    const StashStatistics all = program_.figures();
+    EXPECT_GE(all.repeated_steps, kSteps - 8);
+    EXPECT_LE(all.plans, 4U);
+    EXPECT_LE(all.page_locks_when_repeated, page_locks_in_a_step * all.repeated_steps);
+    EXPECT_LE(all.late_when_repeated, late_in_a_step * all.repeated_steps);
+    EXPECT_GT(all.fetched_ahead, kSteps);
+    if (GetParam() > 0) {
+      EXPECT_LE(all.planned_peak_bytes, GetParam());
+    }
+  }
+
+  Program program_{GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Budgets, OverlappingSteps, ::testing::Values(0, 6 * kBytes));
+
+// A branch that is never read lives until the next step has made another one.
+TEST_P(OverlappingSteps, AnUnreadBranchLivesIntoTheNextStep) {
+  StashHandle branch = 0;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    std::vector<StashHandle> saved = program_.forward(1, 12);
+    const StashHandle next = program_.save(100);
+    if (branch != 0) {
+      program_.drop(branch);
+    }
+    branch = next;
+    program_.backward(saved);
+  }
+  expect_learned(1);
+}
+
+// As losses with unread branches that a program collects in a list. Host memory grows by what is kept.
+TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    program_.save(100);
+    std::vector<StashHandle> saved = program_.forward(1, 12);
+    program_.backward(saved);
+  }
+  expect_learned(1, 1);
+}
+
+// There is always a graph of one of the two, and a step reads the other one's, which is fetched late.
+TEST_P(OverlappingSteps, TwoModelsTakeTurns) {
+  std::vector<StashHandle> second;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    std::vector<StashHandle> first = program_.forward(1, 8);
+    program_.backward(second);
+    second = program_.forward(50, 3);
+    program_.backward(first);
+  }
+  expect_learned(4);
+}
+
+// Several steps of one model for each of the other, beside a graph that is kept.
+TEST_P(OverlappingSteps, OneModelMakesFiveStepsForEachOfTheOther) {
+  program_.save(100);
+  for (std::uint64_t i = 0; i < 2 * kSteps; ++i) {
+    std::vector<StashHandle> saved = i % 6 == 5 ? program_.forward(1, 9) : program_.forward(30, 10);
+    program_.backward(saved);
+  }
+  const StashStatistics all = program_.figures();
+  EXPECT_GT(all.repeated_steps, kSteps);
+  EXPECT_EQ(all.page_locks_when_repeated, 0U);
+  const StashStatistics before = all;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    std::vector<StashHandle> saved = i == 5 ? program_.forward(1, 9) : program_.forward(30, 10);
+    program_.backward(saved);
+  }
+  EXPECT_EQ(program_.figures().repeated_steps, before.repeated_steps + 6);
+  EXPECT_EQ(program_.figures().plans, before.plans);
+}
+
+// The known kind goes on to serve steps of which something is kept.
+TEST_P(OverlappingSteps, BeginToOverlapLater) {
+  StashHandle kept = 0;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    std::vector<StashHandle> saved = program_.forward(1, 12);
+    if (kept != 0) {
+      program_.drop(std::exchange(kept, 0));
+    }
+    if (i >= 5) {
+      kept = saved.front();
+      program_.read(saved.back());
+      std::rotate(saved.begin(), saved.begin() + 1, saved.end());
+      saved.pop_back();
+      program_.drop(saved.back());
+      saved.pop_back();
+    }
+    program_.backward(saved);
+  }
+  const StashStatistics all = program_.figures();
+  EXPECT_GE(all.repeated_steps, kSteps - 8);
+  EXPECT_LE(all.plans, 3U);
+}
+
+class StepsThatEndByThemselves : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  Program program_{GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Budgets, StepsThatEndByThemselves, ::testing::Values(0, 8 * kBytes));
+
+// All tensors alike, as in a transformer: each block's forward pass runs again before its backward pass.
+TEST_P(StepsThatEndByThemselves, CheckpointsOfEqualTensorsAreOneStep) {
+  constexpr std::uint64_t kSteps = 5;
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    std::vector<StashHandle> inputs;
+    for (int i = 0; i < 12; ++i) {
+      inputs.push_back(program_.save(1));
+    }
+    while (!inputs.empty()) {
+      program_.read(inputs.back());
+      std::vector<StashHandle> inner;
+      for (int i = 0; i < 4; ++i) {
+        inner.push_back(program_.save(1));
+      }
+      program_.backward(inner);
+      program_.drop(inputs.back());
+      inputs.pop_back();
+    }
+  }
+  EXPECT_EQ(program_.figures().steps, kSteps);
+  EXPECT_EQ(program_.figures().repeated_steps, kSteps - 1);
+}
+
+TEST_P(StepsThatEndByThemselves, AGraphThatIsReadTwiceIsOneStep) {
+  for (int step = 0; step < 5; ++step) {
+    std::vector<StashHandle> saved = program_.forward(1, 8);
+    for (int pass = 0; pass < 3; ++pass) {
+      for (auto handle = saved.rbegin(); handle != saved.rend(); ++handle) {
+        program_.read(*handle);
+      }
+    }
+    program_.backward(saved);
+  }
+  EXPECT_EQ(program_.figures().steps, 5U);
+  EXPECT_EQ(program_.figures().repeated_steps, 4U);
+}
+
+// Inner steps whose graphs an outer pass reads look like steps that overlap, until all is dropped.
+TEST_P(StepsThatEndByThemselves, ALoopWithinAStepIsNoStepOnceTheStepHasEnded) {
+  const auto iterate = [this] {
+    std::vector<StashHandle> outer = program_.forward(50, 3);
+    for (int loop = 0; loop < 7; ++loop) {
+      std::vector<StashHandle> inner = program_.forward(1, 4);
+      outer.push_back(inner.front());
+      inner.erase(inner.begin());
+      program_.backward(inner);
+    }
+    program_.backward(outer);
+  };
+  for (int i = 0; i < 6; ++i) {
+    iterate();
+  }
+  const StashStatistics before = program_.figures();
+  for (int i = 0; i < 4; ++i) {
+    iterate();
+  }
+  EXPECT_EQ(program_.figures().steps, before.steps + 4);
+  EXPECT_EQ(program_.figures().repeated_steps, before.repeated_steps + 4);
+  EXPECT_EQ(program_.figures().plans, before.plans);
+}
+
+// A step takes a bounded amount of memory, however long a graph is kept and read.
+TEST(StepsWithoutEnd, AreCutOff) {
+  Program program(0);
+  const StashHandle read_for_good = program.save(1);
+  for (int i = 0; i < 300'000; ++i) {
+    program.read(read_for_good);
+  }
+  EXPECT_EQ(program.figures().steps, 1U);
+  for (std::uint64_t i = 0; i < 70'000; ++i) {
+    program.save(i, 1);
+  }
+  EXPECT_EQ(program.figures().steps, 2U);
+  program.read(read_for_good);
+}
+
+}  // namespace
+}  // namespace vdnn
