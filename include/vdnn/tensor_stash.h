@@ -47,6 +47,11 @@
 // last handle is dropped, or by end_step(), or where it has repeated itself although some of its tensors are
 // alive (src/stash/step_borders.h).
 //
+// *Host memory.* Blocks are kept for later steps and serve tensors of about their size
+// (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
+// locks no page: between two steps a plan gets what it lacks. Where the host's budget is too small, the same
+// tensors stay in each repetition.
+//
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 
 #include <cstddef>
