@@ -140,6 +140,15 @@ class TierTest(FakeGpuTest):
             for pool in ((), ("--pool",)):
                 self.expect_clean("unet3d", f"--offload={tier}", "--steps=3", "--streams=2", "--gpus=2", *pool)
 
+    def test_the_current_gpu_is_another_one(self):
+        for tier in ("python", "native"):
+            with self.subTest(tier=tier):
+                done = subprocess.run(
+                    [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
+                     options.operators, fake_gpu.HERE / "another_gpu.py", tier],
+                    env=environment_of_children({"VDNN_STAND_IN_GPUS": "2"}), capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True"), done.stderr)
+
     def test_python(self):
         self.expect_clean_tier("python")
 
