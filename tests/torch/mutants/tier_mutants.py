@@ -34,6 +34,10 @@ MUTANTS = (
                "            self._keep_from_reuse(found)\n", "            pass\n"),
     TierMutant("DefaultStreamForTheCurrentOne", "python", PYTHON_HOOKS,
                "lambda: torch._C._cuda_getCurrentRawStream(device.index)", "lambda: 0"),
+    TierMutant("AllocatorIsNotToldOfStreamsThatSave", "python", PYTHON_HOOKS,
+               "        for stream in block.savers.values():\n", "        for stream in ():\n"),
+    TierMutant("ChangeByAReaderIsNotCounted", "python", PYTHON_HOOKS,
+               "        tensor.data = view\n        return tensor\n", "        return view\n"),
     TierMutant("ChangedTensorIsNotRefused", "native", SAVED_TENSOR, "if (current_version() != version_) {", "if (false) {"),
     TierMutant("ReaderIsNotMadeReady", "native", DEVICE_STASH,
                "    check(functions_.ready(stash_, block.handle, stream));\n", ""),
@@ -47,6 +51,9 @@ MUTANTS = (
                "    record_on_current_stream(block.target->data_ptr(), device_);\n", ""),
     TierMutant("DefaultStreamForTheCurrentOne", "native", DEVICE_STASH,
                "return device_.is_cuda() ? current_gpu_stream(device_) : nullptr;", "return nullptr;"),
+    TierMutant("AllocatorIsNotToldOfStreamsThatSave", "native", DEVICE_STASH, "  note_leaving(block);\n", ""),
+    TierMutant("ChangeByAReaderIsNotCounted", "native", SAVED_TENSOR,
+               "  autograd::impl::set_version_counter(tensor, block_->counter);\n", ""),
 )  # fmt: skip
 
 
