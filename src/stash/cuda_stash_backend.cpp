@@ -1,13 +1,13 @@
 #include "src/stash/cuda_stash_backend.h"
 
 #include <atomic>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "streams/cuda/cuda_context.h"
 #include "streams/cuda/cuda_gpus.h"
@@ -75,7 +75,7 @@ class Stopwatch {
 
   StashBackend::Times times() noexcept {
     const std::lock_guard lock(mutex_);
-    settle();
+    std::erase_if(spans_, [this](const Span& span) { return is_settled(span); });
     return times_;
   }
 
@@ -100,26 +100,25 @@ class Stopwatch {
     return nullptr;
   }
 
+  // With each span that comes the oldest two are looked at, so that no call takes long and a GPU that is far
+  // behind is not asked again and again.
   void keep(Span span) noexcept {
-    constexpr std::size_t kMostUnsettled = 1024;
+    constexpr std::size_t kRecent = 256;  // perhaps not done yet
+    constexpr int kLooks = 2;
     const std::lock_guard lock(mutex_);
     try {
       if (span.end) {
         spans_.push_back(std::move(span));
       }
-      if (spans_.size() > kMostUnsettled) {
-        settle();
-      }
     } catch (...) {
       // Likewise.
     }
+    for (int i = 0; i < kLooks && spans_.size() > kRecent && is_settled(spans_.front()); ++i) {
+      spans_.pop_front();
+    }
   }
 
-  // Of what is done. The lock is held.
-  void settle() noexcept {
-    std::erase_if(spans_, [this](const Span& span) { return is_settled(span); });
-  }
-
+  // Adds it if it is done. The lock is held.
   bool is_settled(const Span& span) noexcept {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     float milliseconds = 0;
@@ -138,8 +137,8 @@ class Stopwatch {
   CudaContext& context_;
   EventPool events_;
   const bool timed_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<Span> spans_;
+  std::mutex mutex_;        // guards what follows
+  std::deque<Span> spans_;  // the oldest first
   StashBackend::Times times_;
 };
 

@@ -883,38 +883,91 @@ TEST_F(StashStreams, KeptTensorsOfOneThatHasGoneStay) {
 
 // --- costs on CUDA -----------------------------------------------------------------------------------------
 
-class StashCalls : public StashOnCuda {};
+// What docs/torch.md says of calls of the driver.
+class StashCalls : public StashOnCuda {
+ protected:
+  struct Calls {
+    std::uint64_t out = 0;
+    std::uint64_t back = 0;
+  };
 
-TEST_F(StashCalls, PrintsThem) {
-  for (const bool timed : {false, true}) {
-    stash_.reset();
-    make({.ahead_bytes = 1, .flight_bytes = 0}, timed);
-    for (int step = 0; step < 3; ++step) {
-      std::vector<StashHandle> handles;
-      for (std::uint64_t number = 0; number < 3; ++number) {
-        const auto p = calls_of([&] { handles.push_back(put(number, stream_).handle); });
-        const auto r = calls_of([&] { stash_->released(stream_, 4); });
-        std::printf("put %lu released %lu\n", p, r);
-      }
-      while (!handles.empty()) {
-        const StashHandle h = handles.back();
-        handles.pop_back();
-        ReadAnswer answer;
-        const auto d = calls_of([&] { answer = stash_->read(h, stream_, 0); });
-        std::uint64_t f = 0;
-        if (answer.has_fetches) {
-          for (const DueFetch& due : stash_->fetches(h, 4)) {
-            f += calls_of([&] { stash_->fetch(due.handle, address(4 + due.handle % 4), stream_); });
-          }
-        }
-        std::uint64_t y = 0;
-        if (answer.place == StashPlace::kMissing) {
-          y = calls_of([&] { stash_->ready(h, stream_); });
-        }
-        const auto z = calls_of([&] { stash_->drop(h); });
-        std::printf("place %d read %lu fetch %lu ready %lu drop %lu\n", int(answer.place), d, f, y, z);
+  // Of a step in which two of three tensors leave and come back ahead of their readers. The host waits for
+  // each step, as a program does that prints its loss.
+  Calls step() {
+    Calls calls;
+    std::vector<StashHandle> handles;
+    for (std::uint64_t number = 0; number < kSaved; ++number) {
+      calls.out += calls_of([&] {
+        handles.push_back(put(number, stream_).handle);
+        stash_->released(stream_, kSaved);
+      });
+    }
+    for (; !handles.empty(); handles.pop_back()) {
+      calls.back += calls_of([&] { read_and_drop(handles.back()); });
+    }
+    cuda_->device_synchronize();
+    return calls;
+  }
+
+  void read_and_drop(StashHandle handle) {
+    const ReadAnswer answer = stash_->read(handle, stream_, 0);
+    if (answer.has_fetches) {
+      for (const DueFetch& due : stash_->fetches(handle, kTensors)) {
+        stash_->fetch(due.handle, address(kSaved + due.handle % kSaved), stream_);
       }
     }
+    if (answer.place == StashPlace::kMissing) {
+      stash_->ready(handle, stream_);
+    }
+    stash_->drop(handle);
+  }
+
+  // Once the stash has made its events.
+  Calls steady_step(bool timed) {
+    make({.ahead_bytes = 1, .flight_bytes = 0}, timed);
+    for (int i = 0; i < 100; ++i) {
+      step();
+    }
+    const StashStatistics before = stash_->statistics();
+    Calls sum;
+    for (int i = 0; i < kSteps; ++i) {
+      const Calls calls = step();
+      sum.out += calls.out;
+      sum.back += calls.back;
+    }
+    EXPECT_EQ(stash_->statistics().left - before.left, kLeaving * kSteps);
+    EXPECT_EQ(stash_->statistics().fetched_ahead - before.fetched_ahead, kLeaving * kSteps);
+    return sum;
+  }
+
+  static constexpr std::uint64_t kSaved = 3;
+  static constexpr std::uint64_t kLeaving = 2;
+  static constexpr int kSteps = 1000;
+};
+
+TEST_F(StashCalls, OfATensorThatLeavesAndComesBack) {
+  const Calls calls = steady_step(false);
+  EXPECT_EQ(calls.out, 14 * kLeaving * kSteps);
+  // A read in place, while there is something to be fetched, asks whether its stream is captured.
+  EXPECT_EQ(calls.back, (14 * kLeaving + 4) * kSteps);
+}
+
+// Each copy and each wait stands between two events, whose distance is asked for later.
+TEST_F(StashCalls, OfOneThatIsTimed) {
+  const Calls calls = steady_step(true);
+  const double per_tensor = static_cast<double>(calls.out + calls.back) / (kLeaving * kSteps);
+  EXPECT_NEAR(per_tensor, 14 + 14 + 4.0 / kLeaving + 4 * 3, 0.5);
+  EXPECT_GT(stash_->statistics().copy_nanoseconds, 0U);
+}
+
+TEST_F(StashCalls, NoneOfATensorThatStays) {
+  make({.budget_bytes = kTensors * kBytes});
+  for (int i = 0; i < 3; ++i) {
+    const StashHandle first = put(0, stream_).handle;  // asks for the stream's id once
+    EXPECT_EQ(calls_of([&] { put(1, stream_); }), 0U);
+    EXPECT_EQ(calls_of([&] { stash_->read(first, stream_, 0); }), 0U);
+    EXPECT_EQ(calls_of([&] { stash_->drop(first); }), 0U);
+    stash_->drop(first + 1);
   }
 }
 
