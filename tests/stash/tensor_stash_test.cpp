@@ -18,6 +18,7 @@
 
 #include "fakes/fake_cuda.h"
 #include "src/stash/cuda_stash_backend.h"
+#include "tests/stash/forwarding_stash_backend.h"
 #include "tests/stash/stash_judge.h"
 #include "tests/stash/stash_program.h"
 #include "vdnn/error.h"
@@ -614,9 +615,8 @@ TEST_F(KeptFromStepToStep, StepsEndAndAreLearned) {
   for (int i = 0; i < 10; ++i) {
     step(true);
   }
-  // The first three are one step: the first tensor is noticed when the second has been saved, and the second
-  // one is dropped in the third.
-  EXPECT_EQ(stash_.statistics().steps, 8U);
+  // The first four show that it repeats itself, and the last of them is the first that is learned.
+  EXPECT_EQ(stash_.statistics().steps, 7U);
   EXPECT_EQ(stash_.statistics().repeated_steps, 6U);
   EXPECT_EQ(stash_.statistics().live_handles, 1U);
 }
@@ -879,6 +879,44 @@ TEST_F(StashStreams, KeptTensorsOfOneThatHasGoneStay) {
   ASSERT_THAT(stash_->leaving(4), ::testing::ElementsAre(first, second));
   EXPECT_EQ(stash_->leave(first, stream_).verdict, StashVerdict::kKept);
   EXPECT_EQ(stash_->leave(second, stream_).verdict, StashVerdict::kLeaves);
+}
+
+// Streams of which the test says who they are.
+class NamedStreams final : public ForwardingStashBackend {
+ public:
+  NamedStreams(std::uint64_t& id, std::uint64_t& asked)
+      : ForwardingStashBackend(make_host_stash_backend()), id_(id), asked_(asked) {}
+
+  std::uint64_t stream_id(StreamHandle) override {
+    ++asked_;
+    return id_;
+  }
+
+ private:
+  std::uint64_t& id_;
+  std::uint64_t& asked_;
+};
+
+// CUDA gives the handle of a stream that has gone to another one.
+TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
+  std::uint64_t id = 1;
+  std::uint64_t asked = 0;
+  std::vector<unsigned char> bytes(1000);
+  TensorStash stash(std::make_unique<NamedStreams>(id, asked), {.budget_bytes = 1, .flight_bytes = 0});
+  const auto put = [&, storage = std::uint64_t{0}]() mutable {
+    return stash
+        .put({.source = {.begin = reinterpret_cast<std::uintptr_t>(bytes.data()), .bytes = 1000},
+              .contents = {.storage = ++storage}},
+             0)
+        .handle;
+  };
+  const StashHandle of_first = put();
+  const StashHandle also_of_first = put();
+  EXPECT_EQ(asked, 1U);
+  EXPECT_EQ(stash.leave(of_first, nullptr).verdict, StashVerdict::kLeaves);
+  id = 2;
+  EXPECT_EQ(stash.leave(also_of_first, nullptr).verdict, StashVerdict::kKept);
+  EXPECT_EQ(stash.leave(put(), nullptr).verdict, StashVerdict::kLeaves) << "of the second stream";
 }
 
 // --- costs on CUDA -----------------------------------------------------------------------------------------

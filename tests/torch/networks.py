@@ -131,6 +131,35 @@ class RewrittenNetwork(nn.Module):
         return self.head(x.tanh().mean((2, 3)))
 
 
+class PlacedNetwork(nn.Module):
+    """Saves a tensor in memory that its allocator does not know as a block, as that of other libraries is. What was saved of it
+    in a first forward pass is never read, and the second one writes the same memory."""
+
+    OFFSET = 4096  # in a block
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.full((1,), 0.25))
+        self.body = nn.Conv2d(3, 16, 3, 1, 1)
+        self.head = nn.Linear(16, 10)
+        self.arena = None
+
+    def _place(self, x):
+        storage = torch._C._construct_storage_from_data_pointer(self.arena.data_ptr() + self.OFFSET, x.device, x.nbytes)
+        return torch.empty(0, dtype=x.dtype, device=x.device).set_(storage, 0, x.shape)
+
+    def _embed(self, x):
+        placed = self._place(x)
+        placed.copy_(x)
+        return self.body(placed.add_(self.bias))
+
+    def forward(self, x):
+        if self.arena is None:
+            self.arena = torch.empty(self.OFFSET + x.nbytes, dtype=torch.uint8, device=x.device)
+        self._embed(x)
+        return self.head(self._embed(x).tanh().mean((2, 3)))
+
+
 class BranchedNetwork(nn.Module):
     """On a GPU, each second branch runs on a stream of its own beside the first one, as its backward pass then does."""
 
@@ -229,6 +258,7 @@ _MAKERS = {
     "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "branched": lambda: (BranchedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "forked": lambda: (ForkedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
+    "placed": lambda: (PlacedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
     "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),
 }

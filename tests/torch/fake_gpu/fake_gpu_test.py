@@ -122,6 +122,12 @@ class TierTest(FakeGpuTest):
                 for pool in ((), ("--pool",)):
                     self.expect_clean("branched", f"--offload={tier}", "--steps=3", budget, *pool)
 
+    def test_memory_that_is_no_pools(self):
+        """It does not follow the offload stream, so that it is held until its copy is awaited."""
+        for tier in ("python", "native"):
+            for pool in ((), ("--pool",)):
+                self.expect_clean("placed", f"--offload={tier}", "--steps=3", *pool)
+
     def test_overlap_is_reported(self):
         for tier in ("python", "native"):
             for row in run("unet3d", f"--offload={tier}", seeds=1):

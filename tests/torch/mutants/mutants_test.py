@@ -27,9 +27,9 @@ SEEDS = 3
 # The first that notices ends the search. Two streams: page-locked blocks go from one to the other. With a pool, only the
 # fetch's own wait comes between a copy out and the copy back, and sources go back to the pool at put. Branches on two streams: one
 # reads what another has fetched, or, in a budget that nothing fits in, lets leave what another has made.
-# Forked: one saves what another has made, which goes on meanwhile.
+# Forked: one saves what another has made, which goes on meanwhile. Placed: memory that is no pool's.
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
-                     ("branched", "--budget=1"), ("forked",))
+                     ("branched", "--budget=1"), ("forked",), ("placed", "--pool"))
 
 # What the fake GPU has to say of the stash's mutants.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
