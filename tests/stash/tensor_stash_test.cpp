@@ -903,7 +903,7 @@ TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
   std::uint64_t asked = 0;
   std::vector<unsigned char> bytes(1000);
   TensorStash stash(std::make_unique<NamedStreams>(id, asked), {.budget_bytes = 1, .flight_bytes = 0});
-  const auto put = [&, storage = std::uint64_t{0}]() mutable {
+  auto put = [&, storage = std::uint64_t{0}]() mutable {
     return stash
         .put({.source = {.begin = reinterpret_cast<std::uintptr_t>(bytes.data()), .bytes = 1000},
               .contents = {.storage = ++storage}},
