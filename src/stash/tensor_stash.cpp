@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "src/stash/backend_calls.h"
