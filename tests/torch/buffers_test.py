@@ -69,7 +69,7 @@ def registered_anew(network):
     return network
 
 
-# What happens to the network before each step.
+# Changes of the network before each step.
 CHANGES = {
     "nothing": lambda network: network,
     "load_state_dict(assign=True)": assigned,

@@ -460,7 +460,7 @@ ROWS = {
     "memory of NumPy": numpy_memory,
 }
 
-# What tier "python" does in the place of what PyTorch does.
+# Rows in which tier "python" does not do as PyTorch does, and its words.
 PYTHON_DIFFERS = {
     "torch.func.grad": "don't yet support saved tensor hooks",
     "torch.func.vmap of grad": "don't yet support saved tensor hooks",

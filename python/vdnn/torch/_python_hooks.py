@@ -1,7 +1,7 @@
 """Tier A: saved-tensor hooks in Python, for every PyTorch from 2.4 on.
 
-A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). What may not leave is
-kept as PyTorch would keep it. For the others the contract of vdnn/stash.h is followed: one `Block` for each storage at one
+A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). A tensor that may not leave
+is kept as PyTorch would keep it. For the others the contract of vdnn/stash.h is followed: one `Block` for each storage at one
 version, one handle of the stash for it, and one `Saved` for each tensor that autograd saves of it.
 
 Identity is a weak reference to the storage: while a block holds one, PyTorch gives the address of the StorageImpl to no
@@ -212,7 +212,7 @@ class DeviceStash:
         self._drain()
 
     def _put(self, block: Block, storage: torch.UntypedStorage) -> int:
-        """Tells the stash of each save that it does not know. What vdnn_stash_put() answers."""
+        """Tells the stash of each save that it does not know. Returns the answers of vdnn_stash_put()."""
         answers = 0
         while block.puts < block.users:
             check(LIBRARY.vdnn_stash_put(
@@ -369,7 +369,7 @@ class DeviceStash:
                 return names
 
     def _drain(self) -> None:
-        # Whoever has the lock drains after it has given it back, so that a drop is never left over.
+        # The holder of the lock drains after it has given it back, so that a drop is never left over.
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 while self._dropped:

@@ -1,5 +1,5 @@
 #pragma once
-// What Python calls of the binary of tier "native" (ctypes). Functions that can fail answer 0, or 1 with a
+// The functions of tier "native" that Python calls (ctypes). Functions that can fail answer 0, or 1 with a
 // text in vdnn_door_last_error(). No exception leaves any of them.
 
 #include <cstddef>
