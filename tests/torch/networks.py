@@ -161,10 +161,12 @@ class PlacedNetwork(nn.Module):
 
 
 class BranchedNetwork(nn.Module):
-    """On a GPU, each second branch runs on a stream of its own beside the first one, as its backward pass then does."""
+    """On a GPU, each second branch runs on a stream of its own, as its backward pass then does. `beside`: it begins before the
+    first branch."""
 
-    def __init__(self):
+    def __init__(self, beside=False):
         super().__init__()
+        self.beside = beside
         self.stem = nn.Conv2d(3, 16, 3, 1, 1)
         self.pairs = nn.ModuleList(nn.ModuleList([self._long_branch(), self._short_branch()]) for _ in range(4))
         self.head = nn.Linear(16, 10)
@@ -197,8 +199,9 @@ class BranchedNetwork(nn.Module):
     def forward(self, x):
         x = self.stem(x)
         for first, second in self.pairs:
-            begun = self._begin_on_side(second, x)
-            x = first(x) + self._join(begun)
+            begun = self._begin_on_side(second, x) if self.beside else None
+            y = first(x)
+            x = y + self._join(begun if self.beside else self._begin_on_side(second, x))
         return self.head(x.mean((2, 3)))
 
 
@@ -258,6 +261,7 @@ _MAKERS = {
     "rewritten": lambda: (RewrittenNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "branched": lambda: (BranchedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "forked": lambda: (ForkedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
+    "branched_beside": lambda: (BranchedNetwork(beside=True), *_image_batch(4, 3, 32, 32, classes=10)),
     "placed": lambda: (PlacedNetwork(), *_image_batch(4, 3, 32, 32, classes=10)),
     "lstm": lambda: (SequenceNetwork(), torch.randn(20, 16, 32), torch.randint(10, (16,))),
     "transformer": lambda: (TransformerNetwork(), torch.randn(8, 32, 64), torch.randint(10, (8,))),

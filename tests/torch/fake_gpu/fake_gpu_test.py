@@ -118,9 +118,9 @@ class TierTest(FakeGpuTest):
         """A tensor that is fetched ahead for one stream is read by another one. In a budget that nothing fits in, one that was
         kept on one stream leaves at a save on the other."""
         for tier in ("python", "native"):
-            for budget in ("--budget=0", "--budget=1"):
+            for network, budget in (("branched", "--budget=0"), ("branched_beside", "--budget=1")):
                 for pool in ((), ("--pool",)):
-                    self.expect_clean("branched", f"--offload={tier}", "--steps=3", budget, *pool)
+                    self.expect_clean(network, f"--offload={tier}", "--steps=3", budget, *pool)
 
     def test_memory_that_is_no_pools(self):
         """It does not follow the offload stream, so that it is held until its copy is awaited."""

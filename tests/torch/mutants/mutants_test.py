@@ -29,7 +29,7 @@ SEEDS = 3
 # reads what another has fetched, or, in a budget that nothing fits in, lets leave what another has made.
 # Forked: one saves what another has made, which goes on meanwhile. Placed: memory that is no pool's.
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
-                     ("branched", "--budget=1"), ("forked",), ("placed", "--pool"))
+                     ("branched_beside", "--budget=1"), ("forked",), ("placed", "--pool"))
 
 # What the fake GPU has to say of the stash's mutants.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
