@@ -10,9 +10,9 @@
 // copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory may
 // have had another use there, and for the block's own copy out. The reader's stream waits for the copy back.
 // A block of host memory is used again once the offload stream waits for the last copy from it. All of that
-// is order on streams. The host waits only where a block of host memory is given back to the system to make
-// room for another size, and when the stash is destroyed. No decision depends on which copies have finished,
-// so the same program makes the same decisions each time.
+// is order on streams. The host waits only where a block of host memory is given back to the system, in the
+// place of a stream that cannot wait, and when the stash is destroyed. No decision depends on which copies
+// have finished, so the same program makes the same decisions each time.
 //
 // *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. Where one
 // has gone all the same, and where it is captured, nothing can be given to it: the host waits for the copy in

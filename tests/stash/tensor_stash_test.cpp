@@ -830,13 +830,13 @@ TEST_F(StashCaptures, ReadsAskForNoFetchesAhead) {
 
 TEST_F(StashCaptures, KeptTensorsDoNotLeave) {
   make({.budget_bytes = kBytes, .flight_bytes = 0});
-  put(0, stream_);
+  const StashHandle of_captured = put(0, stream_).handle;
+  const StashHandle of_side = put(1, side_).handle;
   begin_capture();
-  EXPECT_TRUE(put(1, side_).has_leaving);
-  for (const StashHandle handle : stash_->leaving(4)) {
-    const bool is_of_side = handle == stash_->leave(handle, side_).handle && handle == 2;
-    EXPECT_EQ(stash_->leave(handle, side_).verdict, is_of_side ? StashVerdict::kLeaves : StashVerdict::kKept);
-  }
+  ASSERT_THAT(stash_->leaving(4), ::testing::ElementsAre(of_captured, of_side));
+  EXPECT_EQ(stash_->leave(of_captured, side_).verdict, StashVerdict::kKept);
+  EXPECT_EQ(stash_->leave(of_side, stream_).verdict, StashVerdict::kKept);
+  EXPECT_EQ(stash_->leave(of_side, side_).verdict, StashVerdict::kLeaves);
   expect_capture_is_whole();
 }
 
