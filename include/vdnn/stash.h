@@ -36,7 +36,8 @@
 //     (VDNN_STASH_MISSING). Where it has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for
 //     each handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After
 //     VDNN_STASH_MISSING it then calls vdnn_stash_ready();
-//  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last one ends the step.
+//  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last one ends the
+//     step; see vdnn/tensor_stash.h for steps of which something is kept.
 //
 // After fork() a stash belongs to the parent. In the child vdnn_stash_drop() and vdnn_stash_destroy() do
 // nothing, and the other functions answer VDNN_INVALID_ARGUMENT.

@@ -1,7 +1,6 @@
 #include "src/stash/known_steps.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 namespace vdnn::stash {
@@ -10,12 +9,6 @@ namespace {
 
 bool goes_on_with(const KnownStep& kind, std::size_t index, const StepTensor& next) {
   return index < kind.record.tensors.size() && is_same_tensor(kind.record.tensors[index], next);
-}
-
-bool begins_as(const KnownStep& kind, const std::vector<StepTensor>& begun) {
-  const std::vector<StepTensor>& tensors = kind.record.tensors;
-  return begun.size() <= tensors.size() &&
-         std::ranges::equal(begun, std::span(tensors).first(begun.size()), is_same_tensor);
 }
 
 // To those that were seen, where they are higher. Whether any is.
@@ -47,18 +40,19 @@ bool plan_again(KnownStep& kind, const StepLimits& limits) {
 
 }  // namespace
 
-const KnownStep* KnownSteps::find(const KnownStep* current, const std::vector<StepTensor>& begun,
-                                  const StepTensor& next) const {
-  if (current != nullptr && goes_on_with(*current, begun.size(), next)) {
-    return current;
+AlikeKinds KnownSteps::going_on(const AlikeKinds& so_far, std::size_t begun, const StepTensor& next) const {
+  AlikeKinds alike;
+  const auto add = [&](const KnownStep& kind) {
+    if (goes_on_with(kind, begun, next)) {
+      alike.add(kind);
+    }
+  };
+  if (begun == 0) {
+    std::ranges::for_each(kinds_, add);
+  } else {
+    std::ranges::for_each(so_far, [&add](const KnownStep* kind) { add(*kind); });
   }
-  if (current == nullptr && !begun.empty()) {
-    return nullptr;  // none began like this
-  }
-  const auto found = std::ranges::find_if(kinds_, [&](const KnownStep& kind) {
-    return goes_on_with(kind, begun.size(), next) && begins_as(kind, begun);
-  });
-  return found == kinds_.end() ? nullptr : &*found;
+  return alike;
 }
 
 bool KnownSteps::repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,

@@ -1,6 +1,8 @@
 #pragma once
 // The kinds of steps that a program has made, each with its plan.
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -18,15 +20,34 @@ struct KnownStep {
   bool overlaps = false;  // tensors of it are alive in the next step
 };
 
+inline constexpr std::size_t kMostKinds = 8;
+
+// The kinds that a step has gone like so far, the one that was met last first.
+class AlikeKinds {
+ public:
+  void add(const KnownStep& kind) { kinds_.at(count_++) = &kind; }
+  bool is_empty() const { return count_ == 0; }
+  const KnownStep* const* begin() const { return kinds_.data(); }
+  const KnownStep* const* end() const { return kinds_.data() + count_; }
+  // `current`, if it is one of them, else the one that was met last. Null: there is none.
+  const KnownStep* best(const KnownStep* current) const {
+    if (is_empty()) {
+      return nullptr;
+    }
+    return std::find(begin(), end(), current) != end() ? current : kinds_.front();
+  }
+
+ private:
+  std::array<const KnownStep*, kMostKinds> kinds_{};
+  std::size_t count_ = 0;
+};
+
 // Not synchronised. At most kMostKinds: the one that was not met for longest is forgotten.
 class KnownSteps {
  public:
-  static constexpr std::size_t kMostKinds = 8;
-
-  // A kind that begins as `begun` and goes on with `next`: `current`, if it does, else the one that was met
-  // last. Null: there is none.
-  const KnownStep* find(const KnownStep* current, const std::vector<StepTensor>& begun,
-                        const StepTensor& next) const;
+  // Those of `so_far`, which a step of `begun` tensors has gone like, that go on with `next`; all kinds that
+  // begin with it, where none has begun.
+  AlikeKinds going_on(const AlikeKinds& so_far, std::size_t begun, const StepTensor& next) const;
 
   // `step` was another one of this kind, in which `in_use_bytes` were in use at most, as the caller told
   // them. Whether the kind has another plan now. The first step of a program makes what stays (the

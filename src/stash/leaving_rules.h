@@ -15,9 +15,13 @@ class LeavingRules {
  public:
   explicit LeavingRules(const StashOptions& options) : options_(options) {}
 
-  // Whether tensor `index` of a step that goes like `kind` leaves with its save.
-  bool should_leave(const KnownStep* kind, std::size_t index) const {
-    return kind != nullptr ? kind->plan.leaves[index] : options_.budget_bytes == 0;
+  // Whether tensor `index` of a step that goes like these kinds leaves with its save. While several kinds
+  // have gone alike it leaves if it does so by any of their plans: what stays cannot be made up for once it
+  // is known which kind it is.
+  bool should_leave(const AlikeKinds& alike, std::size_t index) const {
+    return alike.is_empty() ? options_.budget_bytes == 0
+                            : std::ranges::any_of(
+                                  alike, [index](const KnownStep* kind) { return kind->plan.leaves[index]; });
   }
   // The bound on bytes that are on their way out. The plan sets it. A step without one goes by its two
   // largest tensors so far, since a wider window would keep sources that the budget has no room for.

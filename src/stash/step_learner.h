@@ -26,10 +26,11 @@ class StepLearner {
   // known.
   bool ends_before(const StepUnderWay& step, const StepTensor& next) const;
 
-  // As those of KnownSteps.
-  const KnownStep* find(const StepUnderWay& step, const StepTensor& next) const {
-    return known_.find(step.kind(), step.record().tensors, next);
+  // The kinds that the step goes like if `next` is its next tensor.
+  AlikeKinds alike(const StepUnderWay& step, const StepTensor& next) const {
+    return known_.going_on(step.alike(), step.handles().size(), next);
   }
+  // As that of KnownSteps.
   const KnownStep* latest() const { return known_.latest(); }
 
  private:

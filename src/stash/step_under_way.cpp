@@ -52,6 +52,7 @@ void StepUnderWay::keep_from(std::size_t first_tensor, std::size_t first_event) 
   }
   handles_.erase(handles_.begin(), handles_.begin() + static_cast<std::ptrdiff_t>(first_tensor));
   begin_ += std::chrono::nanoseconds(begin);
+  alike_ = {};
   kind_ = nullptr;
   record_ = {.tensors = std::move(tensors), .events = std::move(events)};
 }

@@ -75,12 +75,10 @@ class StepUnderWay {
   void note_late() { ++late_; }
   // A tensor stays since there is no host memory for it.
   void note_refused() { ++refused_; }
-  // Null: it has left its kind, and goes on like none.
-  void follow(const KnownStep* kind) {
-    if (kind == nullptr && kind_ != nullptr) {
-      inherit_holders(kind_->record.tensors, record_.tensors);
-    }
-    kind_ = kind;
+  // It goes like these kinds, and by the plan of one of them. None: it has left its kinds.
+  void follow(const AlikeKinds& alike) {
+    alike_ = alike;
+    follow(alike.best(kind_));
   }
 
   std::uint64_t serial() const { return serial_; }
@@ -91,8 +89,9 @@ class StepUnderWay {
     return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
   }
   std::size_t reads() const { return reads_; }  // of the step so far
-  // It has gone like that one so far; null: like none.
+  // It has gone like that one so far, whose plan it goes by; null: like none.
   const KnownStep* kind() const { return kind_; }
+  const AlikeKinds& alike() const { return alike_; }
   // A kind is watched twice: its figures are those of its first repetition.
   bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
   bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
@@ -105,6 +104,12 @@ class StepUnderWay {
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
  private:
+  void follow(const KnownStep* kind) {
+    if (kind == nullptr && kind_ != nullptr) {
+      inherit_holders(kind_->record.tensors, record_.tensors);
+    }
+    kind_ = kind;
+  }
   std::uint64_t nanoseconds_until(Clock::time_point now) const {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(now - begin_).count());
@@ -122,6 +127,7 @@ class StepUnderWay {
   Clock::time_point begin_;
   StepRecord record_;
   std::vector<StashHandle> handles_;
+  AlikeKinds alike_;
   const KnownStep* kind_ = nullptr;
   std::uint64_t live_ = 0;  // tensors with handles
   std::size_t reads_ = 0;

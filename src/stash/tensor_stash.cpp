@@ -86,7 +86,7 @@ class TensorStash::Impl {
   PutAnswer answer(StashHandle handle, const StashedTensor& tensor);
   void end_step_before(const SavedTensor& saved);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
-  void follow(const KnownStep* kind);
+  void follow(const stash::AlikeKinds& alike);
   // With its save; or later, after what `stream` was given. `kind`: that the step goes like from this tensor
   // on.
   void send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
@@ -175,7 +175,7 @@ void TensorStash::Impl::end_step_before(const SavedTensor& saved) {
   const StepTensor next{.bytes = saved.source.bytes, .signature = saved.signature};
   if (step_.handles().size() == kMostTensors) {
     finish_step();
-  } else if (step_.is_at_turn() && learner_.find(step_, next) == nullptr) {
+  } else if (step_.is_at_turn() && learner_.alike(step_, next).is_empty()) {
     if (learner_.ends_before(step_, next)) {
       finish_overlapping_step();
     } else if (const auto period = borders_.note_turn(step_)) {
@@ -210,29 +210,30 @@ void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::
   tensor.step = step_.serial();
   tensor.index = static_cast<std::uint32_t>(step_.handles().size());
   tensor.stream_id = copies_.id_of(tensor.saved.stream);
-  const KnownStep* const kind = learner_.find(step_, StepUnderWay::describe(tensor));
+  const stash::AlikeKinds alike = learner_.alike(step_, StepUnderWay::describe(tensor));
   bytes_.note_in_use(told_bytes, tensor.bytes());
   step_.note_in_use(bytes_.in_use());
   const stash::BytesInUse with_all = bytes_.with_all();
   flight_.note_saved(tensor.bytes());
-  if (rules_.should_leave(kind, tensor.index)) {
-    send_out(handle, tensor, kind);
+  if (rules_.should_leave(alike, tensor.index)) {
+    send_out(handle, tensor, alike.best(step_.kind()));
   }
-  follow(kind);
+  follow(alike);
   step_.add(handle, tensor, with_all);
   offers_.note_saved();
   bytes_.add(tensor);
   ++statistics_.puts;
 }
 
-void TensorStash::Impl::follow(const KnownStep* kind) {
-  if (step_.kind() == kind) {
+void TensorStash::Impl::follow(const stash::AlikeKinds& alike) {
+  const KnownStep* const before = step_.kind();
+  step_.follow(alike);
+  if (step_.kind() == before) {
     return;
   }
-  if (kind == nullptr) {
+  if (alike.is_empty()) {
     ++statistics_.diverged_steps;
   }
-  step_.follow(kind);
   window_.restart(step_);
 }
 
@@ -569,7 +570,7 @@ void TensorStash::Impl::end_step() {
 
 void TensorStash::Impl::forget() {
   const std::lock_guard lock(mutex_);
-  step_.follow(nullptr);
+  step_.follow(stash::AlikeKinds());
   learner_.forget();
 }
 

@@ -220,6 +220,27 @@ TEST(TensorStash, EachKindOfStepHasItsPlan) {
   training.finish();
 }
 
+// One backbone and two heads: at the beginning either kind may follow, and the plan of one moves nothing.
+TEST(TensorStash, KindsThatBeginAlikeKeepTheBudgetInTurns) {
+  const Chain large(12, {.bytes = 8 * kUnit});
+  Chain small(3, {.bytes = 8 * kUnit});
+  small.resize(15, {.bytes = 2 * kUnit});
+  Training training({.budget_bytes = 80 * kUnit});
+  for (int i = 0; i < 3; ++i) {
+    training.step(large);
+    training.step(small);
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (const Chain& chain : {large, small}) {
+      training.take_told_peak();
+      EXPECT_EQ(training.step(chain).page_locks, 0U);
+      EXPECT_LE(training.take_told_peak(), 80 * kUnit);
+    }
+  }
+  EXPECT_EQ(training.stash().statistics().repeated_steps, 10U);
+  training.finish();
+}
+
 TEST(TensorStash, AStepThatGoesOnOtherwiseIsLearned) {
   Training training({.budget_bytes = 40 * kUnit});
   training.step(network());
