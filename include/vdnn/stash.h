@@ -155,8 +155,8 @@ vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* s
 // as far as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
-// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the target until a read answers
-// VDNN_STASH_LAST or the handle has been dropped.
+// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the
+// target until a read answers VDNN_STASH_LAST or the handle has been dropped.
 vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
 // Makes `stream` wait for the fetch: all later work on it may read the target.
 vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* stream);
@@ -198,7 +198,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t plans;                     // made; of a static network one for each kind of step
   uint64_t copy_nanoseconds;          // that copies took, where they are measured, else 0
   uint64_t wait_nanoseconds;          // that streams of the caller's waited for copies, likewise
-  uint64_t planned_out_bytes;         // that leave by that plan; fewer do only where host memory is exhausted
+  uint64_t planned_out_bytes;         // that leave by that plan; fewer do where host memory is exhausted,
+                                      // more while kinds of steps have begun alike
 } vdnn_stash_statistics;
 
 // All that `version` has is 0 but for the version.
