@@ -186,9 +186,10 @@ bool HostBlocks::is_spare(const Sizes::value_type& size, const HostBlockCounts& 
 bool HostBlocks::free_oldest(const HostBlockCounts& needed) {
   auto oldest = sizes_.end();
   for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {
-    const bool is_older =
-        oldest == sizes_.end() || size->second.kept.front().given < oldest->second.kept.front().given;
-    oldest = is_spare(*size, needed) && is_older ? size : oldest;
+    if (is_spare(*size, needed) &&
+        (oldest == sizes_.end() || size->second.kept.front().given < oldest->second.kept.front().given)) {
+      oldest = size;
+    }
   }
   return free_one_of(oldest);
 }
