@@ -57,7 +57,7 @@ Block::Block(const at::Tensor& tensor, void* stream_)
       counter(torch::autograd::impl::version_counter(tensor)),
       version(static_cast<std::uint32_t>(tensor._version())) {
   if (allocator == nullptr) {  // memory from elsewhere, for example NumPy's
-    allocator = c10::GetAllocator(source->device_type());
+    allocator = source->device().is_cuda() ? gpu_allocator() : c10::GetAllocator(source->device_type());
   }
 }
 

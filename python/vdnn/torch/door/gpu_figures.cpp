@@ -1,5 +1,6 @@
 #include "gpu_figures.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #ifdef VDNN_HAS_GETDEVICEALLOCATOR
@@ -58,6 +59,10 @@ void record_on_stream(const c10::DataPtr& memory, c10::Stream stream) {
 
 void record_on_current_stream(const c10::DataPtr& memory, c10::Device device) {
   record_on_stream(memory, current_gpu_stream_by_name(device));
+}
+
+c10::Allocator* gpu_allocator() {
+  return at::detail::getCUDAHooks().getCUDADeviceAllocator();
 }
 
 std::optional<MemoryFigures> gpu_memory(c10::Device device) {
