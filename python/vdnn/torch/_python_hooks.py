@@ -288,7 +288,7 @@ class DeviceStash:
         if answer & _library.MISSING:
             check(LIBRARY.vdnn_stash_ready(self._pointer, block.handle, stream))
         found = (block.source or held) if answer & _library.IN_PLACE else block.target
-        assert found is not None
+        assert found is not None, "the stash serves a tensor from memory that nobody holds"
         if not answer & _library.IN_PLACE and block.target_stream != stream:
             self._keep_from_reuse(found)
         if answer & _library.LAST:

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kBatch = 64;
 using Handles = std::array<vdnn_stash_handle, kBatch>;
 
+constexpr const char* kNobodyHoldsIt = "vdnn: the stash serves a tensor from memory that nobody holds";
+
 std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
   std::uint64_t hash = bytes;
   const auto mix = [&hash](std::uint64_t value) {  // FNV-1a
@@ -285,8 +287,10 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
     check(functions_.ready(stash_, block.handle, stream));
   }
   if ((answer & VDNN_STASH_IN_PLACE) != 0) {
+    TORCH_CHECK(block.source || held, kNobodyHoldsIt);
     return block.source ? block.source : std::move(held);
   }
+  TORCH_CHECK(block.target, kNobodyHoldsIt);
   trash.push_back(std::move(held));
   if (block.target_stream != stream) {  // which would reuse the memory in its own order
     record_on_current_stream(block.target->data_ptr(), device_);
