@@ -23,10 +23,13 @@ constexpr double kWidth = 900;
 constexpr double kHeight = 500;
 constexpr double kLeft = 70;
 constexpr double kRight = 720;
-constexpr double kTop = 70;
 constexpr double kBottom = 430;
 constexpr double kLegendLeft = 745;
 constexpr double kLegendLine = 24;
+constexpr double kTitleSize = 17;
+constexpr double kSubtitleSize = 12;
+// Of a letter of a sans-serif font on average, in font sizes, with some room.
+constexpr double kLetterWidth = 0.56;
 
 // Names of files may be anything, XML may not.
 std::string printable(std::string_view text) {
@@ -136,6 +139,20 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// Between words, into lines of a font of this size that begin at kLeft and end in the picture.
+std::vector<std::string> wrapped(const std::string& text, double font_size) {
+  const auto most = static_cast<std::size_t>((kWidth - kLeft) / (kLetterWidth * font_size));
+  std::istringstream words(text);
+  std::vector<std::string> lines{""};
+  for (std::string word; words >> word;) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > most) {
+      lines.emplace_back();
+    }
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
 class Chart {
  public:
   Chart(std::ostream& out, const Sweep& sweep)
@@ -145,7 +162,11 @@ class Chart {
         time_unit_seconds_(compares_precisions_ ? 1e-3 : sweep.points.front().oracle_step_seconds),
         x_(static_cast<double>(sweep.points.front().budget_bytes),
            static_cast<double>(sweep.points.back().budget_bytes), kLeft, kRight),
-        y_(least_time(), most_time(), kBottom, kTop) {
+        title_(wrapped(title(), kTitleSize)),
+        subtitle_(wrapped(subtitle(), kSubtitleSize)),
+        top_(14 + 1.3 * (kTitleSize * static_cast<double>(title_.size()) +
+                         kSubtitleSize * static_cast<double>(subtitle_.size()) + kSubtitleSize)),
+        y_(least_time(), most_time(), kBottom, top_) {
     for (const SweepPoint& point : sweep.points) {
       if (std::ranges::find(policies_, point.policy) == policies_.end()) {
         policies_.push_back(point.policy);
@@ -161,7 +182,7 @@ class Chart {
     // Where policies do the same the one that was asked for first lies on top, the others around it.
     for (std::size_t each = policies_.size(); each-- > 0;) {
       for (const std::string& precision : sweep_.precisions) {
-        draw(policies_[each], precision, 3.5 + 1.5 * static_cast<double>(each));
+        draw(policies_[each], precision, width_of(each));
       }
     }
     draw_legend();
@@ -169,6 +190,10 @@ class Chart {
   }
 
  private:
+  // Of the line of a policy.
+  static double width_of(std::size_t policy) { return 2 + 1.5 * static_cast<double>(policy); }
+  static double radius_of(double line_width) { return 1.5 + line_width; }
+
   // In units of the axis.
   double in_units(double seconds) const { return seconds / time_unit_seconds_; }
   double least_time() const {
@@ -188,6 +213,7 @@ class Chart {
   }
 
   double x(const SweepPoint& point) const { return x_(static_cast<double>(point.budget_bytes)); }
+  double y(const SweepPoint& point) const { return y_(in_units(point.step_seconds)); }
 
   void text(double x, double y, const char* attributes, const std::string& content) {
     out_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << escaped(printable(content))
@@ -198,28 +224,39 @@ class Chart {
          << y2 << "\"/>\n";
   }
 
-  void open() {
+  std::string title() const {
     const PlannedRun& run = sweep_.last;
-    const std::string title = "What memory buys: " + run.tape->model() + ", batch " +
-                              std::to_string(run.batch()) + ", on " + run.target.name +
-                              (run.target.simulated ? " (simulated)" : "") +
-                              (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
+    return "What memory buys: " + run.tape->model() + ", batch " + std::to_string(run.batch()) + ", on " +
+           run.target.name + (run.target.simulated ? " (simulated)" : "") +
+           (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
+  }
+  std::string subtitle() const {
+    return "A plan for a budget serves each larger one, too: between two marks a step takes at most the time "
+           "of the left one. Oracle (" +
+           oracles() +
+           " ms): policy none with its fastest algorithms and memory without limit. A plan that hides the "
+           "load of its input can be faster.";
+  }
+  // Where the next line begins.
+  double lines(const std::vector<std::string>& lines, double font_size, double y) {
+    const std::string attributes = "font-size=\"" + number(font_size, 2) + "\"";
+    for (const std::string& each : lines) {
+      y += 1.3 * font_size;
+      text(kLeft, y, attributes.c_str(), each);
+    }
+    return y;
+  }
+
+  void open() {
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
          << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
          << "\" viewBox=\"0 0 " << kWidth << " " << kHeight
          << "\" font-family=\"sans-serif\" font-size=\"13\">\n"
-         << "<title>" << escaped(printable(title)) << "</title>\n"
-         << "<style>.grid{stroke:#dddddd} .axis{stroke:#555555} .bound{fill:#ececec} .curve{fill:none;"
-            "stroke-width:2} text{fill:#222222}</style>\n"
+         << "<title>" << escaped(printable(title())) << "</title>\n"
+         << "<style>.grid{stroke:#dddddd} .axis{stroke:#555555} .bound{fill:#ececec} "
+            ".curve{fill:none;stroke-linejoin:round} text{fill:#222222}</style>\n"
          << "<rect width=\"" << kWidth << "\" height=\"" << kHeight << "\" fill=\"#ffffff\"/>\n";
-    text(kLeft, 28, "font-size=\"17\"", title);
-    text(kLeft, 50, "font-size=\"12\"",
-         (compares_precisions_ ? "time of a step in ms; the oracles: "
-                               : "time of a step relative to the oracle's ") +
-             oracles() +
-             " ms: none with the fastest algorithms in unlimited memory, which a plan that hides the input's "
-             "load "
-             "can be below");
+    lines(subtitle_, kSubtitleSize, lines(title_, kTitleSize, 10) + 4);
   }
   // In milliseconds.
   std::string oracles() const {
@@ -258,7 +295,7 @@ class Chart {
 
   void draw_axes() {
     for (const double bytes : ticks(x_, 2, {{1}, {1.5}, {1.25, 1.75}, {1.125, 1.375, 1.625, 1.875}}, 75)) {
-      line("grid", x_(bytes), kTop, x_(bytes), kBottom);
+      line("grid", x_(bytes), top_, x_(bytes), kBottom);
       text(x_(bytes), kBottom + 20, "class=\"x\" text-anchor=\"middle\"",
            format_rounded_size(static_cast<std::uint64_t>(std::llround(bytes))));
     }
@@ -269,8 +306,11 @@ class Chart {
       text(kLeft - 8, y_(time) + 4, "class=\"y\" text-anchor=\"end\"", number(time, 3));
     }
     line("axis", kLeft, kBottom, kRight, kBottom);
-    line("axis", kLeft, kTop, kLeft, kBottom);
-    text((kLeft + kRight) / 2, kBottom + 48, "text-anchor=\"middle\"", "device budget");
+    line("axis", kLeft, top_, kLeft, kBottom);
+    text((kLeft + kRight) / 2, kBottom + 48, "class=\"axis-title\" text-anchor=\"middle\"",
+         "budget of device memory");
+    text(-(top_ + kBottom) / 2, 16, "class=\"axis-title\" text-anchor=\"middle\" transform=\"rotate(-90)\"",
+         compares_precisions_ ? "time of a step in ms" : "time of a step, in oracles");
   }
 
   void open_group(const char* color, const PrecisionStyle& style) {
@@ -291,25 +331,31 @@ class Chart {
   void close_mark(const PrecisionStyle& style) { out_ << "</" << tag_of(style) << ">\n"; }
   static const char* tag_of(const PrecisionStyle& style) { return style.square ? "rect" : "circle"; }
 
-  void draw(Policy policy, const std::string& precision, double radius) {
+  // Between two budgets the plan of the smaller one serves: steps. The last goes on to the border.
+  void draw_curve(const std::vector<const SweepPoint*>& points, const PrecisionStyle& style, double width) {
+    out_ << "<polyline class=\"curve\" stroke-width=\"" << width << "\" stroke-dasharray=\"" << style.dashes
+         << "\" points=\"";
+    for (std::size_t each = 0; each < points.size(); ++each) {
+      const double right = each + 1 < points.size() ? x(*points[each + 1]) : kRight;
+      out_ << x(*points[each]) << "," << y(*points[each]) << " " << right << "," << y(*points[each]) << " ";
+    }
+    out_ << "\"/>\n";
+  }
+
+  void draw(Policy policy, const std::string& precision, double width) {
     std::vector<const SweepPoint*> fitting;
     for (const SweepPoint& point : sweep_.points) {
       if (point.policy == policy && point.precision == precision && point.fits) {
         fitting.push_back(&point);
       }
     }
-    const auto y = [&](const SweepPoint* point) { return y_(in_units(point->step_seconds)); };
     const PrecisionStyle style = style_of(precision);
     open_group(color_of(policy), style);
     if (!fitting.empty()) {
-      out_ << "<polyline class=\"curve\" stroke-dasharray=\"" << style.dashes << "\" points=\"";
-      for (const SweepPoint* point : fitting) {
-        out_ << x(*point) << "," << y(point) << " ";
-      }
-      out_ << "\"/>\n";
+      draw_curve(fitting, style, width);
     }
     for (const SweepPoint* point : fitting) {
-      open_mark(style, to_string(policy), x(*point), y(point), radius);
+      open_mark(style, to_string(policy), x(*point), y(*point), radius_of(width));
       out_ << "<title>" << series_name(sweep_, *point) << " in " << format_rounded_size(point->budget_bytes)
            << ": " << number(1e3 * point->step_seconds, 5) << " ms, " << number(100 * point->over_oracle(), 3)
            << " % over the oracle</title>";
@@ -324,9 +370,10 @@ class Chart {
   }
 
   void draw_legend() {
-    double y = kTop + 10;
-    for (const Policy policy : policies_) {
-      out_ << "<g stroke=\"" << color_of(policy) << "\" stroke-width=\"2\">";
+    double y = top_ + 10;
+    for (std::size_t each = 0; each < policies_.size(); ++each) {
+      const Policy policy = policies_[each];
+      out_ << "<g stroke=\"" << color_of(policy) << "\" stroke-width=\"" << width_of(each) << "\">";
       line("sample", kLegendLeft, y - 4, kLegendLeft + 24, y - 4);
       out_ << "</g>\n";
       text(kLegendLeft + 32, y, "class=\"legend\"",
@@ -339,7 +386,7 @@ class Chart {
     out_ << "<rect x=\"" << kLegendLeft << "\" y=\"" << y - 12
          << "\" width=\"24\" height=\"14\" class=\"bound\""
          << " stroke=\"#bbbbbb\"/>\n";
-    text(kLegendLeft + 32, y, "class=\"legend\"", "no plan can");
+    text(kLegendLeft + 32, y, "class=\"legend\"", "no plan is here");
   }
 
   // Where the legend goes on.
@@ -365,6 +412,9 @@ class Chart {
   double time_unit_seconds_;
   std::vector<Policy> policies_;
   Scale x_;
+  std::vector<std::string> title_;
+  std::vector<std::string> subtitle_;
+  double top_;
   Scale y_;
 };
 

@@ -117,8 +117,77 @@ TEST(SweepChart, SaysWhatItIs) {
   for (const XmlElement& text : named(chart, "text", "legend")) {
     legend.push_back(text.text);
   }
-  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan can"));
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan is here"));
   EXPECT_EQ(named(chart, "polygon", "bound").size(), 1U);
+}
+
+double end_of(const XmlElement& text) {
+  const double font_size = text.attribute("font-size").empty() ? 13 : number(text, "font-size");
+  return number(text, "x") + 0.56 * font_size * static_cast<double>(text.text.size());
+}
+
+TEST(SweepChart, ClipsNoText) {
+  const std::vector<XmlElement> chart = chart_of(in_fp32_and_bf16());
+  std::size_t looked_at = 0;
+  for (const XmlElement& text : named(chart, "text")) {
+    if (text.attribute("text-anchor").empty()) {
+      EXPECT_LE(end_of(text), number(chart.front(), "width")) << text.text;
+      ++looked_at;
+    }
+  }
+  EXPECT_GT(looked_at, 4U);
+}
+
+TEST(SweepChart, NamesBothAxes) {
+  std::vector<std::string> titles;
+  for (const XmlElement& text :
+       named(chart_of(sweep_budgets(lenet(), {.points = 3})), "text", "axis-title")) {
+    titles.push_back(text.text);
+  }
+  EXPECT_THAT(titles, ::testing::ElementsAre("budget of device memory", "time of a step, in oracles"));
+}
+
+std::vector<std::pair<double, double>> corners_of(const XmlElement& polyline) {
+  std::istringstream text(polyline.attribute("points"));
+  std::vector<std::pair<double, double>> corners;
+  char comma = 0;
+  for (double x = 0, y = 0; text >> x >> comma >> y;) {
+    corners.emplace_back(x, y);
+  }
+  return corners;
+}
+
+// A plan serves larger budgets, too: between two points a curve keeps the time of the left one.
+TEST(SweepChart, DrawsSteps) {
+  const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 6}));
+  const std::vector<XmlElement> curves = named(chart, "polyline", "curve");
+  ASSERT_FALSE(curves.empty());
+  for (const XmlElement& curve : curves) {
+    const auto corners = corners_of(curve);
+    ASSERT_GE(corners.size(), 2U);
+    for (std::size_t each = 0; each + 1 < corners.size(); ++each) {
+      const auto [x, y] = corners[each];
+      const auto [next_x, next_y] = corners[each + 1];
+      EXPECT_TRUE(each % 2 == 0 ? y == next_y : x == next_x) << curve.attribute("points");
+    }
+  }
+}
+
+// In a budget that everything fits in, policies do the same.
+TEST(SweepChart, TellsPoliciesApartThatCoincide) {
+  const Sweep sweep = sweep_budgets(
+      lenet(), {.policies = {Policy::kOffloadNone, Policy::kDynamic, Policy::kOptimal}, .points = 3});
+  const std::vector<XmlElement> chart = chart_of(sweep);
+  std::set<std::string> radii;
+  for (const char* const policy : {"none", "dyn", "optimal"}) {
+    radii.insert(named(chart, "circle", policy).back().attribute("r"));
+  }
+  std::set<std::string> widths;
+  for (const XmlElement& curve : named(chart, "polyline", "curve")) {
+    widths.insert(curve.attribute("stroke-width"));
+  }
+  EXPECT_EQ(radii.size(), 3U);
+  EXPECT_EQ(widths.size(), 3U);
 }
 
 // Precisions share both axes; marks and dashes tell them apart, whatever the policy.
@@ -156,7 +225,7 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
   for (const XmlElement& text : named(chart, "text", "legend")) {
     legend.push_back(text.text);
   }
-  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan can"));
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan is here"));
   // The samples are drawn as the curves are.
   std::set<std::string> curves;
   for (const XmlElement& curve : named(chart, "polyline", "curve")) {
