@@ -215,8 +215,10 @@ enum class WaysOut : std::uint8_t {
   kCommandBudgets  // likewise, the smallest budget alone: all else is given, as by a schedule in a file
 };
 
-// Throws OutOfMemory where the run does not fit: which budget is short by how much, the smallest that would
-// do, and the ways out that were asked for, with figures. Finding those takes up to ten plans.
+// Where the run does not fit: which budget is short by how much, the smallest that would do, and the ways out
+// that were asked for, with figures. Finding those takes up to ten plans. Nothing where it fits.
+std::optional<OutOfMemory> shortage(const PlannedRun& run, WaysOut ways_out);
+// Throws it.
 void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
 // The ops, in order, that have other algorithms than `none` takes with the same options: results then have

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,66 @@ std::string short_size(std::uint64_t bytes) {
   return text.substr(0, text.find(" ("));
 }
 
+std::string counted(std::uint64_t count, const std::string& thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
 std::string share_text(double share) {
   return printed("%.1f %%", share * 100);
+}
+
+// --- facts -------------------------------------------------------------------------------------------------
+
+// A key of JSON in words; the unit stands with the figure.
+std::string words_of(const std::string& key) {
+  static const std::map<std::string_view, const char*> kWords{
+      {"rates_source", "rates from"},
+      {"algorithms_source", "algorithms from"},
+      {"budget_bytes", "budget of device memory"},
+      {"host_budget_bytes", "budget of page-locked memory"},
+      {"peak_bytes", "peak of device memory"},
+      {"average_bytes", "average of device memory"},
+      {"library_bytes", "memory of libraries"},
+      {"host_bytes", "page-locked memory"},
+      {"workspace_bytes", "largest workspace"},
+      {"offload_bytes_per_step", "offloaded a step"},
+      {"recomputed_ops", "ops launched once more"},
+      {"step_seconds", "step"},
+      {"stall_seconds", "compute waits"},
+      {"oracle_step_seconds", "step of the oracle"},
+      {"lower_bound_step_seconds", "least step of any plan"},
+      {"none_peak_bytes", "peak of policy none"},
+      {"none_step_seconds", "step of policy none"}};
+  if (const auto found = kWords.find(key); found != kWords.end()) {
+    return found->second;
+  }
+  std::string words = key;
+  for (const std::string_view unit : {"_bytes", "_seconds"}) {
+    if (words.ends_with(unit)) {
+      words.resize(words.size() - unit.size());
+    }
+  }
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
+
+std::string text_of(std::string_view key, const Json& value) {
+  if (value.is_null()) {
+    return "-";
+  }
+  if (value.is_boolean()) {
+    return value.get<bool>() ? "yes" : "no";
+  }
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_number_unsigned() && (key.ends_with("_bytes") || key.ends_with("_bytes_per_step"))) {
+    return format_size(value);
+  }
+  if (value.is_number() && key.ends_with("_seconds")) {
+    return duration(value);
+  }
+  return value.dump();
 }
 
 // --- the page ----------------------------------------------------------------------------------------------
@@ -91,22 +150,16 @@ class Page {
   // The part of that name in the template.
   void write(std::ostream& out, std::string_view part) const {
     using Writer = void (Page::*)(std::ostream&) const;
-    static const std::map<std::string_view, Writer> kParts{{"title", &Page::write_title},
-                                                           {"badges", &Page::write_badges},
-                                                           {"tiles", &Page::write_tiles},
-                                                           {"facts", &Page::write_facts},
-                                                           {"box", &Page::write_box},
-                                                           {"marks", &Page::write_marks},
-                                                           {"memory", &Page::write_memory},
-                                                           {"places", &Page::write_places},
-                                                           {"streams", &Page::write_streams},
-                                                           {"lanes", &Page::write_lanes},
-                                                           {"reductions", &Page::write_reductions},
-                                                           {"axis", &Page::write_axis},
-                                                           {"peak", &Page::write_peak},
-                                                           {"values", &Page::write_values},
-                                                           {"ops", &Page::write_ops},
-                                                           {"data", &Page::write_data}};
+    static const std::map<std::string_view, Writer> kParts{
+        {"title", &Page::write_title},   {"badges", &Page::write_badges},
+        {"advice", &Page::write_advice}, {"tiles", &Page::write_tiles},
+        {"facts", &Page::write_facts},   {"box", &Page::write_box},
+        {"marks", &Page::write_marks},   {"memory", &Page::write_memory},
+        {"places", &Page::write_places}, {"streams", &Page::write_streams},
+        {"lanes", &Page::write_lanes},   {"reductions", &Page::write_reductions},
+        {"axis", &Page::write_axis},     {"peak", &Page::write_peak},
+        {"values", &Page::write_values}, {"ops", &Page::write_ops},
+        {"data", &Page::write_data}};
     (this->*kParts.at(part))(out);
   }
 
@@ -130,6 +183,20 @@ class Page {
         << ", " << to_string(run_.plan.options.preference) << "</p>\n";
   }
 
+  // The shortage in words, then each way out.
+  void write_advice(std::ostream& out) const {
+    const Json& advice = report_["figures"]["advice"];
+    if (advice.is_null()) {
+      return;
+    }
+    std::istringstream parts(advice.get<std::string>());
+    out << "<section class=\"card advice\"><h2>It does not fit</h2>\n<ul>\n";
+    for (std::string part; std::getline(parts >> std::ws, part, ';');) {
+      out << "<li>" << escaped(part) << "</li>\n";
+    }
+    out << "</ul></section>\n";
+  }
+
   static void write_tile(std::ostream& out, const char* name, const std::string& figure,
                          const std::string& note) {
     out << "<div class=\"tile\"><div class=\"name\">" << name << "</div><div class=\"figure\">"
@@ -147,6 +214,14 @@ class Page {
                "largest workspace " + short_size(report_["figures"]["workspace_bytes"]));
     write_tile(out, "Step", duration(prediction.step_seconds),
                "oracle " + duration(oracle) + ", lower bound " + duration(bound));
+    const double none_seconds = report_["figures"]["none_step_seconds"];
+    const std::uint64_t none_bytes = report_["figures"]["none_peak_bytes"];
+    write_tile(out, "Images a second", printed("%.4g", report_["figures"]["images_per_second"].get<double>()),
+               counted(run_.options.training.ranks, "device") + ", batch " + std::to_string(run_.batch()));
+    write_tile(out, "Of the memory of policy none",
+               share_text(static_cast<double>(prediction.peak_bytes) / static_cast<double>(none_bytes)),
+               "in " + share_text(prediction.step_seconds / none_seconds) + " of its time: none takes " +
+                   short_size(none_bytes) + " and " + duration(none_seconds));
     write_tile(out, "Of the oracle's speed", share_text(oracle / prediction.step_seconds),
                "compute waits " + duration(prediction.stall_seconds) + " a step");
     write_tile(out, "Offloaded a step", short_size(report_["figures"]["offload_bytes_per_step"]),
@@ -158,12 +233,8 @@ class Page {
   static void write_object(std::ostream& out, const char* caption, const Json& object) {
     out << "<table class=\"facts\"><caption>" << caption << "</caption>\n";
     for (const auto& [key, value] : object.items()) {
-      const bool bytes = key.ends_with("_bytes") || key.ends_with("_bytes_per_step");
-      const std::string text = bytes && value.is_number_unsigned() ? format_size(value)
-                               : value.is_string()                 ? value.get<std::string>()
-                               : value.is_null()                   ? "-"
-                                                                   : value.dump();
-      out << "<tr><th>" << escaped(key) << "</th><td>" << escaped(text) << "</td></tr>\n";
+      out << "<tr><th>" << escaped(words_of(key)) << "</th><td>" << escaped(text_of(key, value))
+          << "</td></tr>\n";
     }
     out << "</table>\n";
   }

@@ -3,7 +3,11 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+
+#include "src/train/scaling.h"
+#include "vdnn/error.h"
 
 namespace vdnn {
 
@@ -38,6 +42,9 @@ Json id_or_null(Id id) {
 
 Json figures_json(const PlannedRun& run) {
   const Prediction& prediction = run.prediction;
+  const Prediction none =
+      predict_policy(run, {.policy = Policy::kOffloadNone, .preference = run.plan.options.preference});
+  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
   return {{"model", run.tape->model()},
           {"batch", run.batch()},
           {"device", run.target.name},
@@ -62,7 +69,11 @@ Json figures_json(const PlannedRun& run) {
           {"step_seconds", rounded(prediction.step_seconds)},
           {"stall_seconds", rounded(prediction.stall_seconds)},
           {"oracle_step_seconds", rounded(oracle_step_seconds(run))},
-          {"lower_bound_step_seconds", rounded(lower_bound_step_seconds(run))}};
+          {"lower_bound_step_seconds", rounded(lower_bound_step_seconds(run))},
+          {"images_per_second", std::round(1e3 * predict_scaling(run).images_per_second) / 1e3},
+          {"none_peak_bytes", none.peak_bytes},
+          {"none_step_seconds", rounded(none.step_seconds)},
+          {"advice", lacking ? Json(lacking->what()) : Json()}};
 }
 
 Json op_json(const PlannedRun& run, OpId id) {

@@ -209,9 +209,9 @@ class Hints {
 
 }  // namespace
 
-void require_fit(const PlannedRun& run, WaysOut ways_out) {
+std::optional<OutOfMemory> shortage(const PlannedRun& run, WaysOut ways_out) {
   if (run.fits()) {
-    return;
+    return std::nullopt;
   }
   const Terms terms(ways_out);
   const bool told = ways_out == WaysOut::kOptions || ways_out == WaysOut::kCommand;
@@ -220,15 +220,21 @@ void require_fit(const PlannedRun& run, WaysOut ways_out) {
       "policy " + to_string(run.plan.options.policy) + " on " + run.target.name + " needs ";
   if (run.prediction.peak_bytes + run.target.library_bytes > run.target.budget_bytes) {
     const Need need{kMemory, run.smallest_budget_bytes(), run.target.budget_bytes, device_budget(run, terms)};
-    throw OutOfMemory(policy + describe(need, " more", "smallest budget", terms) + hints +
-                          "; most memory is in use at " +
-                          run.tape->op(fullest_op(*run.tape, run.schedule)).name,
-                      need.bytes, need.budget_bytes);
+    return OutOfMemory(policy + describe(need, " more", "smallest budget", terms) + hints +
+                           "; most memory is in use at " +
+                           run.tape->op(fullest_op(*run.tape, run.schedule)).name,
+                       need.bytes, need.budget_bytes);
   }
   const Need need{kHostMemory, run.prediction.host_bytes, run.target.host_budget_bytes,
                   host_budget(run, terms)};
-  throw OutOfMemory(policy + describe(need, " more page-locked memory", "this plan takes", terms) + hints,
-                    need.bytes, need.budget_bytes);
+  return OutOfMemory(policy + describe(need, " more page-locked memory", "this plan takes", terms) + hints,
+                     need.bytes, need.budget_bytes);
+}
+
+void require_fit(const PlannedRun& run, WaysOut ways_out) {
+  if (const std::optional<OutOfMemory> error = shortage(run, ways_out)) {
+    throw *error;
+  }
 }
 
 }  // namespace vdnn

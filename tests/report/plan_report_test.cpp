@@ -101,16 +101,48 @@ TEST(PlanReport, ItsFiguresAreThePlans) {
 TEST(PlanReport, SaysForPeopleWhatIsInIt) {
   const PlannedRun run = zoo_run("resnet20", 32, Policy::kOptimal, 0.4);
   const std::string page = page_of(run, {{"batch", 32}, {"seed", nullptr}});
-  for (const std::string text :
-       {"<h1>resnet20, batch 32</h1>", ">simulated<", ">policy optimal<", ">fits<", ">recomputed</td>",
-        "<th>batch</th><td>32</td>", "<th>seed</th><td>-</td>"}) {
+  for (const std::string text : {"<h1>resnet20, batch 32</h1>", ">simulated<", ">policy optimal<", ">fits<",
+                                 ">recomputed</td>", "<th>batch</th><td>32</td>", "<th>seed</th><td>-</td>",
+                                 "<th>fits</th><td>yes</td>", "<th>step of the oracle</th><td>"}) {
     expect_has(page, text);
   }
-  expect_has(page, "<th>peak_bytes</th><td>" + format_size(run.prediction.peak_bytes) + "</td>");
+  expect_has(page, "<th>peak of device memory</th><td>" + format_size(run.prediction.peak_bytes) + "</td>");
   const Json data = data_of(page);
   EXPECT_EQ(occurrences(page, "<tr data-value="), data["decisions"].size());
   EXPECT_EQ(occurrences(page, "<tr data-op="), data["ops"].size());
   expect_has(page, "<b>" + run.tape->op(data["peak"]["op"].get<OpId>()).name + "</b>");
+}
+
+// Keys are for programs.
+TEST(PlanReport, ShowsNoRawKeys) {
+  const std::string page = page_of(hostile_run(), {{"micro_steps", 2}, {"weight_decay", 0.1}});
+  const std::regex key("<th>[a-z]+(_[a-z]+)+</th>");
+  std::smatch found;
+  EXPECT_FALSE(std::regex_search(page, found, key)) << found.str();
+  expect_has(page, "<th>micro steps</th><td>2</td>");
+}
+
+TEST(PlanReport, ComparesWithPolicyNone) {
+  const PlannedRun run = zoo_run("resnet20", 32, Policy::kOffloadAll);
+  const Json figures = data_of(page_of(run))["figures"];
+  const Prediction none = predict_policy(run, {.policy = Policy::kOffloadNone});
+  EXPECT_EQ(figures["none_peak_bytes"], none.peak_bytes);
+  EXPECT_NEAR(figures["none_step_seconds"], none.step_seconds, 1e-9);
+  EXPECT_NEAR(figures["images_per_second"], 32 / run.prediction.step_seconds, 1e-3);
+  EXPECT_EQ(figures["advice"], nullptr);
+}
+
+TEST(PlanReport, GivesAdviceWhereThePlanDoesNotFit) {
+  RunOptions options = reported_options(Policy::kOffloadNone);
+  options.model.model = "lenet";
+  options.model.batch = 512;
+  options.memory_bytes = std::uint64_t{20} << 20U;
+  const PlannedRun run = plan_run(options);
+  ASSERT_FALSE(run.fits());
+  const std::string page = page_of(run);
+  expect_has(page, "<h2>It does not fit</h2>");
+  EXPECT_EQ(data_of(page)["figures"]["advice"], shortage(run, WaysOut::kCommand)->what());
+  expect_has(page, "<li>--batch ");
 }
 
 TEST(PlanReport, ABudgetThatDoesNotSufficeIsSaid) {
