@@ -304,7 +304,13 @@ class DeviceStash:
             full = count == BATCH
             for handle in self._handles[:count]:
                 block = self._by_handle[handle]
-                block.target = torch.empty(block.bytes, dtype=torch.uint8, device=self.device).untyped_storage()
+                try:
+                    target = torch.empty(block.bytes, dtype=torch.uint8, device=self.device)
+                except torch.cuda.OutOfMemoryError:
+                    if block is reading:
+                        raise
+                    return  # this one and those named after it come back when they are read
+                block.target = target.untyped_storage()
                 block.target_stream = stream
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
 

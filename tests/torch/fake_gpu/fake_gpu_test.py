@@ -18,6 +18,7 @@ import unittest
 import fake_gpu
 import hooks
 import trials
+from train import wrong_lines
 from trials import environment_of_children, options, run
 
 NETWORKS = ("resnet18", "unet", "unet3d")
@@ -154,6 +155,23 @@ class TierTest(FakeGpuTest):
                      options.operators, fake_gpu.HERE / "another_gpu.py", tier],
                     env=environment_of_children({"VDNN_STAND_IN_GPUS": "2"}), capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True"), done.stderr)
+
+    def test_no_room_for_a_fetch_ahead(self):
+        """The tensor that is read is there. The other one comes back when it is read itself."""
+        for tier in ("python", "native"):
+            for allocator in ("own", "pool"):
+                with self.subTest(tier=tier, allocator=allocator), tempfile.NamedTemporaryFile("r") as report:
+                    done = subprocess.run(
+                        [sys.executable, "-W", "ignore", fake_gpu.HERE / "no_room_ahead.py", os.pathsep.join(options.stand_in),
+                         options.operators, str(fake_gpu.ROOT / "python"), tier, allocator],
+                        env=environment_of_children({"VDNN_STAND_IN_REPORT": report.name}), capture_output=True, text=True)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    found = json.loads(done.stdout)
+                    before, full, after = found["late"]
+                    self.assertTrue(found["equal"])
+                    self.assertGreater(full, before)
+                    self.assertEqual(after, before)
+                    self.assertEqual(wrong_lines(pathlib.Path(report.name)), [])
 
     def test_python(self):
         self.expect_clean_tier("python")

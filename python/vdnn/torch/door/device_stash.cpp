@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -414,7 +415,14 @@ void DeviceStash::fetch(Block& reading, void* stream) {
     check(functions_.fetches(stash_, reading.handle, handles.data(), sizes.data(), kBatch, &count));
     for (std::uint32_t i = 0; i < count; ++i) {
       Block& block = *by_handle_.at(handles[i]);
-      block.target = block.new_storage(block.bytes);
+      try {
+        block.target = block.new_storage(block.bytes);
+      } catch (const c10::OutOfMemoryError&) {
+        if (&block == &reading) {
+          throw;
+        }
+        return;  // this one and those named after it come back when they are read
+      }
       block.target_stream = stream;
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));
     }
