@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What vdnn.torch promises on a GPU, checked in PyTorch. scripts/gpu-check --stage door runs it.
+"""Checks in PyTorch the promises of vdnn.torch on a GPU. scripts/gpu-check --stage door runs it.
 
     door_check.py CHECK [--network unet] [--batch N] [--tier auto|python|native] [--device cuda|cpu] [--steps 4]
                         [--min-size BYTES] [--budget BYTES]
@@ -10,7 +10,7 @@
   waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
   overlap   at least 90 % of the copies' time is hidden, where the link carries them within the step
   batch     a batch that runs out of memory trains within the same memory
-  steps     checks nothing: steps in a budget, for who counts their calls
+  steps     checks nothing: trains in a budget, so that a test can count the calls of its steps
 
 Networks: resnet50, vgg16, googlenet and unet as the zoo has them (bench/peers/pytorch_networks.py); small-NAME of
 tests/torch/networks.py. Engines are deterministic. Prints one line of JSON; ends with 1 and one line where a check fails.
@@ -128,7 +128,7 @@ def peak_of(training, steps):
 
 
 def plain_figures(chosen):
-    """What a step takes at most, and what remains between steps, without offloading."""
+    """The peak of a step without offloading, and the bytes that remain between steps."""
     training = Training(chosen)
     peak = peak_of(training, chosen.steps)
     resident = torch.cuda.memory_allocated()

@@ -174,7 +174,7 @@ class Predictions(Files):
         self.assertLess(min(optimal), PART * min(none))
         self.assertGreaterEqual(min(none), peaks[-1])
         rows = {row["row"]: row for row in self.ask("max-batch", path, "--memory", 2 * min(none)) if row["type"] == "largest_batch"}
-        # What grows with the batch is nearly all, and parameters do not.
+        # Nearly all bytes grow with the batch, parameters do not.
         self.assertGreaterEqual(rows["without_offloading"]["batch"], 12)
         self.assertLess(rows["without_offloading"]["batch"], 14)
         self.assertGreater(rows["most"]["batch"], rows["without_offloading"]["batch"])

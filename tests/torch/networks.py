@@ -132,8 +132,8 @@ class RewrittenNetwork(nn.Module):
 
 
 class PlacedNetwork(nn.Module):
-    """Saves a tensor in memory that its allocator does not know as a block, as that of other libraries is. What was saved of it
-    in a first forward pass is never read, and the second one writes the same memory."""
+    """Saves a tensor in memory that its allocator does not know as a block, as that of other libraries is. The tensors
+    that a first forward pass saves of it are never read, and the second one writes the same memory."""
 
     OFFSET = 4096  # in a block
 

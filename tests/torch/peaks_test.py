@@ -66,7 +66,7 @@ class Peaks(unittest.TestCase):
 
 
 class PeakOfGpu(unittest.TestCase):
-    """What a stash is told on a GPU: never less than the peak since the last event. fake_gpu_test.py has its use in training."""
+    """A stash on a GPU is told no less than the peak since the last event. fake_gpu_test.py has its use in training."""
 
     def setUp(self):
         self.figures = MemoryFigures(current=100, peak=300, allocated=1000)

@@ -80,7 +80,7 @@ class Wheel(unittest.TestCase):
         return python, site
 
     def run_installed(self, *arguments):
-        """What the environment's Python prints, in a folder that has nothing of the source tree."""
+        """Returns the output of the environment's Python, in a folder that has nothing of the source tree."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("VDNN_", "PYTHON"))}
         own["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = run(self.python, "-W", "ignore", *arguments, cwd=self.folder, env=own)

@@ -129,7 +129,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def report(*, quiet: bool = False) -> Report:
-    """What the hooks that were started last have moved, per device. Prints it too, unless `quiet`."""
+    """Returns what the hooks that were started last have moved, per device, and prints it unless `quiet`."""
     made = _report.report_of(_last)
     if not quiet:
         print(made)

@@ -10,9 +10,9 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64,
 VERSION = 1
 HOST = -1
 
-# What put and leave answer.
+# Answers of put and leave.
 KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE, WATCHED = 0, 1, 2, 3, 4, 8, 16, 32
-# What read answers.
+# Answers of read.
 IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
 
 # Handles that one call names at most; callers ask again while it is full.
@@ -154,7 +154,7 @@ class NativeStash:
         return text.value.decode()
 
     def take_notice(self) -> str:
-        """What the user should be told now, each thing once; empty if there is nothing."""
+        """The text that the user should be told now, each once; empty if there is none."""
         text, needed = ctypes.create_string_buffer(_NOTICE_BYTES), c_uint64()
         check(LIBRARY.vdnn_stash_take_notice(self.pointer, text, _NOTICE_BYTES, byref(needed)))
         return text.value.decode()

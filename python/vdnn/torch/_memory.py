@@ -1,4 +1,4 @@
-"""What tensors take, on GPUs as PyTorch counts it and on the CPU as the binary of tier "native" does."""
+"""Memory of all tensors: on GPUs as PyTorch counts it, on the CPU as the binary of tier "native" does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stash has to tell its user, each thing once, in one line of log."""
+"""Notices of a stash to its user: each once, in one line of log."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def use_pool(budget: int | str | None = None) -> None:
 
 
 def budget_of_tensors() -> int | None:
-    """What tensors may take in the pools, in bytes; None without a budget of use_pool().
+    """Bytes that tensors may take in the pools; None without a budget of use_pool().
 
     A pool has to hold up to 1.10 times what is live at most (docs/allocator.md, "What it holds").
     """

@@ -1,4 +1,4 @@
-"""What one call of enable() or offload() has asked for, checked before anything is touched."""
+"""The arguments of one call of enable() or offload(), checked before anything is touched."""
 
 from __future__ import annotations
 

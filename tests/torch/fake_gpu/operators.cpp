@@ -9,8 +9,8 @@
 // others have written it.
 //
 // Refused by name: operators that the CPU does not have, those of random numbers, which would depend on the
-// order of streams, and those that make a tensor without being given one. What allocates, makes views or
-// copies without a kernel is PyTorch's own.
+// order of streams, and those that make a tensor without being given one. PyTorch's own operators allocate,
+// make views and copy without a kernel.
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -147,7 +147,7 @@ IValue moved(const IValue& value, c10::Device device, const Change& change) {
   return value.isDevice() ? IValue(device) : value;
 }
 
-// The bytes of a GPU's tensor, without a reference to it. What lies on the host is given by value, as
+// The bytes of a GPU's tensor, without a reference to it. A tensor on the host is given by value, as
 // arguments of kernels are.
 Tensor seen_by_the_host(const Tensor& tensor) {
   if (!tensor.is_cuda()) {
@@ -186,8 +186,8 @@ void add_ranges(Ranges& ranges, const IValue& value) {
 
 // --- kernels -----------------------------------------------------------------------------------------------
 
-// Whatever the thread that computes is in the middle of (autograd, autocast, a mode of Python) is not the
-// kernel's.
+// The kernel's operator is called plainly, although the thread that computes may be in the middle of
+// autograd, autocast or a mode of Python.
 class PlainDispatch {
  private:
   c10::impl::ForceDispatchKeyGuard keys_{
@@ -255,7 +255,7 @@ class Call {
   Call(const OperatorHandle& op, Stack arguments)
       : op_(op), name_(name_of(op)), arguments_(std::move(arguments)), device_(find_device()) {}
 
-  // What PyTorch is given back.
+  // The results, for PyTorch.
   Stack run() {
     const c10::cuda::CUDAGuard guard(device_);
     for (std::size_t i = 0; i < arguments_.size(); ++i) {

@@ -1,4 +1,4 @@
-"""What a program sees when vdnn's pool refuses memory: torch.OutOfMemoryError with the pool's numbers, wherever it asks.
+"""A program whose memory vdnn's pool refuses sees torch.OutOfMemoryError with the pool's numbers, wherever it asks.
 
 Prints one line of JSON: the type and the text of each exception, and what the pool has afterwards.
 """

@@ -1,7 +1,7 @@
 """Trains a network on the CPU and on the fake GPU, in many orders, and says whether both have the same bits.
 
 One process loads PyTorch, and children of it train: one on the CPU, and one on the fake GPU for each seed, from which the order
-of its streams follows. What the fake's judge of order finds in a child is in a file at once, whatever becomes of the child.
+of its streams follows. The fake's judge of order writes each finding to a file at once, whatever becomes of the child.
 For each seed one line of JSON: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash (null
 or absent where it did not come to its end), "findings"}.
 """

@@ -1,4 +1,4 @@
-"""Runs train.py on the fake GPU, for tests: what they are told about libraries, and what they ask for."""
+"""Runs train.py on the fake GPU for tests, with the libraries that they are given and the options that they ask for."""
 
 import argparse
 import json
@@ -46,7 +46,7 @@ def environment_of_children(more=None):
 
 
 def run(network, *arguments, seeds, python_path=fake_gpu.ROOT / "python", environment=None):
-    """What train.py prints of each seed."""
+    """Returns the line that train.py prints for each seed."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "-W", "ignore", str(fake_gpu.HERE / "train.py"), network, folder),

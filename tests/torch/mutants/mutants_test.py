@@ -31,7 +31,7 @@ SEEDS = 3
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
                      ("branched_beside", "--budget=1"), ("forked",), ("placed", "--pool"), ("branched", "--pool"))
 
-# What the fake GPU has to say of the stash's mutants.
+# Each mutant of the stash, and how the fake GPU has to report it.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
 REPORTS = {
     "CopyOutDoesNotWaitForTheSource": f"{COPY} reads what {OPERATOR} writes",
@@ -53,7 +53,7 @@ NOTICED_BY_STRESS = ("SourceIsReleasedBeforeItsCopy", "ReaderDoesNotWaitForTheFe
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What the judges are shown: a tier over the mutants' library of the stash."""
+    """One subject of the judges: a tier over the mutants' library of the stash."""
 
     tier: str
     stash_mutant: str = ""  # none
@@ -127,7 +127,7 @@ def chosen(names):
 
 class MutantsTest(unittest.TestCase):
     def judge(self, name, subject):
-        """What each judge has noticed; a line of the table each."""
+        """Returns what each judge has noticed, and prints one line of the table for each."""
         noticed = {}
         for judge, by in JUDGES.items():
             noticed[judge] = by(subject)

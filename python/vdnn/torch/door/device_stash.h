@@ -116,7 +116,7 @@ class DeviceStash {
   void* current_stream() const;
   // Tells the stash of the peak since the last call, too. 0: unknown.
   std::uint64_t bytes_in_use();
-  // What was in use before does not count any more.
+  // The peak counts from here on.
   void restart_peak();
   std::optional<MemoryFigures> memory() const;
   Block& add(const at::Tensor& tensor, std::uint32_t& answer);
