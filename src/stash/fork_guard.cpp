@@ -1,23 +1,49 @@
 #include "src/stash/fork_guard.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "streams/mapping.h"
-#include "vdnn/error.h"
 
 namespace vdnn::stash {
 
-ForkGuard::ForkGuard() {
+namespace {
+
+int system_advise(void* address, std::size_t bytes, int advice) {
+  return madvise(address, bytes, advice);
+}
+
+// Null where the system has no page or does not clear it.
+volatile std::uint64_t* make_page_that_fork_clears(ForkGuard::Advise advise) {
   void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED || madvise(page, kPageBytes, MADV_WIPEONFORK) != 0) {
-    throw OutOfMemory("stash: a page that fork() clears", {.asked = kPageBytes});
+  if (page == MAP_FAILED) {
+    return nullptr;
   }
-  parent_ = static_cast<volatile std::uint64_t*>(page);
-  *parent_ = 1;
+  if (advise(page, kPageBytes, MADV_WIPEONFORK) != 0) {
+    munmap(page, kPageBytes);
+    return nullptr;
+  }
+  return static_cast<volatile std::uint64_t*>(page);
+}
+
+}  // namespace
+
+ForkGuard::ForkGuard() : ForkGuard(&system_advise) {}
+
+ForkGuard::ForkGuard(Advise advise) : parent_(getpid()), is_parent_(make_page_that_fork_clears(advise)) {
+  if (is_parent_ != nullptr) {
+    *is_parent_ = 1;
+  }
 }
 
 ForkGuard::~ForkGuard() {
-  munmap(const_cast<std::uint64_t*>(parent_), kPageBytes);
+  if (is_parent_ != nullptr) {
+    munmap(const_cast<std::uint64_t*>(is_parent_), kPageBytes);
+  }
+}
+
+bool ForkGuard::is_another_process() const {
+  return getpid() != parent_;
 }
 
 }  // namespace vdnn::stash

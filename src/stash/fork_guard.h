@@ -1,24 +1,37 @@
 #pragma once
 // Whether the process is the one that made the object, or a child of fork(), in which threads, locks and
-// streams of the parent are not there. The system clears a page in the child (MADV_WIPEONFORK, Linux 4.14),
-// so that asking costs a load.
+// streams of the parent are not there.
+//
+// The system clears a page in the child (MADV_WIPEONFORK, Linux 4.14), so that asking costs a load. Older
+// kernels and some sandboxes refuse that. The numbers of the processes are compared there, which costs a
+// call of the system.
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 
 namespace vdnn::stash {
 
 class ForkGuard {
  public:
-  // Throws OutOfMemory where the system has no page.
+  using Advise = int (*)(void* address, std::size_t bytes, int advice);
+
   ForkGuard();
+  // `advise` stands for madvise().
+  explicit ForkGuard(Advise advise);
   ~ForkGuard();
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
-  bool is_in_child() const { return *parent_ == 0; }
+  bool is_in_child() const { return is_parent_ != nullptr ? *is_parent_ == 0 : is_another_process(); }
 
  private:
-  volatile std::uint64_t* parent_;  // 1 in the parent
+  bool is_another_process() const;
+
+  const pid_t parent_;
+  volatile std::uint64_t* is_parent_ =
+      nullptr;  // in a page that the child finds cleared; null: there is none
 };
 
 }  // namespace vdnn::stash

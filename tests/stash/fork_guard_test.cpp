@@ -1,0 +1,61 @@
+// Children of fork() are told from the parent, also where the system clears no page for them.
+
+#include "src/stash/fork_guard.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace vdnn::stash {
+namespace {
+
+// As kernels before 4.14 and sandboxes answer.
+int refuse(void* /*address*/, std::size_t /*bytes*/, int advice) {
+  EXPECT_EQ(advice, MADV_WIPEONFORK);
+  errno = EINVAL;
+  return -1;
+}
+
+// Whether a child finds that it is one, by its exit status.
+bool is_found_in_child(const ForkGuard& guard) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(guard.is_in_child() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(ForkGuard, FindsChildren) {
+  const ForkGuard guard;
+  EXPECT_FALSE(guard.is_in_child());
+  EXPECT_TRUE(is_found_in_child(guard));
+  EXPECT_FALSE(guard.is_in_child());
+}
+
+TEST(ForkGuard, FindsChildrenWhereTheSystemClearsNoPage) {
+  const ForkGuard guard(&refuse);
+  EXPECT_FALSE(guard.is_in_child());
+  EXPECT_TRUE(is_found_in_child(guard));
+  EXPECT_FALSE(guard.is_in_child());
+}
+
+// A guard that a child makes is the child's, as where a worker of a DataLoader enables vdnn.torch.
+TEST(ForkGuard, AChildMayMakeItsOwn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const ForkGuard page;
+    const ForkGuard number(&refuse);
+    _exit(!page.is_in_child() && !number.is_in_child() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace vdnn::stash
