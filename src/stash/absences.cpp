@@ -1,23 +1,44 @@
 #include "src/stash/absences.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace vdnn::stash {
 
 namespace {
 
-// By tensor: the event of its first read; where it is never read, the first event after its drop.
-std::vector<std::size_t> ends_of_absence(const StepRecord& step) {
-  std::vector<std::size_t> ends;
-  for (const StepTensor& tensor : step.tensors) {
-    ends.push_back(std::min(tensor.dropped_after, step.events.size()));
-  }
-  for (std::size_t i = step.events.size(); i-- > 0;) {
-    if (step.events[i].kind == StepEvent::Kind::kRead) {
-      ends[step.events[i].tensor] = i;
+// By tensor: when nobody needs it. Its first read or, where it is never read, its drop ends the first
+// stretch, which begins with the step here.
+std::vector<std::vector<Stretch>> unneeded(const StepRecord& step) {
+  std::vector<std::vector<Stretch>> stretches(step.tensors.size());
+  std::vector<std::optional<std::size_t>> begins(step.tensors.size(), 0);  // nothing: within a pass
+  for (std::size_t i = 0; i < step.events.size(); ++i) {
+    const StepEvent& event = step.events[i];
+    if (event.kind == StepEvent::Kind::kRead) {
+      std::optional<std::size_t>& begin = begins[event.tensor];
+      if (begin && *begin < i) {
+        stretches[event.tensor].push_back({.begin = *begin, .end = i});
+      }
+      begin = event.ends_pass ? std::optional(i + 2) : std::nullopt;
     }
   }
-  return ends;
+  for (std::size_t tensor = 0; tensor < step.tensors.size(); ++tensor) {
+    if (begins[tensor] == std::size_t{0}) {
+      const std::size_t end = std::min(step.tensors[tensor].dropped_after, step.events.size());
+      stretches[tensor].push_back({.begin = 0, .end = end});
+    }
+  }
+  return stretches;
+}
+
+// The parts from `begin` on.
+std::vector<Stretch> since(std::size_t begin, std::vector<Stretch> stretches) {
+  std::erase_if(stretches, [begin](const Stretch& each) { return each.end <= begin; });
+  if (!stretches.empty()) {
+    stretches.front().begin = std::max(stretches.front().begin, begin);
+  }
+  return stretches;
 }
 
 // By event, for a save: the first event at which its tensor has been released. A later save is released
@@ -43,7 +64,7 @@ std::vector<std::size_t> releases_of(const StepRecord& step, std::uint64_t fligh
 }  // namespace
 
 std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes) {
-  const std::vector<std::size_t> ends = ends_of_absence(step);
+  std::vector<std::vector<Stretch>> stretches = unneeded(step);
   const std::vector<std::size_t> releases = releases_of(step, flight_bytes);
   std::vector<Absence> all;
   for (std::size_t i = 0; i < step.events.size(); ++i) {
@@ -52,9 +73,9 @@ std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_by
       continue;
     }
     const std::size_t begin = std::max(releases[i], step.tensors[tensor].held_until);
-    if (begin < ends[tensor]) {
-      all.push_back(
-          {.tensor = tensor, .bytes = step.tensors[tensor].bytes, .begin = begin, .end = ends[tensor]});
+    std::vector<Stretch> away = since(begin, std::move(stretches[tensor]));
+    if (!away.empty()) {
+      all.push_back({.tensor = tensor, .bytes = step.tensors[tensor].bytes, .stretches = std::move(away)});
     }
   }
   return all;

@@ -1,6 +1,7 @@
 #pragma once
 // When tensors that leave the device are away.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,19 +10,37 @@
 
 namespace vdnn::stash {
 
-// At events [begin, end) a tensor that leaves takes no memory on the device, unless it is fetched ahead.
+// Events [begin, end).
+struct Stretch {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// A tensor that leaves takes no memory on the device in these stretches, unless it is fetched ahead.
 struct Absence {
   std::uint32_t tensor = 0;
   std::uint64_t bytes = 0;
-  std::size_t begin = 0;
-  std::size_t end = 0;
+  std::vector<Stretch> stretches;  // in order, apart from each other; none is empty
 
-  bool is_away_at(std::size_t event) const { return begin <= event && event < end; }
+  bool is_away_at(std::size_t event) const {
+    const auto after = std::ranges::upper_bound(stretches, event, {}, &Stretch::begin);
+    return after != stretches.begin() && event < (after - 1)->end;
+  }
+  std::size_t events() const {
+    std::size_t events = 0;
+    for (const Stretch& stretch : stretches) {
+      events += stretch.end - stretch.begin;
+    }
+    return events;
+  }
 };
 
 // Of each tensor that would be away at some event, in the order of the saves. A tensor is released once more
 // than `flight_bytes` have been saved, itself included. It is away from the next event on, or from where the
-// program holds it no longer, until it is read first or dropped.
+// program holds it no longer, until it is read first or dropped. If a retained graph is gone through again,
+// it is away between two passes, too: from the second event after the last read of a pass on, since the
+// reader holds it until the next event. After the last pass it counts as there, since readers that have
+// several tensors hold them until they drop them.
 std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes);
 
 }  // namespace vdnn::stash

@@ -28,7 +28,8 @@ class BytesOnDevice {
   // `told`: in use now, as the caller says; 0: it does not, and the tensors that are here count, with
   // `unseen_bytes` of one that has not been added.
   void note_in_use(std::uint64_t told, std::uint64_t unseen_bytes = 0) {
-    at_event_ = told == 0 ? live_ - away_ + unseen_bytes : told;
+    is_told_ = told != 0;
+    at_event_ = is_told_ ? told : live_ - away_ + unseen_bytes;
     in_use_ = std::max(at_event_, std::exchange(told_peak_, 0));
     peak_ = std::max(peak_, in_use_);
   }
@@ -36,6 +37,8 @@ class BytesOnDevice {
   void note_peak(std::uint64_t bytes) { told_peak_ = std::max(told_peak_, bytes); }
 
   std::uint64_t ahead() const { return ahead_; }
+  // Whether the caller told of the event that was noted last.
+  bool is_told() const { return is_told_; }
   // At the event that was noted last, or more where the caller told of a peak before it.
   std::uint64_t in_use() const { return in_use_; }
   std::uint64_t peak() const { return peak_; }
@@ -52,6 +55,7 @@ class BytesOnDevice {
   std::uint64_t live_ = 0;
   std::uint64_t away_ = 0;
   std::uint64_t ahead_ = 0;
+  bool is_told_ = false;
   std::uint64_t at_event_ = 0;
   std::uint64_t in_use_ = 0;
   std::uint64_t told_peak_ = 0;

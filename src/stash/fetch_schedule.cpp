@@ -1,7 +1,6 @@
 #include "src/stash/fetch_schedule.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "src/stash/range_max.h"
 
@@ -21,8 +20,10 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
 std::vector<std::int64_t> in_use_without(const StepRecord& step, std::span<const Absence> leaving) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);
   for (const Absence& absence : leaving) {
-    changes[absence.begin] += signed_bytes(absence.bytes);
-    changes[absence.end] -= signed_bytes(absence.bytes);
+    for (const Stretch& stretch : absence.stretches) {
+      changes[stretch.begin] += signed_bytes(absence.bytes);
+      changes[stretch.end] -= signed_bytes(absence.bytes);
+    }
   }
   std::vector<std::int64_t> in_use;
   std::int64_t away = 0;
@@ -45,7 +46,7 @@ class Scheduler {
         in_use_(in_use_without(step, leaving)),
         ahead_(std::vector<std::int64_t>(step.events.size(), 0)) {
     for (const Absence& absence : leaving) {
-      absences_[absence.tensor] = absence;
+      absences_[absence.tensor] = &absence;
     }
   }
 
@@ -65,70 +66,78 @@ class Scheduler {
   struct PreviousReads {
     std::uint32_t count = 0;
     std::size_t after_last = 0;  // reads of the step
+    std::size_t stretches = 0;   // of its absence, up to the last read
   };
 
   ScheduledRead next(std::uint32_t tensor, std::size_t event) {
     PreviousReads& previous = previous_reads_[tensor];
     const std::size_t own = read_events_.size();
     ScheduledRead read{.tensor = tensor, .earlier = previous.count};
-    if (const std::optional<Absence>& absence = absences_[tensor]) {
-      if (previous.count == 0) {
-        read.fetch_after = fetch_ahead(*absence);
+    if (const Absence* const absence = absences_[tensor]) {
+      if (const Stretch* const stretch = stretch_up_to(event, *absence, previous.stretches)) {
+        ++previous.stretches;
+        read.fetch_after = fetch_ahead(*stretch, absence->bytes);
       } else {
-        // It is back, or comes back for another pass: what is in use includes it from its last read on.
+        // It has not left yet, is back, or has just been let go of: what is in use includes it.
         read.fetch_after = std::max(fetched_after_, previous.after_last);
       }
       fetched_after_ = read.fetch_after;
     }
     read_events_.push_back(event);
-    previous = {.count = previous.count + 1, .after_last = own + 1};
+    ++previous.count;
+    previous.after_last = own + 1;
     return read;
   }
 
-  // For the first read of a tensor, which follows all reads so far. Counts what its fetch takes. Of two reads
+  static const Stretch* stretch_up_to(std::size_t event, const Absence& absence, std::size_t next) {
+    const bool is_up_to = next < absence.stretches.size() && absence.stretches[next].end == event;
+    return is_up_to ? &absence.stretches[next] : nullptr;
+  }
+
+  // For the first read of a pass, which follows all reads so far. Counts what its fetch takes. Of two reads
   // in which it could start, the later one never has less room: the earlier start includes the later one, and
   // from the last fetch on, what is ahead only becomes less.
-  std::size_t fetch_ahead(const Absence& absence) {
+  std::size_t fetch_ahead(const Stretch& away, std::uint64_t bytes) {
     std::size_t earliest = read_events_.size() + 1;  // late
     std::size_t low = std::max<std::size_t>(fetched_after_, 1);
     while (low < earliest) {
       const std::size_t middle = low + (earliest - low) / 2;
-      if (may_start_at(read_events_[middle - 1] + 1, absence)) {
+      if (may_start_at(read_events_[middle - 1] + 1, away, bytes)) {
         earliest = middle;
       } else {
         low = middle + 1;
       }
     }
     if (earliest <= read_events_.size()) {
-      take(read_events_[earliest - 1] + 1, absence);
+      take(read_events_[earliest - 1] + 1, away, bytes);
     }
     return earliest;
   }
 
-  bool may_start_at(std::size_t begin, const Absence& absence) const {
-    const bool fits_budget = begin >= absence.end || in_use_.largest(begin, absence.end) <=
-                                                         budget_bytes_ - signed_bytes(absence.bytes);
-    return fits_budget && begin > absence.begin && fits_window(begin, absence.bytes);
+  bool may_start_at(std::size_t begin, const Stretch& away, std::uint64_t bytes) const {
+    const bool fits_budget =
+        begin >= away.end || in_use_.largest(begin, away.end) <= budget_bytes_ - signed_bytes(bytes);
+    return fits_budget && begin > away.begin && fits_window(begin, bytes);
   }
   bool fits_window(std::size_t event, std::uint64_t bytes) const {
     const std::uint64_t ahead = event < events_ ? static_cast<std::uint64_t>(ahead_.at(event)) : 0;
     return ahead == 0 || (bytes <= ahead_bytes_ && ahead <= ahead_bytes_ - bytes);
   }
   // It is ahead of its read up to the event of that read, where it no longer counts as away.
-  void take(std::size_t begin, const Absence& absence) {
-    in_use_.add(begin, absence.end, signed_bytes(absence.bytes));
-    ahead_.add(begin, std::min(absence.end + 1, events_), signed_bytes(absence.bytes));
+  void take(std::size_t begin, const Stretch& away, std::uint64_t bytes) {
+    in_use_.add(begin, away.end, signed_bytes(bytes));
+    ahead_.add(begin, std::min(away.end + 1, events_), signed_bytes(bytes));
   }
 
   const std::uint64_t ahead_bytes_;
   const std::int64_t budget_bytes_;
   const std::size_t events_;
-  std::vector<std::optional<Absence>> absences_;  // by tensor
-  std::vector<PreviousReads> previous_reads_;     // by tensor
-  RangeMax in_use_;                               // by event
-  RangeMax ahead_;                                // by event: fetched and not yet read
-  std::vector<std::size_t> read_events_;          // of the reads so far
-  std::size_t fetched_after_ = 0;                 // reads; no later fetch starts earlier
+  std::vector<const Absence*> absences_;       // by tensor; null: it does not leave
+  std::vector<PreviousReads> previous_reads_;  // by tensor
+  RangeMax in_use_;                            // by event
+  RangeMax ahead_;                             // by event: fetched and not yet read
+  std::vector<std::size_t> read_events_;       // of the reads so far
+  std::size_t fetched_after_ = 0;              // reads; no later fetch starts earlier
 };
 
 }  // namespace

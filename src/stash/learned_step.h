@@ -30,6 +30,8 @@ struct StepEvent {
   enum class Kind : std::uint8_t { kSave, kRead };
   Kind kind = Kind::kSave;
   std::uint32_t tensor = 0;  // numbered in the order of their saves
+  // Of a read: the last one of a pass over the graph. A tensor that has come back is let go of after it.
+  bool ends_pass = false;
   // See BytesInUse: `most`, and `at_event`.
   std::uint64_t in_use_bytes = 0;
   std::uint64_t at_event_bytes = 0;

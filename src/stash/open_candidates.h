@@ -2,7 +2,8 @@
 // Which candidates of a plan may still be chosen, found by an event at which they are away: a segment tree
 // over the candidates in their order, which knows of each part when the first begins and the last ends. A
 // training step's absences are nested around the end of its forward pass, and the outermost of a part both
-// begins first and ends last. So a search looks into few parts in vain.
+// begins first and ends last. So a search looks into few parts in vain. A candidate that comes back in
+// between is passed over at the events of that.
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +25,7 @@ class OpenCandidates {
         leaves_(std::bit_ceil(std::max<std::size_t>(candidates.size(), 1))),
         parts_(2 * leaves_) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      parts_[leaves_ + i] = {.begin = candidates[i].begin, .end = candidates[i].end};
+      parts_[leaves_ + i] = part_of(candidates[i]);
     }
     for (std::size_t node = leaves_; node-- > 1;) {
       parts_[node] = both(node);
@@ -32,9 +33,7 @@ class OpenCandidates {
   }
 
   void close(std::size_t index) { set(index, {}); }
-  void open(std::size_t index) {
-    set(index, {.begin = candidates_[index].begin, .end = candidates_[index].end});
-  }
+  void open(std::size_t index) { set(index, part_of(candidates_[index])); }
 
   // The first one in [from, to) that is away at the event, or the last one. Nothing: there is none.
   std::optional<std::size_t> first_at(std::size_t event, std::size_t from, std::size_t to) const {
@@ -57,6 +56,9 @@ class OpenCandidates {
     std::size_t to;
   };
 
+  static Part part_of(const Absence& absence) {
+    return {.begin = absence.stretches.front().begin, .end = absence.stretches.back().end};
+  }
   Part both(std::size_t node) const {
     const Part& left = parts_[2 * node];
     const Part& right = parts_[2 * node + 1];
@@ -79,7 +81,7 @@ class OpenCandidates {
       return std::nullopt;
     }
     if (node >= leaves_) {
-      return begin;
+      return candidates_[begin].is_away_at(search.event) ? std::optional(begin) : std::nullopt;
     }
     const std::size_t middle = (begin + end) / 2;
     const auto in_left = [&] { return find<kFirst>(search, 2 * node, begin, middle); };

@@ -43,6 +43,9 @@ struct StashedTensor {
   StreamHandle target_stream = nullptr;
   std::uint64_t target_stream_id = 0;
   bool has_target_joined = false;  // target_stream comes after the fetch
+  // How many events its step had when the last target was let go of, since a pass over the graph had ended;
+  // 0: none was, or that is known to the stash alone.
+  std::size_t let_go_after = 0;
 
   std::uint64_t bytes() const { return saved.source.bytes; }
 };

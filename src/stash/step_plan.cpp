@@ -27,8 +27,10 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
 std::vector<bool> may_be_lessened(const StepRecord& step) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of how many are away
   for (const Absence& absence : absences_of(step, 0)) {
-    ++changes[absence.begin];
-    --changes[absence.end];
+    for (const Stretch& stretch : absence.stretches) {
+      ++changes[stretch.begin];
+      --changes[stretch.end];
+    }
   }
   std::vector<bool> events;
   std::int64_t away = 0;
@@ -58,9 +60,16 @@ Demands demands_of(const StepRecord& step, const StepLimits& limits) {
 // The larger first; among equals the one that is away longer, which has more time to come back.
 std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   std::ranges::stable_sort(candidates, [](const Absence& a, const Absence& b) {
-    return std::pair(a.bytes, a.end - a.begin) > std::pair(b.bytes, b.end - b.begin);
+    return std::pair(a.bytes, a.events()) > std::pair(b.bytes, b.events());
   });
   return candidates;
+}
+
+// `bytes` more at all events at which it is away.
+void add(RangeMax& events, const Absence& absence, std::int64_t bytes) {
+  for (const Stretch& stretch : absence.stretches) {
+    events.add(stretch.begin, stretch.end, bytes);
+  }
 }
 
 // A set of candidates, which are in order of choice, with what it leaves to be covered.
@@ -87,7 +96,9 @@ class Cover {
 
   bool is_redundant(std::size_t index) const {
     const Absence& candidate = candidates_[index];
-    return left_.largest(candidate.begin, candidate.end) + signed_bytes(candidate.bytes) <= 0;
+    return std::ranges::all_of(candidate.stretches, [&](const Stretch& stretch) {
+      return left_.largest(stretch.begin, stretch.end) + signed_bytes(candidate.bytes) <= 0;
+    });
   }
 
   // The first from `from` on that is neither chosen nor excluded, and away at the event.
@@ -116,7 +127,7 @@ class Cover {
   void change(std::size_t index, bool chosen) {
     const Absence& candidate = candidates_[index];
     const std::int64_t bytes = signed_bytes(candidate.bytes);
-    left_.add(candidate.begin, candidate.end, chosen ? -bytes : bytes);
+    stash::add(left_, candidate, chosen ? -bytes : bytes);
     bytes_ = chosen ? bytes_ + candidate.bytes : bytes_ - candidate.bytes;
     chosen_[index] = chosen;
     if (chosen) {
@@ -137,8 +148,10 @@ class Cover {
 bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands) {
   Demands changes(demands.size() + 1, 0);
   for (const Absence& candidate : candidates) {
-    changes[candidate.begin] += signed_bytes(candidate.bytes);
-    changes[candidate.end] -= signed_bytes(candidate.bytes);
+    for (const Stretch& stretch : candidate.stretches) {
+      changes[stretch.begin] += signed_bytes(candidate.bytes);
+      changes[stretch.end] -= signed_bytes(candidate.bytes);
+    }
   }
   std::int64_t away = 0;
   for (std::size_t event = 0; event < demands.size(); ++event) {
@@ -171,7 +184,7 @@ class BranchAndBound {
         best_(first.chosen()),
         best_bytes_(first.bytes()) {
     for (const Absence& each : candidates) {
-      to_be_had_.add(each.begin, each.end, signed_bytes(each.bytes));
+      add(to_be_had_, each, signed_bytes(each.bytes));
     }
   }
 
@@ -207,7 +220,7 @@ class BranchAndBound {
     std::optional<std::size_t> next = cover_.next_open(event, 0);
     for (; next && nodes_ <= kMostNodes; next = cover_.next_open(event, *next + 1)) {
       const Absence& candidate = candidates_[*next];
-      to_be_had_.add(candidate.begin, candidate.end, -signed_bytes(candidate.bytes));
+      add(to_be_had_, candidate, -signed_bytes(candidate.bytes));
       cover_.add(*next);
       search();
       cover_.remove(*next);
@@ -215,7 +228,7 @@ class BranchAndBound {
       tried.push_back(*next);
     }
     for (const std::size_t i : tried) {
-      to_be_had_.add(candidates_[i].begin, candidates_[i].end, signed_bytes(candidates_[i].bytes));
+      add(to_be_had_, candidates_[i], signed_bytes(candidates_[i].bytes));
       cover_.include(i);
     }
   }
@@ -235,7 +248,9 @@ std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const 
   }
   std::vector<bool> chosen;
   for (const Absence& each : candidates) {
-    chosen.push_back(positive[each.end] > positive[each.begin]);
+    chosen.push_back(std::ranges::any_of(each.stretches, [&positive](const Stretch& stretch) {
+      return positive[stretch.end] > positive[stretch.begin];
+    }));
   }
   return chosen;
 }

@@ -2,16 +2,17 @@
 // Which of a step's tensors leave the device, so that what is in use stays within a budget.
 //
 // The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away: the most
-// since the event before, where the caller tells that. A tensor that leaves is away as src/stash/absences.h
-// says. The fetches that run ahead of their reads take at most `ahead_bytes`, which are reserved from the
-// first read on, since a forward pass fetches nothing. So at each event
+// since the event before, where the caller tells that. A tensor that leaves is away in stretches, which
+// src/stash/absences.h has: up to its first read and, in a retained graph, between two passes. The fetches
+// that run ahead of their reads take at most `ahead_bytes`, which are reserved from the first read on, since
+// a forward pass fetches nothing. So at each event
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //
 // (where no tensor can be away, as before the first save of a step, the budget is not the plan's concern),
 // and the plan is the set of tensors with the fewest bytes that satisfies it. Bytes are the cost because each
-// byte is copied twice, whichever tensor it belongs to. Times do not count: they vary from run to run, and a
-// plan that depended on them would, too.
+// byte is copied twice, whichever tensor it belongs to, and once more for each further pass. Times do not
+// count: they vary from run to run, and a plan that depended on them would, too.
 //
 // The method. This is a covering problem of intervals with sizes, knapsack cover if all intervals share an
 // event, so NP-hard. The largest demand of an event is a lower bound, and in training it is tight: intervals

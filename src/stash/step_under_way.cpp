@@ -7,13 +7,18 @@ namespace vdnn::stash {
 
 namespace {
 
-// One more push_back() takes no memory.
+// Until there are more than `size`, push_back() takes no memory.
+template <class T>
+void make_room_for(std::size_t size, std::vector<T>& vector) {
+  constexpr std::size_t kFirst = 16;
+  if (vector.capacity() < size) {
+    vector.reserve(std::max(kFirst, 2 * size));
+  }
+}
+
 template <class T>
 void make_room(std::vector<T>& vector) {
-  constexpr std::size_t kFirst = 16;
-  if (vector.size() == vector.capacity()) {
-    vector.reserve(std::max(kFirst, 2 * vector.size()));
-  }
+  make_room_for(vector.size() + 1, vector);
 }
 
 }  // namespace
@@ -26,9 +31,29 @@ void StepUnderWay::make_room_for_save() {
 
 void StepUnderWay::make_room_for_read() {
   make_room(record_.events);
+  make_room_for(reads_ + 1, gaps_);
+}
+
+void StepUnderWay::count_gaps() {
+  if (gaps_.empty()) {
+    return;
+  }
+  // Sums may pass through numbers below zero, as those of unsigned numbers may.
+  std::vector<std::uint64_t> changes(record_.events.size() + 1, 0);
+  for (const Gap& gap : std::exchange(gaps_, {})) {
+    changes[gap.begin] += gap.bytes;
+    changes[gap.end] -= gap.bytes;
+  }
+  std::uint64_t away = 0;
+  for (std::size_t i = 0; i < record_.events.size(); ++i) {
+    away += changes[i];
+    record_.events[i].in_use_bytes += away;
+    record_.events[i].at_event_bytes += away;
+  }
 }
 
 void StepUnderWay::keep_from(std::size_t first_tensor, std::size_t first_event) {
+  count_gaps();
   std::vector<StepEvent> events;
   std::vector<std::size_t> kept_before;  // by event: how many come before it
   const std::uint64_t begin = record_.events[first_event].nanoseconds;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "src/stash/known_steps.h"
@@ -39,10 +40,20 @@ class StepUnderWay {
     second_largest_ = std::max(second_largest_, std::min(largest_, tensor.bytes()));
     largest_ = std::max(largest_, tensor.bytes());
   }
-  void add_read(const StashedTensor& tensor, const BytesInUse& with_all) {
+  void add_read(const StashedTensor& tensor, const BytesInUse& with_all, bool ends_pass) {
     if (has(tensor)) {
       add_event(StepEvent::Kind::kRead, tensor.index, with_all);
+      record_.events.back().ends_pass = ends_pass;
       ++reads_;
+    }
+  }
+  // The caller lets go of its target after the last read. If it comes back for another one, no figure of what
+  // was in use meanwhile includes it.
+  void note_let_go(StashedTensor& tensor) { tensor.let_go_after = has(tensor) ? record_.events.size() : 0; }
+  void note_back(StashedTensor& tensor) {
+    const std::size_t after = std::exchange(tensor.let_go_after, 0);
+    if (has(tensor) && after > 0 && after + 1 < record_.events.size()) {
+      gaps_.push_back({.begin = after + 1, .end = record_.events.size(), .bytes = tensor.bytes()});
     }
   }
   void mark_staying(const StashedTensor& tensor) {
@@ -70,7 +81,10 @@ class StepUnderWay {
   // Only what was saved from `first_tensor` on, and the events of that from `first_event` on, are of the
   // step.
   void keep_from(std::size_t first_tensor, std::size_t first_event);
-  void end(Clock::time_point now) { record_.nanoseconds = nanoseconds_until(now); }
+  void end(Clock::time_point now) {
+    record_.nanoseconds = nanoseconds_until(now);
+    count_gaps();
+  }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
   // A tensor stays since there is no host memory for it.
@@ -104,6 +118,15 @@ class StepUnderWay {
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
  private:
+  // Events [begin, end) between two passes, at which a tensor was away again.
+  struct Gap {
+    std::size_t begin;
+    std::size_t end;
+    std::uint64_t bytes;
+  };
+
+  // The figures of the events include the tensors of gaps afterwards.
+  void count_gaps();
   void follow(const KnownStep* kind) {
     if (kind == nullptr && kind_ != nullptr) {
       inherit_holders(kind_->record.tensors, record_.tensors);
@@ -127,6 +150,7 @@ class StepUnderWay {
   Clock::time_point begin_;
   StepRecord record_;
   std::vector<StashHandle> handles_;
+  std::vector<Gap> gaps_;  // at most one for each read
   AlikeKinds alike_;
   const KnownStep* kind_ = nullptr;
   std::uint64_t live_ = 0;  // tensors with handles

@@ -94,9 +94,10 @@ class TensorStash::Impl {
   void note_released(StashedTensor& tensor);
   [[noreturn]] void refuse_capture() const;
   void order_after_fetch(StashedTensor& tensor, StreamHandle stream, bool is_captured);
-  void note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held);
+  void note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held, bool ends_pass);
   void note_fetched(StashedTensor& tensor);
   void let_go_of_target(StashedTensor& tensor);
+  void note_let_go(StashedTensor& tensor);
   void forget_tensor(StashHandle handle, StashedTensor& tensor) noexcept;
   // The step that was under way.
   StepUnderWay start_step();
@@ -397,7 +398,10 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
     tensor.is_missing = true;
     tensor.ends_with_ready = is_last;
   }
-  note_read(tensor, told_bytes, held);
+  note_read(tensor, told_bytes, held, is_last);
+  if (is_back && is_last) {
+    note_let_go(tensor);
+  }
   answer.has_fetches = is_missing || (!is_captured && next_fetch(handle, 0).tensor != nullptr);
   return answer;
 }
@@ -416,7 +420,8 @@ void TensorStash::Impl::order_after_fetch(StashedTensor& tensor, StreamHandle st
   }
 }
 
-void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held) {
+void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_bytes, bool held,
+                                  bool ends_pass) {
   bytes_.note_in_use(told_bytes);
   step_.note_in_use(bytes_.in_use());
   bytes_.set_ahead(tensor, false);
@@ -425,7 +430,7 @@ void TensorStash::Impl::note_read(StashedTensor& tensor, std::uint64_t told_byte
   if (held) {
     step_.mark_staying(tensor);
   }
-  step_.add_read(tensor, bytes_.with_all());
+  step_.add_read(tensor, bytes_.with_all(), ends_pass);
 }
 
 std::vector<DueFetch> TensorStash::Impl::fetches(StashHandle reading, std::size_t capacity) {
@@ -468,6 +473,7 @@ void TensorStash::Impl::note_fetched(StashedTensor& tensor) {
   tensor.is_released_at_put = false;
   tensor.is_named = false;
   statistics_.in_bytes += tensor.bytes();
+  step_.note_back(tensor);
   bytes_.set_away(tensor, false);
   if (tensor.is_missing) {
     ++statistics_.fetched_late;
@@ -490,12 +496,24 @@ void TensorStash::Impl::ready(StashHandle handle, StreamHandle stream) {
   tensor.is_missing = false;
   if (std::exchange(tensor.ends_with_ready, false)) {
     let_go_of_target(tensor);
+    note_let_go(tensor);
   }
 }
 
 void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
   copies_.let_go_of_target(tensor);
   tensor.where = Where::kAway;
+}
+
+// Bytes in use that the caller tells do not include it from now on. Of these it is known to be missing only
+// once another pass reads it: readers that have several tensors hold them a little longer, and most graphs
+// are gone through once.
+void TensorStash::Impl::note_let_go(StashedTensor& tensor) {
+  if (bytes_.is_told()) {
+    step_.note_let_go(tensor);
+  } else {
+    bytes_.set_away(tensor, true);
+  }
 }
 
 // --- ends --------------------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ struct Noise {
   std::uint64_t most = 0;
 };
 
-// `count` tensors that are saved, and read in about the reverse order; some are read twice or never.
-StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise) {
+// `count` tensors that are saved, and read in about the reverse order, in each pass over the graph; some are
+// read twice or never.
+StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise, std::size_t passes = 1) {
   StepRecord step;
   std::uint64_t in_use = 0;
   const auto add = [&](StepEvent::Kind kind, std::uint32_t tensor) {
@@ -47,13 +48,22 @@ StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise) 
       std::swap(order[i], order[i + 1]);
     }
   }
-  for (const std::uint32_t tensor : order) {
+  const auto read = [&](std::uint32_t tensor) {
     if (random() % 8 != 0) {
       add(StepEvent::Kind::kRead, tensor);
     }
     if (random() % 8 == 0) {
       add(StepEvent::Kind::kRead, tensor);
     }
+    if (random() % 16 != 0) {
+      step.events.back().ends_pass = step.events.back().kind == StepEvent::Kind::kRead;
+    }
+  };
+  for (std::size_t pass = 1; pass < passes; ++pass) {
+    std::ranges::for_each(order, read);
+  }
+  for (const std::uint32_t tensor : order) {
+    read(tensor);
     in_use -= step.tensors[tensor].bytes;
     step.tensors[tensor].dropped_after = step.events.size();
   }
@@ -76,9 +86,7 @@ class Run {
   std::uint64_t in_use() const {
     std::uint64_t in_use = step_.events[at_].in_use_bytes;
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      const bool is_back = states_[i].read || states_[i].fetched || is_next_read(i);
-      in_use -=
-          states_[i].away && !is_back && step_.tensors[i].dropped_after > at_ ? step_.tensors[i].bytes : 0;
+      in_use -= takes_nothing(i) && !is_next_read(i) ? step_.tensors[i].bytes : 0;
     }
     return in_use;
   }
@@ -87,8 +95,10 @@ class Run {
     const StepEvent& event = step_.events[at_++];
     State& state = states_[event.tensor];
     if (event.kind == StepEvent::Kind::kRead) {
-      state.read = true;
+      state.is_in_pass = !event.ends_pass;
+      state.held_by_reader_to = at_;
       state.fetched = false;
+      ++state.reads;
       ++reads_;
     } else {
       state.saved = true;
@@ -99,7 +109,7 @@ class Run {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       const bool is_released = states_[i].saved && saved_since_[i] > flight_bytes_;
       const bool is_held = at_ < step_.tensors[i].held_until;
-      states_[i].away = states_[i].away || (leaves_[i] && is_released && !is_held && !states_[i].read);
+      states_[i].away = states_[i].away || (leaves_[i] && is_released && !is_held);
     }
     return event.kind == StepEvent::Kind::kRead;
   }
@@ -109,7 +119,7 @@ class Run {
     next_ = std::max(next_, reads_);
     for (; next_ < plan.reads.size() && plan.reads[next_].fetch_after <= reads_; ++next_) {
       State& state = states_[plan.reads[next_].tensor];
-      if (!state.away || state.read || state.fetched) {
+      if (!state.away || state.is_in_pass || state.fetched || state.reads > plan.reads[next_].earlier) {
         continue;
       }
       const std::uint64_t bytes = step_.tensors[plan.reads[next_].tensor].bytes;
@@ -125,10 +135,28 @@ class Run {
  private:
   struct State {
     bool saved = false;
-    bool away = false;
-    bool fetched = false;  // ahead, and not yet read
-    bool read = false;
+    bool away = false;        // but for targets
+    bool fetched = false;     // ahead, and not yet read
+    bool is_in_pass = false;  // read, and to be read again in the same pass
+    std::size_t reads = 0;
+    std::size_t held_by_reader_to = 0;  // the event after the last read
   };
+
+  bool takes_nothing(std::size_t tensor) const {
+    const State& state = states_[tensor];
+    if (!state.away || state.is_in_pass || state.fetched) {
+      return false;
+    }
+    // After its last read it counts as there.
+    return state.reads == 0 ? at_ < step_.tensors[tensor].dropped_after
+                            : at_ > state.held_by_reader_to && is_read_again(tensor);
+  }
+  bool is_read_again(std::size_t tensor) const {
+    return std::any_of(step_.events.begin() + static_cast<std::ptrdiff_t>(at_), step_.events.end(),
+                       [tensor](const StepEvent& event) {
+                         return event.kind == StepEvent::Kind::kRead && event.tensor == tensor;
+                       });
+  }
 
   bool is_next_read(std::size_t tensor) const {
     return step_.events[at_].kind == StepEvent::Kind::kRead && step_.events[at_].tensor == tensor;
@@ -288,7 +316,8 @@ TEST(StepPlan, IsAsCheapAsTheCheapestOfAllSets) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const StepRecord step = random_step(random, 2 + random() % 8, {.most = random() % 60});
+    const StepRecord step =
+        random_step(random, 2 + random() % 8, {.most = random() % 60}, random() % 4 == 0 ? 2 : 1);
     const StepLimits widest{.budget_bytes = 1 + random() % 200,
                             .ahead_bytes = random() % 8 == 0 ? 2000 : random() % 4 * 10,
                             .flight_bytes = random() % 8 == 0 ? 1000 : random() % 4 * 15};
@@ -321,7 +350,7 @@ TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const StepRecord step = random_step(random, 2 + random() % 8, {.most = 20});
+    const StepRecord step = random_step(random, 2 + random() % 8, {.most = 20}, random() % 4 == 0 ? 2 : 1);
     std::vector<bool> all(step.tensors.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] = !step.tensors[i].stays;
@@ -333,19 +362,20 @@ TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
 }
 
 // As many tensors as a deep network saves: the search is cut off, and the budget kept at little more than the
-// lower bound.
+// lower bound. Of two passes the bound is less near, since at each event some that have left are back.
 TEST(StepPlan, LargeStepsKeepTheBudgetNearTheLowerBound) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    StepRecord step = random_step(random, 400, {.most = 100});
+    const std::size_t passes = 1 + seed % 2;
+    StepRecord step = random_step(random, 400, {.most = 100}, passes);
     const StepLimits nothing_leaves{.budget_bytes = 1, .ahead_bytes = 80, .flight_bytes = 80};
     const std::uint64_t peak = peak_with(step, nothing_leaves, std::vector<bool>(step.tensors.size()));
     const StepLimits limits{.budget_bytes = peak / 2, .ahead_bytes = 80, .flight_bytes = 80};
     const StepPlan plan = plan_step(step, limits);
     EXPECT_EQ(plan.ahead_bytes, limits.ahead_bytes);
     EXPECT_LE(peak_with(step, limits, plan.leaves), limits.budget_bytes);
-    EXPECT_LE(plan.leaving_bytes, (peak - limits.budget_bytes) * 21 / 20);
+    EXPECT_LE(plan.leaving_bytes, (peak - limits.budget_bytes) * (passes == 1 ? 105 : 120) / 100);
   }
 }
 
@@ -402,17 +432,20 @@ TEST(StepPlan, AnyNumberIsABudgetAndAWindow) {
 
 // About n log n, and no time is measured: twice the tensors may take a little more than twice the work.
 TEST(StepPlan, CostsLittleMoreThanTwiceAsMuchForTwiceTheTensors) {
-  for (const std::uint64_t percent : {90, 50, 20}) {
+  for (const auto& [percent, passes] : {std::pair(90, 1), {50, 1}, {20, 1}, {90, 2}, {50, 2}}) {
     SCOPED_TRACE(percent);
+    SCOPED_TRACE(passes);
     std::vector<std::uint64_t> visits;
     for (const std::size_t count : {4000, 8000, 16000}) {
       std::mt19937_64 random(1);
-      const StepRecord step = random_step(random, count, {});
+      const StepRecord step = random_step(random, count, {}, static_cast<std::size_t>(passes));
       std::uint64_t peak = 0;
       for (const StepEvent& event : step.events) {
         peak = std::max(peak, event.in_use_bytes);
       }
-      const StepLimits limits{.budget_bytes = peak * percent / 100, .ahead_bytes = 80, .flight_bytes = 80};
+      const StepLimits limits{.budget_bytes = peak * static_cast<std::uint64_t>(percent) / 100,
+                              .ahead_bytes = 80,
+                              .flight_bytes = 80};
       const StepPlan plan = plan_step(step, limits);
       EXPECT_LE(plan.leaving_bytes, peak);
       visits.push_back(plan.visits);
