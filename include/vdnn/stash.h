@@ -62,7 +62,7 @@ typedef struct vdnn_stash_options {
   uint32_t version;       // VDNN_STASH_VERSION
   int32_t device;         // the GPU, as CUDA counts them, or VDNN_STASH_HOST (the default)
   uint64_t budget_bytes;  // for the caller's tensors on the device; 0: every eligible tensor leaves
-  uint64_t host_bytes;    // for page-locked memory; 0: half of the machine's memory
+  uint64_t host_bytes;    // for page-locked memory; 0: vdnn_stash_default_host_bytes()
   uint64_t ahead_bytes;   // fetched and not yet read, at most; 0: the two largest tensors of the step
   uint64_t flight_bytes;  // copied out and not yet released, at most; 0: the two largest tensors of the step
   uint32_t release_at_put;  // 1: the device's memory follows the order of the offload stream by itself (the
@@ -75,6 +75,10 @@ typedef struct vdnn_stash_options {
 
 // Fills in the defaults. `version`: VDNN_STASH_VERSION.
 vdnn_status vdnn_stash_options_init(vdnn_stash_options* options, uint32_t version);
+
+// What `host_bytes` 0 stands for: half of the machine's memory, or of what the process's control group may
+// take of it. Several stashes on one machine, in one process or in many, should divide it among them.
+vdnn_status vdnn_stash_default_host_bytes(uint64_t* bytes);
 
 // With all defaults where `options` is null.
 vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** stash);

@@ -67,11 +67,14 @@ namespace vdnn {
 
 using StashHandle = std::uint64_t;  // 0: none
 
+// Half of the machine's memory, or of what the process's control group may take of it.
+std::uint64_t default_host_bytes();
+
 struct StashOptions {
   // For the caller's tensors on the device. 0: every tensor leaves.
   std::uint64_t budget_bytes = 0;
-  // For page-locked memory, in use or kept for reuse. 0: half of the machine's memory, or of what the
-  // process's control group may take of it.
+  // For page-locked memory, in use or kept for reuse. 0: default_host_bytes(), which several stashes on one
+  // machine should divide among them.
   std::uint64_t host_bytes = 0;
   // Fetched and not yet read, at most; a single tensor may exceed it. Nothing: the step's two largest
   // tensors.

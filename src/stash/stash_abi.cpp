@@ -179,6 +179,10 @@ vdnn_status vdnn_stash_options_init(vdnn_stash_options* options, uint32_t versio
   });
 }
 
+vdnn_status vdnn_stash_default_host_bytes(uint64_t* bytes) {
+  return guarded([&] { given(bytes, "bytes") = vdnn::default_host_bytes(); });
+}
+
 vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** stash) {
   return guarded([&] {
     vdnn_stash*& result = given(stash, "stash");

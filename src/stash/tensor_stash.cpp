@@ -38,12 +38,13 @@ using stash::Where;
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
 constexpr std::size_t kMostEvents = 4 * kMostTensors;
 
+}  // namespace
+
 std::uint64_t default_host_bytes() {
   constexpr std::uint64_t kShare = 2;
-  return std::min(host_memory_bytes(), cgroup_memory_limit().value_or(host_memory_bytes())) / kShare;
+  const std::uint64_t all = host_memory_bytes();
+  return std::min(all, cgroup_memory_limit().value_or(all)) / kShare;
 }
-
-}  // namespace
 
 // Serialises the calls and puts the parts together: a call changes all of them or, where it throws, none.
 class TensorStash::Impl {

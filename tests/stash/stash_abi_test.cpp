@@ -19,6 +19,7 @@
 #include "fakes/fake_cuda.h"
 #include "fakes/heap.h"
 #include "src/stash/cuda_stash_backend.h"
+#include "streams/host_memory.h"
 #include "tests/report/json_schema.h"
 #include "tests/stash/stash_program_c.h"
 
@@ -77,6 +78,13 @@ TEST(StashAbi, ServesAProgramInC) {
     EXPECT_EQ(statistics.steps, 3U);
     EXPECT_EQ(statistics.left == 0, budget == 100000);
   }
+}
+
+TEST(StashAbi, TheDefaultHostBudgetIsHalfOfWhatTheProcessMayTake) {
+  std::uint64_t bytes = 0;
+  ASSERT_EQ(vdnn_stash_default_host_bytes(&bytes), VDNN_OK);
+  const std::uint64_t all = host_memory_bytes();
+  EXPECT_EQ(bytes, std::min(all, cgroup_memory_limit().value_or(all)) / 2);
 }
 
 TEST(StashAbi, AStashOnTheHostHasNoStreams) {
@@ -179,6 +187,7 @@ TEST(StashAbi, RefusesNullPointers) {
   std::uint64_t size = 0;
   void* stream = nullptr;
   expect_null("options", vdnn_stash_options_init(nullptr, VDNN_STASH_VERSION));
+  expect_null("bytes", vdnn_stash_default_host_bytes(nullptr));
   expect_null("offload", vdnn_stash_streams(stash, nullptr, &stream));
   expect_null("prefetch", vdnn_stash_streams(stash, &stream, nullptr));
   expect_null("source", vdnn_stash_put(stash, nullptr, 10, nullptr, 2, 0, 0, 0, &handle, &number));

@@ -1,13 +1,15 @@
 """A static network from its second step on: what is late, what is page-locked, what is copied, what memory tensors take."""
 
 import contextlib
+import os
 import unittest
+from unittest import mock
 
 import networks
 import torch
 
 import vdnn.torch
-from vdnn.torch import _native_hooks
+from vdnn.torch import _library, _native_hooks
 
 STEPS = 5
 SHAPE = (6, 3, 128, 128)
@@ -176,6 +178,40 @@ class Steady(unittest.TestCase):
                 self.assertGreater(run.figures[-1]["left"], 0)
                 report = str(vdnn.torch.Report(tier, {"cpu": run.figures[-1]}))
                 self.assertIn(f"{run.figures[-1]['refused']} tensors stayed since the host budget was exhausted", report)
+
+
+class DefaultHostBudget(unittest.TestCase):
+    """All stashes of a machine together promise no more than half of its memory."""
+
+    def setUp(self):
+        self.all = _library.default_host_bytes()
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.assertTrue(0 < self.all <= memory // 2)
+
+    def share(self, *, ranks, gpus, **options):
+        environment = {} if ranks is None else {"LOCAL_WORLD_SIZE": ranks}
+        with mock.patch.dict(os.environ, environment), mock.patch("torch.cuda.device_count", return_value=gpus):
+            if ranks is None:
+                os.environ.pop("LOCAL_WORLD_SIZE", None)
+            return vdnn.torch.make_settings(budget=0, **options).stash_options()["host_bytes"]
+
+    def test_one_process(self):
+        self.assertEqual(self.share(ranks=None, gpus=0), self.all)
+        self.assertEqual(self.share(ranks=None, gpus=1), self.all)
+        self.assertEqual(self.share(ranks=None, gpus=8), self.all // 8)
+
+    def test_ranks_that_see_one_gpu_or_all(self):
+        self.assertEqual(self.share(ranks="8", gpus=1), self.all // 8)
+        self.assertEqual(self.share(ranks="8", gpus=8), self.all // 8)
+        self.assertEqual(self.share(ranks="2", gpus=8), self.all // 8, "of four GPUs each")
+        self.assertEqual(self.share(ranks="4", gpus=0), self.all // 4, "on the CPU")
+
+    def test_text_that_is_no_number(self):
+        for ranks in ("", "0", "many", "-3"):
+            self.assertEqual(self.share(ranks=ranks, gpus=1), self.all)
+
+    def test_a_given_budget_is_not_divided(self):
+        self.assertEqual(self.share(ranks="8", gpus=8, host_budget="3GiB"), 3 << 30)
 
 
 class BadOptions(unittest.TestCase):

@@ -69,7 +69,8 @@ def enable(
 
     budget: for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be left out after
         use_pool(budget=...): ten elevenths of that, since a pool holds up to a tenth more than its blocks.
-    host_budget: for page-locked memory on the host; None: half of the machine's memory. Once it is exhausted, tensors stay.
+    host_budget: for page-locked memory on the host, for each GPU; None: half of the machine's memory (or of the control group's),
+        divided by the processes that torchrun started on it or by its GPUs, whichever are more. Once it is exhausted, tensors stay.
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
         "auto": native where it can be had, else one line of log and python.
     min_size: smaller tensors stay.

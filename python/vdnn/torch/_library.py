@@ -106,6 +106,7 @@ def _declare(library: ctypes.CDLL) -> None:
         function.restype = c_int
     library.vdnn_stash_options_init.argtypes = [POINTER(Options), c_uint32]
     library.vdnn_stash_statistics_init.argtypes = [POINTER(Statistics), c_uint32]
+    library.vdnn_stash_default_host_bytes.argtypes = [POINTER(c_uint64)]
     library.vdnn_stash_create.argtypes = [POINTER(Options), POINTER(c_void_p)]
     library.vdnn_stash_destroy.argtypes = [c_void_p]
     library.vdnn_last_error.restype = c_char_p
@@ -126,6 +127,13 @@ def make_options(device: int, **values: int) -> Options:
     for name, value in values.items():
         setattr(options, name, value)
     return options
+
+
+def default_host_bytes() -> int:
+    """Of page-locked memory for all stashes of the machine."""
+    size = c_uint64()
+    check(LIBRARY.vdnn_stash_default_host_bytes(byref(size)))
+    return size.value
 
 
 class NativeStash:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import torch
 
-from . import _pool
+from . import _library, _pool
 from ._sizes import parse_size
 
 TIERS = ("auto", "python", "native")
@@ -17,7 +18,7 @@ class Settings:
     """Equal settings share their stashes, and with them what has been learned."""
 
     budget_bytes: int
-    host_bytes: int
+    host_bytes: int  # of the stash of one device; 0: a share of the machine's
     min_bytes: int  # smaller tensors stay
     device_type: str  # "cuda", or "cpu" where there is no GPU
     tier: str
@@ -33,7 +34,7 @@ class Settings:
     def stash_options(self) -> dict[str, int]:
         return {
             "budget_bytes": self.budget_bytes,
-            "host_bytes": self.host_bytes,
+            "host_bytes": self.host_bytes or _share_of_host_memory(),
             "ahead_bytes": self.window_bytes,
             "flight_bytes": self.window_bytes,
             "release_at_put": int(self.device_type == "cuda" and _pool.library() is not None),
@@ -63,6 +64,16 @@ def make_settings(
         window_bytes=_optional_size(window, "window"),
         delay_seed=delay_seed,
     )
+
+
+def _share_of_host_memory() -> int:
+    """Of one device's stash. Page-locked memory cannot be swapped, so all that the machine's stashes take is bounded.
+
+    Ranks that torchrun starts on a machine have a GPU each, whether they see one or all. A process on its own may use all GPUs.
+    """
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    stashes = max(int(ranks) if ranks.isdecimal() else 1, torch.cuda.device_count(), 1)
+    return _library.default_host_bytes() // stashes
 
 
 def _optional_size(value: int | str | None, name: str) -> int:
