@@ -76,8 +76,9 @@ typedef struct vdnn_stash_options {
 // Fills in the defaults. `version`: VDNN_STASH_VERSION.
 vdnn_status vdnn_stash_options_init(vdnn_stash_options* options, uint32_t version);
 
-// What `host_bytes` 0 stands for: half of the machine's memory, or of what the process's control group may
-// take of it. Several stashes on one machine, in one process or in many, should divide it among them.
+// The value that `host_bytes` 0 stands for: half of the machine's memory, or of the part that the process's
+// control group may take. Several stashes on one machine, in one process or in many, should divide it among
+// them.
 vdnn_status vdnn_stash_default_host_bytes(uint64_t* bytes);
 
 // With all defaults where `options` is null.

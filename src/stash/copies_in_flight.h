@@ -1,8 +1,8 @@
 #pragma once
 // Copies to the host whose sources have not been released, and the bound on them. The oldest is released
-// first, once more than the bound is in flight or was saved since it began. What is saved after it counts
-// whether it leaves or not, so that the end of a forward pass releases copies of its middle. The bound is in
-// bytes that were saved and not in copies that are done: the same program releases at the same places.
+// first, once more than the bound is in flight or was saved since it began. A tensor that is saved after it
+// counts whether it leaves or not, so that the end of a forward pass releases copies of its middle. The bound
+// is in bytes that were saved and not in copies that are done: the same program releases at the same places.
 
 #include <cstddef>
 #include <cstdint>

@@ -63,7 +63,7 @@ class Stopwatch {
   Stopwatch(CudaContext& context, bool timed)
       : context_(context), events_(context, {.timed = true}), timed_(timed) {}
 
-  // Makes the submission `give()`, which may throw; what the measurement cannot have is left out.
+  // Makes the submission `give()`, which may throw. A measurement that gets no event is left out.
   template <class Give>
   void measure(CudaStream stream, std::uint64_t StashBackend::Times::*sum, const Give& give) {
     EventPool::Event begin = timed_ ? record(stream) : nullptr;

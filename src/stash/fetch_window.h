@@ -1,6 +1,6 @@
 #pragma once
-// What a step that goes by a plan fetches ahead: its reads in order, each from the read on that the plan
-// gives it, and as far as the window goes.
+// The fetches ahead of a step that goes by a plan: those of its reads in order, each from the read on that
+// the plan gives it, and as far as the window goes.
 
 #include <cstddef>
 #include <cstdint>

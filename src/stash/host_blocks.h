@@ -44,8 +44,8 @@ class HostBlocks {
  public:
   // A block in use, or nothing: a list of one node, which moves between lists without asking for memory.
   using Lease = std::list<HostBlock>;
-  // What a request may do where no kept block serves it: lock memory that the budget has left, or also give
-  // kept blocks back for it.
+  // Where no kept block serves a request, it may lock memory that the budget has left, or also give kept
+  // blocks back for it.
   enum class Room : std::uint8_t { kLeft, kMade };
   enum class Fit : std::uint8_t { kOwnSize, kAny };
 
@@ -56,7 +56,7 @@ class HostBlocks {
   HostBlocks(const HostBlocks&) = delete;
   HostBlocks& operator=(const HostBlocks&) = delete;
 
-  // At least `bytes` (> 0). Whoever uses it waits for its last use. Empty where neither budget nor system
+  // At least `bytes` (> 0). Its user waits for its last use. Empty where neither budget nor system
   // have them.
   Lease take(std::uint64_t bytes, Room room);
   // Afterwards each of the needs has a block, in use or kept, as far as the budget goes. Others are given

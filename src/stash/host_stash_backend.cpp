@@ -64,7 +64,7 @@ class CopyStream {
   std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
 
  private:
-  // Waking the worker takes its caller longer than a copy of so many bytes.
+  // Waking the worker takes its caller longer than a copy of this many bytes.
   static constexpr std::uint64_t kMostBytesOfCaller = std::uint64_t{16} << 10;
 
   // On the calling thread; false where earlier submissions have not been completed.
@@ -99,7 +99,7 @@ class CopyStream {
   Worker worker_;  // goes first: its tasks use the others
 };
 
-// So much of a stream, null for a thread of the caller's, which has done all that it was given.
+// A point in a stream. A null stream is a thread of the caller's, which has done all that it was given.
 struct HostEvent {
   CopyStream* stream = nullptr;
   std::uint64_t count = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What a stash knows of a step: the tensors that were saved, and when each was saved and read.
+// A step as a stash has learned it: the tensors that were saved, and when each was saved and read.
 
 #include <cstddef>
 #include <cstdint>

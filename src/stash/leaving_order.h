@@ -1,6 +1,6 @@
 #pragma once
-// In which order kept tensors of a step are offered to leave: the oldest first, because backward reads them
-// last (Belady's rule for a last-in first-out order). Each is offered once between two saves.
+// The order in which kept tensors of a step are offered to leave: the oldest first, because backward reads
+// them last (Belady's rule for a last-in first-out order). Each is offered once between two saves.
 
 #include <cstddef>
 #include <optional>

@@ -19,7 +19,7 @@ std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_us
   if (step.kind() != nullptr || options_.budget_bytes == 0) {
     return 0;  // a plan decides, or all has left
   }
-  // What leaves is there until its copy is released; what is read late comes back one at a time.
+  // A tensor that leaves is there until its copy is released. Late reads bring tensors back one at a time.
   const std::uint64_t wanted = bounded(in_use_bytes) + bounded(flight_limit(step)) + step.largest();
   const std::uint64_t allowed = bounded(options_.budget_bytes) + flight_bytes + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;

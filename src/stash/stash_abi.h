@@ -1,5 +1,5 @@
 #pragma once
-// What C programs see of a stash, over any backend: for tests, and for adapters that are written in C++.
+// The stash of C programs over any backend: for tests, and for adapters that are written in C++.
 
 #include <memory>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a stash makes of a step that has ended: a new kind of step or the repetition of a known one, and a
+// Learns from a step that has ended: it is a new kind of step or the repetition of a known one, and gives a
 // plan with the host memory that its next step takes.
 
 #include "src/stash/host_blocks.h"

@@ -144,7 +144,7 @@ class Cover {
   std::uint64_t bytes_ = 0;
 };
 
-// What all candidates cover: whether no demand is left.
+// Whether no demand is left where all candidates leave.
 bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands) {
   Demands changes(demands.size() + 1, 0);
   for (const Absence& candidate : candidates) {

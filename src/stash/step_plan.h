@@ -63,7 +63,7 @@ struct StepPlan {
   std::uint64_t leaving_bytes = 0;
   std::uint64_t peak_bytes = 0;  // of what the caller's tensors take
   HostBlockCounts host_blocks;   // as of host_blocks_of()
-  // What planning cost: nodes of trees that were looked at. Of a step the number is the same in each run.
+  // The cost of planning: nodes of trees that were looked at. Of a step the number is the same in each run.
   std::uint64_t visits = 0;
 };
 

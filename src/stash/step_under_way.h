@@ -28,7 +28,7 @@ class StepUnderWay {
   void make_room_for_save();
   void make_room_for_read();
 
-  // What the next tensor is known by later.
+  // The next tensor as later steps know it.
   static StepTensor describe(const StashedTensor& tensor) {
     return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
   }

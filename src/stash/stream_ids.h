@@ -2,8 +2,8 @@
 // Streams of the program by their ids, which unlike handles are never another stream's.
 //
 // The ids of the streams that were used last are remembered, so that a put or a fetch asks the device for
-// none. What is remembered may be the id of a stream that is gone, where its handle is another's by now. Then
-// is_there() says of both that they are gone, which is safe, and forgets it.
+// none. A remembered id may be that of a stream that is gone, where its handle is another's by now. Then
+// is_there() reports both as gone, which is safe, and forgets it.
 
 #include <algorithm>
 #include <cstddef>

@@ -407,7 +407,7 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
   return answer;
 }
 
-// What is outside of a capture cannot be waited for in it; a graph that is launched later would not wait.
+// A capture cannot wait for work outside of it; a graph that is launched later would not wait.
 void TensorStash::Impl::refuse_capture() const {
   throw CaptureConflict(backend_->name() +
                         ": a stream that is being captured cannot wait for a tensor that left before");

@@ -21,7 +21,7 @@ class TensorTable {
     StashedTensor& tensor;
   };
 
-  // Under a handle that none has had. Its contents must not be in the table.
+  // Under a handle that no tensor has had. Its contents must not be in the table.
   Added add(const SavedTensor& saved);
   // As if the latest add() had not been.
   void take_back(StashHandle latest) noexcept;

@@ -611,7 +611,7 @@ class KeptFromStepToStep : public StashOnHost {
     stash_.read(handle, nullptr, 0);
     stash_.drop(handle);
   }
-  // What it keeps is `kept_`, or is read and dropped.
+  // If the program keeps its third tensor, that becomes `kept_`; else it is read and dropped.
   void step(bool keeps) {
     const StashHandle first = save(1).handle;
     const StashHandle second = save(2).handle;
@@ -942,7 +942,7 @@ TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
 
 // --- costs on CUDA -----------------------------------------------------------------------------------------
 
-// What docs/torch.md says of calls of the driver.
+// Calls of the driver, as docs/torch.md has them.
 class StashCalls : public StashOnCuda {
  protected:
   struct Calls {
