@@ -1,6 +1,7 @@
 #include "src/stash/stash_abi.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -160,7 +161,8 @@ vdnn_status create_stash(std::unique_ptr<StashBackend> backend, const vdnn_stash
   return guarded([&] {
     vdnn_stash*& result = given(stash, "stash");
     given(backend.get(), "backend");
-    result = new vdnn_stash(std::move(backend), stash_options(checked_options(options)), false);
+    result = std::make_unique<vdnn_stash>(std::move(backend), stash_options(checked_options(options)), false)
+                 .release();
   });
 }
 

@@ -62,8 +62,7 @@ bool StepBorders::repeats_with(std::size_t turns) const {
     }
   }
   const auto period = turns_.end() - static_cast<std::ptrdiff_t>(turns);
-  return std::ranges::min(std::ranges::subrange(period, turns_.end()), {}, &Turn::live).live ==
-         turns_[last].live;
+  return std::ranges::min_element(period, turns_.end(), {}, &Turn::live)->live == turns_[last].live;
 }
 
 bool StepBorders::note_empty() {

@@ -247,6 +247,7 @@ std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const 
     positive[event + 1] = positive[event] + (demands[event] > 0 ? 1 : 0);
   }
   std::vector<bool> chosen;
+  chosen.reserve(candidates.size());
   for (const Absence& each : candidates) {
     chosen.push_back(std::ranges::any_of(each.stretches, [&positive](const Stretch& stretch) {
       return positive[stretch.end] > positive[stretch.begin];

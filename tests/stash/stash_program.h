@@ -106,7 +106,7 @@ class StashAdapter {
  public:
   StashAdapter(StashJudge& judge, CachingMemory& memory, const StashOptions& options, bool tells_bytes,
                AdapterDefect defect,
-               std::function<std::unique_ptr<StashBackend>(std::unique_ptr<StashBackend>)> wrap = {})
+               const std::function<std::unique_ptr<StashBackend>(std::unique_ptr<StashBackend>)>& wrap = {})
       : judge_(judge),
         memory_(memory),
         releases_at_put_(options.release_at_put),
@@ -158,7 +158,7 @@ class StashAdapter {
       return saved.kept;
     }
     Block& block = blocks_.at(saved.handle);
-    const Tensor original = block.original.lock();
+    Tensor original = block.original.lock();
     const bool is_same = original && original->version == block.version;
     const bool held = is_same && original.use_count() > (block.source ? 2 : 1);
     ReadAnswer answer;

@@ -214,16 +214,12 @@ INSTANTIATE_TEST_SUITE_P(Budgets, StepsThatEndByThemselves, ::testing::Values(0,
 TEST_P(StepsThatEndByThemselves, CheckpointsOfEqualTensorsAreOneStep) {
   constexpr std::uint64_t kSteps = 5;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    std::vector<StashHandle> inputs;
-    for (int i = 0; i < 12; ++i) {
-      inputs.push_back(program_.save(1));
-    }
+    std::vector<StashHandle> inputs(12);
+    std::ranges::generate(inputs, [this] { return program_.save(1); });
     while (!inputs.empty()) {
       program_.read(inputs.back());
-      std::vector<StashHandle> inner;
-      for (int i = 0; i < 4; ++i) {
-        inner.push_back(program_.save(1));
-      }
+      std::vector<StashHandle> inner(4);
+      std::ranges::generate(inner, [this] { return program_.save(1); });
       program_.backward(inner);
       program_.drop(inputs.back());
       inputs.pop_back();

@@ -280,8 +280,10 @@ std::vector<StepLimits> narrowing_windows(const StepRecord& step, const StepLimi
   const auto part = [two_largest](std::uint64_t window, int halvings) {
     return std::max(window >> halvings, std::min(window, two_largest) / 8);
   };
+  constexpr int kHalvings = 16;
   std::vector<StepLimits> limits;
-  for (int halvings = 0; halvings < 16; ++halvings) {
+  limits.reserve(kHalvings + 1);
+  for (int halvings = 0; halvings < kHalvings; ++halvings) {
     limits.push_back({.budget_bytes = widest.budget_bytes,
                       .ahead_bytes = part(ahead, halvings),
                       .flight_bytes = part(flight, halvings)});
@@ -400,8 +402,8 @@ StepRecord chain(std::uint32_t count, std::uint64_t bytes) {
 TEST(StepPlan, AWindowThatIsWiderThanTheStepIsNarrowedUntilTheBudgetIsKept) {
   const StepRecord step = chain(40, 64);
   for (const std::uint64_t window : {std::uint64_t{1} << 14, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
-    const StepPlan plan =
-        plan_step(step, {.budget_bytes = 20 * 64, .ahead_bytes = window, .flight_bytes = window});
+    const StepPlan plan = plan_step(
+        step, {.budget_bytes = std::uint64_t{20} * 64, .ahead_bytes = window, .flight_bytes = window});
     EXPECT_EQ(plan.ahead_bytes, 10U * 64) << "a quarter of all; half does not do";
     EXPECT_EQ(plan.flight_bytes, 10U * 64);
     EXPECT_LE(plan.peak_bytes, 20U * 64);
@@ -410,8 +412,9 @@ TEST(StepPlan, AWindowThatIsWiderThanTheStepIsNarrowedUntilTheBudgetIsKept) {
     EXPECT_GT(without_budget.leaving_bytes, 30U * 64);
   }
   // Of many tensors an eighth of all is too wide still.
-  const StepPlan plan = plan_step(
-      chain(1000, 64), {.budget_bytes = 20 * 64, .ahead_bytes = 1U << 20, .flight_bytes = 1U << 20});
+  const StepPlan plan =
+      plan_step(chain(1000, 64),
+                {.budget_bytes = std::uint64_t{20} * 64, .ahead_bytes = 1U << 20, .flight_bytes = 1U << 20});
   EXPECT_GT(plan.ahead_bytes, 2U * 64);
   EXPECT_LE(plan.peak_bytes, 20U * 64);
 }

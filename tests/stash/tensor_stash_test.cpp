@@ -401,7 +401,7 @@ void run_step(TensorStash& stash, std::size_t tensors, std::uint64_t bytes) {
 // As images of all sizes make them: each step differs from the others.
 TEST(TensorStash, StepsOfChangingSizesShareHostMemory) {
   constexpr std::size_t kTensors = 12;
-  constexpr std::uint64_t kLargest = 64 * 512;
+  constexpr std::uint64_t kLargest = std::uint64_t{64} * 512;
   constexpr int kSteps = 400;
   TensorStash stash(make_host_stash_backend(), {.host_bytes = std::uint64_t{1} << 30});
   std::mt19937 random(1);
@@ -444,11 +444,13 @@ TEST(TensorStashNotices, ABudgetThatCannotBeKeptIsToldOnceWithWhatIsNeeded) {
     training.step(network());
     const StashStatistics now = training.stash().statistics();
     EXPECT_GT(now.planned_peak_bytes, 4 * kUnit);
-    EXPECT_THAT(training.stash().take_notice(kRoomForANotice),
-                i == 1 ? Text(::testing::AllOf(
-                             ::testing::HasSubstr("budget of 1 KiB"),
-                             ::testing::HasSubstr("(" + std::to_string(now.planned_peak_bytes) + " bytes)")))
-                       : Text(""));
+    const std::string notice = training.stash().take_notice(kRoomForANotice);
+    if (i == 1) {
+      EXPECT_THAT(notice, ::testing::HasSubstr("budget of 1 KiB"));
+      EXPECT_THAT(notice, ::testing::HasSubstr("(" + std::to_string(now.planned_peak_bytes) + " bytes)"));
+    } else {
+      EXPECT_EQ(notice, "");
+    }
   }
   training.finish();
 }
@@ -935,7 +937,7 @@ TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
   const StashHandle also_of_first = put();
   EXPECT_EQ(asked, 1U);
   EXPECT_EQ(stash.leave(of_first, nullptr).verdict, StashVerdict::kLeaves);
-  id = 2;
+  id = 2;  // NOLINT(clang-analyzer-deadcode.DeadStores): the backend refers to it
   EXPECT_EQ(stash.leave(also_of_first, nullptr).verdict, StashVerdict::kKept);
   EXPECT_EQ(stash.leave(put(), nullptr).verdict, StashVerdict::kLeaves) << "of the second stream";
 }
@@ -1042,7 +1044,7 @@ TEST(TensorStashOnHost, CopiesOfAllSizesKeepTheirOrder) {
     std::vector<std::vector<unsigned char>> sources;
     std::vector<StashHandle> handles;
     for (const std::uint64_t size : sizes) {
-      const auto value = static_cast<unsigned char>(16 * step + sources.size());
+      const auto value = static_cast<unsigned char>(std::size_t{16} * step + sources.size());
       sources.emplace_back(size, value);
       handles.push_back(stash
                             .put({.source = {.begin = reinterpret_cast<std::uintptr_t>(sources.back().data()),
@@ -1059,13 +1061,13 @@ TEST(TensorStashOnHost, CopiesOfAllSizesKeepTheirOrder) {
         stash.fetch(handles[i], reinterpret_cast<std::uintptr_t>(sources[i].data()), nullptr);
         stash.ready(handles[i], nullptr);
       }
-      const auto value = static_cast<unsigned char>(16 * step + i);
+      const auto value = static_cast<unsigned char>(std::size_t{16} * step + i);
       EXPECT_EQ(std::ranges::count(sources[i], value), std::ssize(sources[i]))
           << "tensor " << i << " of step " << step;
       stash.drop(handles[i]);
     }
   }
-  EXPECT_GE(stash.statistics().in_bytes, 5 * 2 * kLarge);
+  EXPECT_GE(stash.statistics().in_bytes, 10 * kLarge);
 }
 
 // --- threads -----------------------------------------------------------------------------------------------
