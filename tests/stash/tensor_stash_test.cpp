@@ -503,6 +503,7 @@ class StashOnHost : public ::testing::Test {
     return target;
   }
 
+  const Bytes source_ = Bytes(1000, 7);  // outlives the stash, whose copies may be under way when a test ends
   TensorStash stash_;
 };
 
@@ -607,7 +608,7 @@ class KeptFromStepToStep : public StashOnHost {
  protected:
   PutAnswer save(std::uint64_t signature) {
     return stash_.put(
-        {.source = range_of(bytes_), .contents = {.storage = ++storage_}, .signature = signature}, 0);
+        {.source = range_of(source_), .contents = {.storage = ++storage_}, .signature = signature}, 0);
   }
   void read(StashHandle handle) {
     stash_.read(handle, nullptr, 0);
@@ -629,7 +630,6 @@ class KeptFromStepToStep : public StashOnHost {
     read(first);
   }
 
-  Bytes bytes_ = Bytes(1000, 7);
   std::uint64_t storage_ = 0;
   StashHandle kept_ = 0;
 };
