@@ -5,16 +5,20 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "vdnn/device.h"
 
 namespace vdnn {
 
 // Writes `events` as one JSON object. Times are in microseconds since the earliest event, to the nanosecond.
-// Waits are shown as "wait", with what is waited for among the arguments. `stream_names` by StreamId. Throws
+// Waits are shown as "wait", with what is waited for among the arguments, copies with their bytes and GB/s
+// (10^9 bytes a second). `stream_names` by StreamId. `last_launch`: the name of the work that each step ends
+// with; a track of their own then shows the steps, each from the end of the one before. Throws
 // InvalidArgument for an event on a stream without a name, before anything is written, and DataError when
 // `out` fails.
 void write_chrome_trace(std::ostream& out, const std::string& process_name,
-                        std::span<const std::string> stream_names, std::span<const TraceEvent> events);
+                        std::span<const std::string> stream_names, std::span<const TraceEvent> events,
+                        std::string_view last_launch = {});
 
 }  // namespace vdnn

@@ -109,7 +109,7 @@ struct TraceEvent {
   std::string name;
   double begin_seconds = 0;
   double end_seconds = 0;
-  std::uint64_t value = 0;  // of a counter
+  std::uint64_t value = 0;  // of a counter; the bytes of a copy
 };
 
 // A sequence of submissions to several streams, kept by the device to be submitted again as one; see

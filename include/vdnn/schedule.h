@@ -20,6 +20,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vdnn/plan.h"
@@ -98,6 +99,8 @@ Schedule make_schedule(const Tape& tape, const Plan& plan);
 std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule);
 // Ops that are launched once more in one step.
 std::size_t recomputed_ops(const Schedule& schedule);
+// The name of the op that a step launches last; empty where it launches none.
+std::string_view last_launch(const Tape& tape, const Schedule& schedule);
 
 // The op at which most of the device's memory is in use, judged by the order of the list; 0 without ops.
 OpId fullest_op(const Tape& tape, const Schedule& schedule);

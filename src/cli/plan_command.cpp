@@ -70,7 +70,8 @@ void plan(const PlanArguments& arguments) {
   }
   if (!arguments.outputs.trace.empty()) {
     write_file(arguments.outputs.trace, [&](std::ostream& file) {
-      write_chrome_trace(file, "vdnn plan (simulated)", run.prediction.stream_names, run.prediction.trace);
+      write_chrome_trace(file, "vdnn plan (simulated)", run.prediction.stream_names, run.prediction.trace,
+                         last_launch(*run.tape, run.schedule));
     });
   }
   if (!arguments.outputs.report.empty()) {

@@ -418,7 +418,8 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
   }
   if (!outputs.trace.empty()) {
     write_file(outputs.trace, [&](std::ostream& file) {
-      write_chrome_trace(file, "vdnn train", result.stream_names, result.trace);
+      write_chrome_trace(file, "vdnn train", result.stream_names, result.trace,
+                         last_launch(*trainer.run().tape, trainer.run().schedule));
     });
     out << "trace of the last steps: " << outputs.trace << " (open in ui.perfetto.dev)\n";
   }

@@ -103,6 +103,12 @@ std::size_t recomputed_ops(const Schedule& schedule) {
       std::ranges::count(schedule.instructions, InstructionKind::kRecompute, &Instruction::kind));
 }
 
+std::string_view last_launch(const Tape& tape, const Schedule& schedule) {
+  const auto last = std::find_if(schedule.instructions.rbegin(), schedule.instructions.rend(),
+                                 [](const Instruction& each) { return is_launch(each.kind); });
+  return last == schedule.instructions.rend() ? std::string_view() : tape.op(last->op).name;
+}
+
 OpId fullest_op(const Tape& tape, const Schedule& schedule) {
   const std::uint32_t launch = fullest_launch(schedule, bytes_in_use(schedule));
   const OpId op = launch == kNone ? kNone : schedule.instructions[launch].op;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "vdnn/error.h"
 
@@ -38,6 +40,11 @@ Json counter(const TraceEvent& event, std::int64_t origin) {
           {"args", {{"bytes", event.value}}}};
 }
 
+// To four digits, or a little more.
+double gbytes_per_second(const TraceEvent& copy) {
+  return std::round(static_cast<double>(copy.value) / (copy.end_seconds - copy.begin_seconds) / 1e6) / 1e3;
+}
+
 Json bar(const TraceEvent& event, std::int64_t origin) {
   const bool waits = event.kind == TraceEvent::Kind::kWait;
   const std::int64_t begin = nanoseconds(event.begin_seconds);
@@ -51,7 +58,38 @@ Json bar(const TraceEvent& event, std::int64_t origin) {
   if (waits && !event.name.empty()) {
     result["args"] = {{"for", event.name}};
   }
+  if (event.kind == TraceEvent::Kind::kWork && event.value > 0) {
+    result["args"] = {{"bytes", event.value}};
+    if (event.end_seconds > event.begin_seconds) {
+      result["args"]["GB/s"] = gbytes_per_second(event);
+    }
+  }
   return result;
+}
+
+double first_second(std::span<const TraceEvent> events) {
+  return std::ranges::min_element(events, {}, &TraceEvent::begin_seconds)->begin_seconds;
+}
+
+// Each from the end of the one before, the first from the first event.
+std::vector<TraceEvent> steps_of(std::span<const TraceEvent> events, StreamId track,
+                                 std::string_view last_launch) {
+  std::vector<double> ends;
+  for (const TraceEvent& event : events) {
+    if (event.kind == TraceEvent::Kind::kWork && event.name == last_launch) {
+      ends.push_back(event.end_seconds);
+    }
+  }
+  std::ranges::sort(ends);
+  std::vector<TraceEvent> steps;
+  for (const double end : ends) {
+    const double begin = steps.empty() ? first_second(events) : steps.back().end_seconds;
+    steps.push_back({.stream = track,
+                     .name = "step " + std::to_string(steps.size() + 1),
+                     .begin_seconds = begin,
+                     .end_seconds = end});
+  }
+  return steps;
 }
 
 // A name that is not UTF-8 must not lose the trace.
@@ -62,7 +100,8 @@ std::string line(const Json& event) {
 }  // namespace
 
 void write_chrome_trace(std::ostream& out, const std::string& process_name,
-                        std::span<const std::string> stream_names, std::span<const TraceEvent> events) {
+                        std::span<const std::string> stream_names, std::span<const TraceEvent> events,
+                        std::string_view last_launch) {
   for (const TraceEvent& event : events) {
     if (event.stream >= stream_names.size()) {
       throw InvalidArgument("trace: '" + event.name + "' is on stream " + std::to_string(event.stream) +
@@ -71,15 +110,25 @@ void write_chrome_trace(std::ostream& out, const std::string& process_name,
   }
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
       << line(metadata("process_name", 0, "name", process_name));
+  const auto name_track = [&](StreamId track, const std::string& name) {
+    out << ",\n" << line(metadata("thread_name", track, "name", name));
+    out << ",\n" << line(metadata("thread_sort_index", track, "sort_index", track));
+  };
   for (StreamId stream = 0; stream < stream_names.size(); ++stream) {
-    out << ",\n" << line(metadata("thread_name", stream, "name", stream_names[stream]));
-    out << ",\n" << line(metadata("thread_sort_index", stream, "sort_index", stream));
+    name_track(stream, stream_names[stream]);
   }
-  const auto earliest = std::ranges::min_element(events, {}, &TraceEvent::begin_seconds);
-  const std::int64_t origin = earliest == events.end() ? 0 : nanoseconds(earliest->begin_seconds);
+  const std::int64_t origin = events.empty() ? 0 : nanoseconds(first_second(events));
   for (const TraceEvent& event : events) {
     out << ",\n"
         << line(event.kind == TraceEvent::Kind::kCounter ? counter(event, origin) : bar(event, origin));
+  }
+  const auto steps_track = static_cast<StreamId>(stream_names.size());
+  const std::vector<TraceEvent> steps = steps_of(events, steps_track, last_launch);
+  if (!steps.empty()) {
+    name_track(steps_track, "steps");
+  }
+  for (const TraceEvent& step : steps) {
+    out << ",\n" << line(bar(step, origin));
   }
   out << "\n]}\n" << std::flush;
   if (!out) {

@@ -122,7 +122,8 @@ class CpuDevice final : public Device {
   // Runs `body` under the check of its accesses, where there is one.
   void checked(std::string_view name, std::span<const Access> reads, std::span<const Access> writes,
                const Body& body);
-  void timed(CpuStream& stream, std::string_view name, const Body& body);
+  // `bytes`: of a copy.
+  void timed(CpuStream& stream, std::string_view name, const Body& body, std::uint64_t bytes = 0);
   void transfer(CpuStream& stream, const Copy& copy);
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -213,7 +214,7 @@ void CpuDevice::checked(std::string_view name, std::span<const Access> reads, st
   }
 }
 
-void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body) {
+void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body, std::uint64_t bytes) {
   const double begin = now_seconds();
   body();
   const double end = now_seconds();
@@ -222,7 +223,7 @@ void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body
     stream.times.busy_seconds += end - begin;
   }
   if (tracing()) {
-    record(TraceEvent::Kind::kWork, stream.id, name, begin, end);
+    record(TraceEvent::Kind::kWork, stream.id, name, begin, end, bytes);
   }
 }
 
@@ -255,9 +256,10 @@ void CpuDevice::transfer(CpuStream& stream, const Copy& copy) {
   }
   CopyEngine& engine = engines_[static_cast<std::size_t>(copy.direction)];
   const auto occupied = engine.occupy();
-  timed(stream, copy.name, [&] {
-    engine.transfer(copy.destination.range.begin, copy.source.range.begin, copy.source.range.bytes);
-  });
+  const std::uint64_t bytes = copy.source.range.bytes;
+  timed(
+      stream, copy.name,
+      [&] { engine.transfer(copy.destination.range.begin, copy.source.range.begin, bytes); }, bytes);
 }
 
 void CpuDevice::do_wait(StreamId waiting, Point point) {

@@ -243,7 +243,7 @@ class CudaDevice final : public Device {
 
   // Makes give(native stream) the submission that completes `point`; none where that throws.
   template <class Give>
-  void append(Point point, std::string_view name, const Give& give);
+  void append(Point point, std::string_view name, std::uint64_t copied_bytes, const Give& give);
   // From a handler of an exception: the last ending of the stream, which has been given what it is of.
   void give_up_recording(Stream& stream, Point point) noexcept;
   // Makes `waiting` wait for what `awaited` has been given so far.
@@ -355,7 +355,7 @@ void CudaDevice::do_wait(StreamId waiting, Point point) {
 }
 
 template <class Give>
-void CudaDevice::append(Point point, std::string_view name, const Give& give) {
+void CudaDevice::append(Point point, std::string_view name, std::uint64_t copied_bytes, const Give& give) {
   const CudaContext::Scope scope = context_->enter();
   if (const std::exception_ptr failure = failures_.of(point.stream)) {
     std::rethrow_exception(failure);
@@ -363,6 +363,9 @@ void CudaDevice::append(Point point, std::string_view name, const Give& give) {
   Stream& mine = stream(point.stream);
   const SharedEvent ending = events_.take();
   std::optional<Timing> timing = start(mine, TraceEvent::Kind::kWork, name);
+  if (timing) {
+    timing->value = copied_bytes;
+  }
   {
     const std::lock_guard lock(mutex_);
     mine.endings.push_back({.first = point.count, .count = point.count, .event = ending});
@@ -400,7 +403,7 @@ void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
 }
 
 void CudaDevice::do_submit(Point point, const Frontier&, const Work& work) {
-  append(point, work.name, [&](CudaStream native) {
+  append(point, work.name, 0, [&](CudaStream native) {
     try {
       if (work.run) {
         work.run(native);
@@ -430,8 +433,8 @@ void CudaDevice::check_copy(const Copy& copy) const {
 
 void CudaDevice::do_copy(Point point, const Frontier&, const Copy& copy) {
   check_copy(copy);
-  append(point, copy.name, [&](CudaStream native) {
-    const std::uint64_t bytes = copy.source.range.bytes;
+  const std::uint64_t bytes = copy.source.range.bytes;
+  append(point, copy.name, bytes, [&](CudaStream native) {
     context_->check(context_->api().memcpy_async(copy.destination.range.begin, copy.source.range.begin, bytes,
                                                  copy.direction, native),
                     "cudaMemcpyAsync", [&] { return format_size(bytes); });

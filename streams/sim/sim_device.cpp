@@ -279,7 +279,8 @@ class SimDeviceDriver final : public SimDevice {
                                     : clock_.run(stream, step.seconds);
     order_hash_ = mix64(mix64(order_hash_ ^ stream) ^ step.point.count);
     if (tracing()) {
-      record(TraceEvent::Kind::kWork, stream, step.name, span.begin, span.end);
+      record(TraceEvent::Kind::kWork, stream, step.name, span.begin, span.end,
+             step.copy ? step.reads.front().range.bytes : 0);
     }
   }
 

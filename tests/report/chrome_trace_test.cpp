@@ -19,9 +19,10 @@ using Kind = TraceEvent::Kind;
 
 const std::vector<std::string> kStreams{"compute", "to \"host\"\n"};
 
-Json trace_of(const std::vector<TraceEvent>& events, const std::string& process = "vdnn") {
+Json trace_of(const std::vector<TraceEvent>& events, const std::string& process = "vdnn",
+              std::string_view last_launch = {}) {
   std::ostringstream out;
-  write_chrome_trace(out, process, kStreams, events);
+  write_chrome_trace(out, process, kStreams, events, last_launch);
   return Json::parse(out.str()).at("traceEvents");
 }
 
@@ -76,6 +77,33 @@ TEST(ChromeTrace, ShowsWorkWaitsAndCounters) {
   EXPECT_EQ(counters[0].at("name"), "in use");
   EXPECT_EQ(counters[0].at("ts"), 500'000);
   EXPECT_EQ(counters[0].at("args"), (Json{{"bytes", std::uint64_t{1} << 60}}));
+}
+
+TEST(ChromeTrace, CopiesHaveBytesAndTheirRate) {
+  const auto bars = of_phase(
+      trace_of(
+          {{.stream = 1, .name = "offload", .begin_seconds = 1, .end_seconds = 1.5, .value = 3'000'000'000},
+           {.stream = 1, .name = "at once", .begin_seconds = 2, .end_seconds = 2, .value = 8},
+           {.name = "op", .begin_seconds = 1, .end_seconds = 2}}),
+      "X");
+  EXPECT_EQ(bars[0].at("args"), (Json{{"bytes", 3'000'000'000}, {"GB/s", 6.0}}));
+  EXPECT_EQ(bars[1].at("args"), (Json{{"bytes", 8}}));
+  EXPECT_FALSE(bars[2].contains("args"));
+}
+
+TEST(ChromeTrace, MarksStepsByTheirLastLaunch) {
+  const std::vector<TraceEvent> events{{.name = "first", .begin_seconds = 1, .end_seconds = 2},
+                                       {.name = "update", .begin_seconds = 2, .end_seconds = 3},
+                                       {.name = "first", .begin_seconds = 3, .end_seconds = 5},
+                                       {.name = "update", .begin_seconds = 5, .end_seconds = 6}};
+  std::vector<std::pair<std::string, std::pair<double, double>>> steps;
+  for (const Json& bar : of_phase(trace_of(events, "process", "update"), "X")) {
+    if (bar.at("tid") == kStreams.size()) {
+      steps.emplace_back(bar.at("name"), std::pair(bar.at("ts"), bar.at("dur")));
+    }
+  }
+  EXPECT_THAT(steps, ::testing::ElementsAre(std::pair("step 1", std::pair(0.0, 2e6)),
+                                            std::pair("step 2", std::pair(2e6, 3e6))));
 }
 
 TEST(ChromeTrace, StartsAtTheEarliestEventWhereverItStands) {

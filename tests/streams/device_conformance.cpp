@@ -557,6 +557,8 @@ TEST_P(DeviceConformance, TracesNameWorkCopiesAndCountersInStreamOrder) {
   EXPECT_EQ(bars.size(), 5U);
   EXPECT_EQ(named(bars, "forward conv1").stream, compute);
   EXPECT_EQ(named(bars, "offload x").stream, memory);
+  EXPECT_EQ(named(bars, "offload x").value, granule);
+  EXPECT_EQ(named(bars, "forward conv1").value, 0U);
   EXPECT_LE(named(bars, "forward conv2").end_seconds, named(bars, "offload x").begin_seconds);
 
   std::vector<TraceEvent> counters = of_kind(trace, TraceEvent::Kind::kCounter);
