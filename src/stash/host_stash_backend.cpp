@@ -122,8 +122,8 @@ class HostStashBackend final : public StashBackend {
   EventHandle record(StreamHandle stream) override {
     const std::uintptr_t which = stream == &offload_ ? kOffload : stream == &prefetch_ ? kPrefetch : kCaller;
     const std::uint64_t count = which == kCaller ? 0 : stream_of(which)->given();
-    return reinterpret_cast<EventHandle>((count << kStreamBits) |
-                                         which);  // NOLINT(performance-no-int-to-ptr)
+    const std::uint64_t event = (count << kStreamBits) | which;
+    return reinterpret_cast<EventHandle>(event);  // NOLINT(performance-no-int-to-ptr)
   }
   void wait(StreamHandle stream, EventHandle event) override {
     const HostEvent awaited = named(event);
