@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/report/markup.h"
@@ -75,25 +76,26 @@ std::string share_text(double share) {
 
 // A key of JSON in words; the unit stands with the figure.
 std::string words_of(const std::string& key) {
-  static const std::map<std::string_view, const char*> kWords{
-      {"rates_source", "rates from"},
-      {"algorithms_source", "algorithms from"},
-      {"budget_bytes", "budget of device memory"},
-      {"host_budget_bytes", "budget of page-locked memory"},
-      {"peak_bytes", "peak of device memory"},
-      {"average_bytes", "average of device memory"},
-      {"library_bytes", "memory of libraries"},
-      {"host_bytes", "page-locked memory"},
-      {"workspace_bytes", "largest workspace"},
-      {"offload_bytes_per_step", "offloaded a step"},
-      {"recomputed_ops", "ops launched once more"},
-      {"step_seconds", "step"},
-      {"stall_seconds", "compute waits"},
-      {"oracle_step_seconds", "step of the oracle"},
-      {"lower_bound_step_seconds", "least step of any plan"},
-      {"none_peak_bytes", "peak of policy none"},
-      {"none_step_seconds", "step of policy none"}};
-  if (const auto found = kWords.find(key); found != kWords.end()) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 17> kWords{
+      {{"rates_source", "rates from"},
+       {"algorithms_source", "algorithms from"},
+       {"budget_bytes", "budget of device memory"},
+       {"host_budget_bytes", "budget of page-locked memory"},
+       {"peak_bytes", "peak of device memory"},
+       {"average_bytes", "average of device memory"},
+       {"library_bytes", "memory of libraries"},
+       {"host_bytes", "page-locked memory"},
+       {"workspace_bytes", "largest workspace"},
+       {"offload_bytes_per_step", "offloaded a step"},
+       {"recomputed_ops", "ops launched once more"},
+       {"step_seconds", "step"},
+       {"stall_seconds", "compute waits"},
+       {"oracle_step_seconds", "step of the oracle"},
+       {"lower_bound_step_seconds", "least step of any plan"},
+       {"none_peak_bytes", "peak of policy none"},
+       {"none_step_seconds", "step of policy none"}}};
+  const auto found = std::ranges::find(kWords, key, &std::pair<std::string_view, const char*>::first);
+  if (found != kWords.end()) {
     return found->second;
   }
   std::string words = key;
