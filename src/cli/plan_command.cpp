@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
@@ -11,6 +12,7 @@
 #include "src/report/plan_report.h"
 #include "src/report/planning_problem.h"
 #include "vdnn/chrome_trace.h"
+#include "vdnn/error.h"
 #include "vdnn/schedule_file.h"
 
 namespace vdnn {
@@ -74,15 +76,18 @@ void plan(const PlanArguments& arguments) {
                          last_launch(*run.tape, run.schedule));
     });
   }
+  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
   if (!arguments.outputs.report.empty()) {
     write_file(arguments.outputs.report, [&](std::ostream& file) {
-      write_plan_report(file, run, to_json(in_force(run_arguments, run)));
+      write_plan_report(file, run, to_json(in_force(run_arguments, run)), lacking ? lacking->what() : "");
     });
   }
   if (!arguments.outputs.json.empty()) {
     write_summary(arguments, run, plan_summary(run, scaling, in_force(run_arguments, run)));
   }
-  require_fit(run, WaysOut::kCommand);  // when everything is written
+  if (lacking) {  // thrown when everything is written
+    throw *lacking;
+  }
 }
 
 }  // namespace

@@ -444,9 +444,10 @@ void fill(std::ostream& out, std::string_view text, const Page& page) {
 
 }  // namespace
 
-void write_plan_report(std::ostream& out, const PlannedRun& run, const Json& configuration) {
+void write_plan_report(std::ostream& out, const PlannedRun& run, const Json& configuration,
+                       const std::string& advice) {
   const StepPicture picture = picture_of(run);
-  const Json report = plan_report_data(run, picture, configuration);
+  const Json report = plan_report_data(run, picture, configuration, advice);
   fill(out, plan_report_page(), Page(run, picture, report));
   if (!out.flush()) {
     throw DataError("report: writing failed");

@@ -8,13 +8,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
+#include <string>
 
 #include "vdnn/planned_run.h"
 
 namespace vdnn {
 
-// `configuration`: an object of the options in force; it is shown as it is. Throws InvalidArgument where the
-// prediction was made without a trace (RunOptions::trace_prediction), DataError when `out` fails.
-void write_plan_report(std::ostream& out, const PlannedRun& run, const nlohmann::ordered_json& configuration);
+// `configuration`: an object of the options in force; it is shown as it is. `advice`: where the run does not
+// fit, the text of its shortage(), whose parts are parted by "; "; empty: none is shown. Throws
+// InvalidArgument where the prediction was made without a trace (RunOptions::trace_prediction), DataError
+// when `out` fails.
+void write_plan_report(std::ostream& out, const PlannedRun& run, const nlohmann::ordered_json& configuration,
+                       const std::string& advice);
 
 }  // namespace vdnn

@@ -3,11 +3,9 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "src/train/scaling.h"
-#include "vdnn/error.h"
 
 namespace vdnn {
 
@@ -40,11 +38,10 @@ Json id_or_null(Id id) {
   return id == kNone ? Json() : Json(id);
 }
 
-Json figures_json(const PlannedRun& run) {
+Json figures_json(const PlannedRun& run, const std::string& advice) {
   const Prediction& prediction = run.prediction;
   const Prediction none =
       predict_policy(run, {.policy = Policy::kOffloadNone, .preference = run.plan.options.preference});
-  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
   return {{"model", run.tape->model()},
           {"batch", run.batch()},
           {"device", run.target.name},
@@ -73,7 +70,7 @@ Json figures_json(const PlannedRun& run) {
           {"images_per_second", std::round(1e3 * predict_scaling(run).images_per_second) / 1e3},
           {"none_peak_bytes", none.peak_bytes},
           {"none_step_seconds", rounded(none.step_seconds)},
-          {"advice", lacking ? Json(lacking->what()) : Json()}};
+          {"advice", advice.empty() ? Json() : Json(advice)}};
 }
 
 Json op_json(const PlannedRun& run, OpId id) {
@@ -154,7 +151,8 @@ Json list_of(const Range& range, const One& one) {
 
 }  // namespace
 
-Json plan_report_data(const PlannedRun& run, const StepPicture& picture, const Json& configuration) {
+Json plan_report_data(const PlannedRun& run, const StepPicture& picture, const Json& configuration,
+                      const std::string& advice) {
   const Tape& tape = *run.tape;
   Json ops = Json::array();
   for (OpId op = 0; op < tape.ops().size(); ++op) {
@@ -169,7 +167,7 @@ Json plan_report_data(const PlannedRun& run, const StepPicture& picture, const J
   };
   return {{"schema", kSchema},
           {"type", "plan report"},
-          {"figures", figures_json(run)},
+          {"figures", figures_json(run, advice)},
           {"configuration", configuration},
           {"ops", std::move(ops)},
           {"values", std::move(values)},

@@ -13,8 +13,9 @@ namespace vdnn {
 std::string phase_name(Phase phase);
 std::string kind_name(ValueKind kind);
 
-// `configuration`: an object of the options in force; it is shown as it is.
+// `configuration` and `advice` as in plan_report.h.
 nlohmann::ordered_json plan_report_data(const PlannedRun& run, const StepPicture& picture,
-                                        const nlohmann::ordered_json& configuration);
+                                        const nlohmann::ordered_json& configuration,
+                                        const std::string& advice);
 
 }  // namespace vdnn

@@ -30,8 +30,8 @@ class ForkGuard {
   bool is_another_process() const;
 
   const pid_t parent_;
-  volatile std::uint64_t* is_parent_ =
-      nullptr;  // in a page that the child finds cleared; null: there is none
+  // In a page that a child finds cleared; null: there is none.
+  volatile std::uint64_t* is_parent_;
 };
 
 }  // namespace vdnn::stash

@@ -1676,7 +1676,7 @@ TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
         counters.push_back(event["name"]);
       }
     }
-    EXPECT_THAT(tracks, ::testing::IsSupersetOf({"compute", "offload", "prefetch", "load"})) << name;
+    EXPECT_THAT(tracks, ::testing::IsSupersetOf({"compute", "offload", "prefetch", "load", "steps"})) << name;
     EXPECT_THAT(counters, ::testing::IsSupersetOf({"device memory in use", "page-locked memory in use"}))
         << name;
   }

@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -138,10 +139,11 @@ TEST(PlanReport, GivesAdviceWhereThePlanDoesNotFit) {
   options.model.batch = 512;
   options.memory_bytes = std::uint64_t{20} << 20U;
   const PlannedRun run = plan_run(options);
-  ASSERT_FALSE(run.fits());
-  const std::string page = page_of(run);
+  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
+  ASSERT_TRUE(lacking);
+  const std::string page = page_of(run, {}, lacking->what());
   expect_has(page, "<h2>It does not fit</h2>");
-  EXPECT_EQ(data_of(page)["figures"]["advice"], shortage(run, WaysOut::kCommand)->what());
+  EXPECT_EQ(data_of(page)["figures"]["advice"], lacking->what());
   expect_has(page, "<li>--batch ");
 }
 
@@ -215,13 +217,13 @@ TEST(PlanReport, WantsATrace) {
   options.trace_prediction = false;
   const PlannedRun run = plan_run(options);
   std::ostringstream out;
-  EXPECT_THROW(write_plan_report(out, run, Json::object()), InvalidArgument);
+  EXPECT_THROW(write_plan_report(out, run, Json::object(), ""), InvalidArgument);
   EXPECT_EQ(out.str(), "");
 }
 
 TEST(PlanReport, FailsWhereItCannotBeWritten) {
   std::ofstream full("/dev/full");
-  EXPECT_THROW(write_plan_report(full, hostile_run(), Json::object()), DataError);
+  EXPECT_THROW(write_plan_report(full, hostile_run(), Json::object(), ""), DataError);
 }
 
 }  // namespace

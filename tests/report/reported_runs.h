@@ -50,9 +50,10 @@ inline PlannedRun zoo_run(const std::string& model, std::int64_t batch, Policy p
 }
 
 inline std::string page_of(const PlannedRun& run,
-                           const nlohmann::ordered_json& configuration = {{"batch", 8}}) {
+                           const nlohmann::ordered_json& configuration = {{"batch", 8}},
+                           const std::string& advice = "") {
   std::ostringstream out;
-  write_plan_report(out, run, configuration);
+  write_plan_report(out, run, configuration, advice);
   return out.str();
 }
 

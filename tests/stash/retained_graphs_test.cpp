@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
 namespace vdnn {
@@ -97,22 +98,13 @@ class Program {
     take(tensor);
     tensor.value = static_cast<unsigned char>(++saves_ % 251);
     std::ranges::fill(tensor.memory, tensor.value);
-    PutAnswer answer = stash_.put({.source = {.begin = address_of(tensor), .bytes = kBytes},
-                                   .contents = {.storage = saves_},
-                                   .signature = index},
-                                  tell());
+    const PutAnswer answer = stash_.put({.source = {.begin = address_of(tensor), .bytes = kBytes},
+                                         .contents = {.storage = saves_},
+                                         .signature = index},
+                                        tell());
     tensor.handle = answer.handle;
-    while (answer.has_leaving) {
-      const std::vector<StashHandle> leaving = stash_.leaving(kMost);
-      for (const StashHandle each : leaving) {
-        answer.has_released = stash_.leave(each, nullptr).has_released || answer.has_released;
-      }
-      answer.has_leaving = !leaving.empty();
-    }
-    if (answer.has_released) {
-      for (const StashHandle each : stash_.released(nullptr, kMost)) {
-        let_go(find(each));
-      }
+    for (const StashHandle each : testing::released_tensors(stash_, answer)) {
+      let_go(find(each));
     }
   }
 

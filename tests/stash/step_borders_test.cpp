@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
 namespace vdnn {
@@ -28,21 +29,12 @@ class Program {
   StashHandle save(std::uint64_t signature, std::uint64_t bytes = kBytes) {
     const auto value = static_cast<unsigned char>(++storages_ % 251);
     Bytes memory(bytes, value);
-    PutAnswer answer = stash_.put(
+    const PutAnswer answer = stash_.put(
         {.source = range_of(memory), .contents = {.storage = storages_}, .signature = signature}, 0);
     tensors_.emplace(answer.handle, Tensor{.memory = std::move(memory), .value = value});
     const StashHandle handle = answer.handle;
-    while (answer.has_leaving) {
-      const std::vector<StashHandle> leaving = stash_.leaving(kMost);
-      for (const StashHandle each : leaving) {
-        answer.has_released = stash_.leave(each, nullptr).has_released || answer.has_released;
-      }
-      answer.has_leaving = !leaving.empty();
-    }
-    if (answer.has_released) {
-      for (const StashHandle each : stash_.released(nullptr, kMost)) {
-        std::ranges::fill(tensors_.at(each).memory, 0xff);
-      }
+    for (const StashHandle each : testing::released_tensors(stash_, answer)) {
+      std::ranges::fill(tensors_.at(each).memory, 0xff);
     }
     return handle;
   }
