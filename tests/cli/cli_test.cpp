@@ -636,7 +636,8 @@ TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
   const auto bytes = [](const json& of) { return of["feature_map_bytes"].get<std::uint64_t>(); };
   constexpr std::uint64_t kImages = std::uint64_t{64} * 3 * 224 * 224 * sizeof(float);
   const std::uint64_t maps = bytes(plan("--model alexnet --device sim:h200")) - kImages;
-  EXPECT_NEAR(static_cast<double>(bytes(summary) - kImages - kImages / 2), 0.5 * static_cast<double>(maps),
+  constexpr std::uint64_t kNarrowImages = kImages / 2;
+  EXPECT_NEAR(static_cast<double>(bytes(summary) - kImages - kNarrowImages), 0.5 * static_cast<double>(maps),
               0.01 * static_cast<double>(maps));
   ASSERT_EQ(run("replay " + schedule + " --json " + path("replay.json")).status, 0);
   const json replayed = last_line(read("replay.json"));
@@ -1089,7 +1090,8 @@ TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
       const std::size_t given = changed.find(option);
       changed.erase(given, changed.find(" --", given + 1) - given);
     }
-    EXPECT_EQ(run("plan " + changed + " " + way + batch).status, 0) << way;
+    changed.append(" ").append(way).append(batch);
+    EXPECT_EQ(run("plan " + changed).status, 0) << way;
   }
 }
 
@@ -1123,7 +1125,8 @@ TEST_F(CliTest, AReplayThatDoesNotFitSaysWhatItNeeds) {
   ASSERT_EQ(planned.status, 0) << planned.log;
   const std::uint64_t smallest = last_line(planned.out)["smallest_budget_bytes"];
   for (const std::string device : {"cpu", "sim:cpu"}) {
-    const std::string replay = "replay " + schedule + " --device " + device + " --memory ";
+    std::string replay = "replay " + schedule;
+    replay.append(" --device ").append(device).append(" --memory ");
     const Outcome less = run(replay + "1MiB");
     EXPECT_EQ(less.status, 3) << device;
     EXPECT_THAT(less.log, HasSubstr(" more than --memory 1MiB: smallest budget "));
@@ -1174,9 +1177,10 @@ TEST_F(KeptAlgorithms, HaveTheBitsOfNoneInATightBudget) {
   ASSERT_LT(parse_size(budget), none["smallest_budget_bytes"]);
   for (const std::string policy : {"optimal", "dyn", "auto"}) {
     SCOPED_TRACE(policy);
-    const Outcome kept = run("train " + steps + " --policy " + policy + " --keep-algorithms --memory " +
-                             (policy == "dyn" ? none["smallest_budget_bytes"].dump() : budget) + " --json " +
-                             path("kept.json"));
+    std::string arguments = "train " + steps;
+    arguments.append(" --policy ").append(policy).append(" --keep-algorithms --memory ");
+    arguments.append(policy == "dyn" ? none["smallest_budget_bytes"].dump() : budget);
+    const Outcome kept = run(arguments + " --json " + path("kept.json"));
     ASSERT_EQ(kept.status, 0) << kept.log;
     EXPECT_THAT(kept.out, ::testing::Not(HasSubstr(kOther)));
     const json summary = last_line(read("kept.json"));
@@ -1443,9 +1447,9 @@ TEST_F(CliTest, ASweepComparesPrecisions) {
     const std::string precision = point["precision"];
     EXPECT_EQ(precision, (std::array{"fp32", "tf32", "bf16", "fp16"}[each % 4]));
     const bool narrow = precision == "bf16" || precision == "fp16";
-    const json planned =
-        plan(where + "--policy optimal --precision " + precision + (narrow ? " --fp32-layers fc2" : "") +
-             " --memory " + point["budget_bytes"].dump());
+    std::string arguments = where + "--policy optimal --precision ";
+    arguments.append(precision).append(narrow ? " --fp32-layers fc2" : "");
+    const json planned = plan(arguments + " --memory " + point["budget_bytes"].dump());
     for (const char* key : {"fits", "peak_bytes", "predicted_step_seconds", "product_precision"}) {
       EXPECT_EQ(point[key], planned[key]) << key << " of " << point;
     }
