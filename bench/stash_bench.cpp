@@ -115,7 +115,7 @@ void plan(benchmark::State& state) {
   const stash::StepLimits limits{.budget_bytes = step.events[tensors].in_use_bytes / 2,
                                  .ahead_bytes = 128 * kBytes,
                                  .flight_bytes = 128 * kBytes};
-  for (auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     benchmark::DoNotOptimize(stash::plan_step(step, limits));
   }
   state.SetComplexityN(state.range(0));

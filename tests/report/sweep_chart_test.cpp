@@ -201,9 +201,10 @@ TEST(SweepChart, ComparesPrecisions) {
       SCOPED_TRACE(to_string(policy) + " in " + precision);
       const std::vector<XmlElement> marks = named(chart, mark, to_string(policy));
       std::vector<SweepPoint> fitting;
-      std::ranges::copy_if(sweep.points, std::back_inserter(fitting), [&](const SweepPoint& point) {
-        return point.policy == policy && point.precision == precision && point.fits;
-      });
+      std::ranges::copy_if(sweep.points, std::back_inserter(fitting),
+                           [&, wanted = precision](const SweepPoint& point) {
+                             return point.policy == policy && point.precision == wanted && point.fits;
+                           });
       ASSERT_FALSE(fitting.empty());
       ASSERT_EQ(marks.size(), fitting.size());
       for (std::size_t each = 0; each < marks.size(); ++each) {
